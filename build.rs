@@ -1,7 +1,8 @@
-//! Takes the descriptions of the built-in kinds' fields from the crate that ships them, k8s-openapi: they are served in
-//! OpenAPI documents, and not copied into this repository. The crate is read as text, never compiled.
+//! Build script. Extracts the field descriptions of the built-in kinds from the k8s-openapi crate, so that they can be
+//! served in OpenAPI documents without being copied into this repository. That crate's sources are read as text and
+//! never compiled.
 //!
-//! And asks the linker for packed relocations where the machine can read them.
+//! Also links the binary with packed relocations if the target supports them.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,9 +18,9 @@ fn main() {
     }
 }
 
-/// The relocations of a position-independent program are 1.3 MB, all of them read at each start and resident since; packed
-/// (RELR) they are 24 KB. The program then asks for a loader that knows the form, glibc 2.36: so only where it is built on
-/// the kind of machine it is built for, and that one's C library is such a one.
+/// True if the loader understands packed relative relocations (RELR). They shrink the relocations of a
+/// position-independent executable, all of which are read at start-up and stay resident, from 1.3 MB to 24 KB. The
+/// binary then requires glibc 2.36 or later, so they are only used for native builds on such a system.
 fn packed_relocations_are_read() -> bool {
     let var = |name| std::env::var(name).unwrap_or_default();
     if var("HOST") != var("TARGET") || var("CARGO_CFG_TARGET_OS") != "linux" || var("CARGO_CFG_TARGET_ENV") != "gnu" {

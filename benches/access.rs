@@ -1,5 +1,6 @@
-//! What it costs to know a caller again: a token in the token cache, a client certificate on its connection. What a decision
-//! over 10,000 bindings costs beside that is `authz::rbac`'s ignored test `what_a_decision_costs`.
+//! The cost of authenticating a known caller: a token in the token cache, a client certificate on its connection. For
+//! the cost of an authorization decision over 10,000 bindings, see the ignored test `what_a_decision_costs` of
+//! `authz::rbac`.
 
 use http::{HeaderMap, header};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
@@ -66,7 +67,7 @@ async fn measure(
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
-        // As long as a token of a service account.
+        // As long as a service account token.
         let token = "t".repeat(1_000);
         let file = TokenFile::parse("tokens", &format!("{token},jane,u,dev")).expect("a token");
         let cache = TokenCache::try_new(Arc::new(file), None).expect("random numbers");

@@ -1,5 +1,6 @@
-//! What one object costs on its way through a write, without sockets or a store: decode, default, validate, encode; patch;
-//! apply; a table. `cargo bench --bench objects`; part of `make bench`. Times are the best of many batches: noise only adds.
+//! The cost of processing one object in a write, without sockets or a store: decode, default, validate, encode;
+//! patch; apply; a table. Run with `cargo bench --bench objects`; part of `make bench`. Times are the minimum over
+//! many batches, because noise only adds.
 
 use http::HeaderMap;
 use http_body::Body as _;
@@ -36,7 +37,7 @@ impl TokenAuthenticator for NoTokens {
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
-/// A pod as a Deployment makes them: two containers, probes, volumes, an environment.
+/// A pod as created by a Deployment: two containers, probes, volumes, environment variables.
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d9c7b8f6d-x2x4q","namespace":"shop",
 "labels":{"app":"web","pod-template-hash":"5d9c7b8f6d","tier":"front"},"annotations":{"prometheus.io/scrape":"true"},
 "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d9c7b8f6d","uid":"0c4f8c4e-31d9-4c21-8a56-3e1e9f2a9b11","controller":true,"blockOwnerDeletion":true}]},
@@ -62,9 +63,9 @@ fn applied(manager: usize) -> Value {
     json::decode(text.as_bytes()).expect("JSON")
 }
 
-/// Best time of one call.
+/// The minimum time of one call.
 fn measure(name: &str, goal: Duration, mut work: impl FnMut()) {
-    // Long work is not joined into batches, which would be interrupted.
+    // Slow work runs in batches of one, because a long batch would be interrupted by the scheduler.
     let since = Instant::now();
     work();
     let batch = if since.elapsed() < Duration::from_millis(1) {

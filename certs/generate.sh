@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a throw-away development PKI in certs/out/ from certs/profiles/, with openssl. What is there already is kept;
-# remove certs/out/ to start anew.
+# Creates a throw-away development PKI in certs/out/ from certs/profiles/, with openssl. Existing files are kept;
+# remove certs/out/ to start over.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,12 +13,12 @@ command -v openssl >/dev/null 2>&1 || {
 umask 077
 mkdir -p "$out"
 
-# field <profile> <name>: the value, empty where there is none.
+# field <profile> <name>: prints the value, or nothing if it is not set.
 field() {
     sed -n "s/^$2 *= *//p" "$here/profiles/$1.profile"
 }
 
-# Keys are written under a temporary name, so that an interrupted run leaves no half of one.
+# Keys are written under a temporary name, so that an interrupted run leaves no partial file.
 ec_key() {
     openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$out/.$1.key" 2>/dev/null
     mv "$out/.$1.key" "$out/$1.key"
@@ -54,7 +54,7 @@ make_signer() {
     openssl pkey -in "$out/$1.key" -pubout -out "$out/$1.pub"
 }
 
-# CAs first: the others need them.
+# CAs first, because they sign the others.
 for pass in ca other; do
     for profile in "$here"/profiles/*.profile; do
         name=$(basename "$profile" .profile)

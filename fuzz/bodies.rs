@@ -1,5 +1,5 @@
-//! What is fuzzed: one function per parser of untrusted bytes. None may panic, hang or break the property it states.
-//! Run over seeds and generated input by `tests/fuzz.rs`, and by libFuzzer through `fuzz_targets/`.
+//! Fuzz bodies: one function per parser of untrusted bytes. None may panic, hang or violate the property in its doc
+//! comment. `tests/fuzz.rs` runs them over seeds and generated input, libFuzzer through `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
 use torana::apimachinery::codec::json::parts::{self, Mask};
@@ -18,10 +18,10 @@ mod edge;
 #[path = "bodies/trees.rs"]
 mod trees;
 
-/// A body and its seeds.
+/// A body's name, function and seeds.
 pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-/// Every body, by name.
+/// Every body.
 pub const ALL: &[Body] = &[
     (
         "authorization-configuration",
@@ -291,10 +291,10 @@ pub const ALL: &[Body] = &[
     ),
 ];
 
-/// Whatever decodes encodes to something that decodes and encodes to the same. (Not to an equal tree: a float without a
-/// fraction prints without one, as in Go, and reads back as an integer.)
+/// Decoded input encodes to bytes that decode and encode to the same bytes. (Not to an equal tree: a float without a
+/// fraction prints without one, as in Go, and decodes as an integer.)
 pub fn json_codec(data: &[u8]) {
-    // What stands in a store is ours, but no bytes may take it down.
+    // The store's content is our own, but damaged bytes must not panic either.
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a", "metadata.name"])] {
         let _ = parts::read(data, &mask);
     }
@@ -302,7 +302,7 @@ pub fn json_codec(data: &[u8]) {
         let text = json::to_vec(&v);
         let again = json::decode(&text).expect("what we encode, we decode");
         assert_eq!(json::to_vec(&again), text);
-        // Parts of what we encode are read as they are decoded.
+        // Partial decoding agrees with full decoding for bytes that we encoded.
         assert_eq!(parts::read(&text, &Mask::Whole).as_ref(), Ok(&again));
         assert_ne!(parts::read(&text, &Mask::Count), Err(parts::Odd));
         let pretty = json::decode(&json::to_vec_pretty(&v)).expect("what we encode, we decode");
@@ -310,7 +310,7 @@ pub fn json_codec(data: &[u8]) {
     }
 }
 
-/// Likewise.
+/// The same round trip as [`json_codec`].
 pub fn yaml_codec(data: &[u8]) {
     if let Ok(v) = yaml::decode(data) {
         let text = yaml::to_string(&v);
@@ -318,7 +318,8 @@ pub fn yaml_codec(data: &[u8]) {
     }
 }
 
-/// What was decoded is written and read back as it was; the seeds are text, so each input is read inside a map, too.
+/// Decoded input encodes to bytes that decode to the same value. The seeds are text, so each input is also decoded
+/// inside a map.
 pub fn cbor_codec(data: &[u8]) {
     let mut inside = vec![0xbf, 0x41, b'k'];
     inside.extend_from_slice(data);
@@ -341,7 +342,7 @@ pub fn json_patch(data: &[u8]) {
     }
 }
 
-/// Applying a merge patch twice is applying it once.
+/// Applying a merge patch twice has the same effect as applying it once.
 pub fn merge_patch(data: &[u8]) {
     if let Ok((patch, _)) = merge::decode(data, false) {
         let mut once = document();
@@ -352,7 +353,7 @@ pub fn merge_patch(data: &[u8]) {
     }
 }
 
-/// What parses prints as something that parses to the same.
+/// A parsed selector prints as text that parses to the same selector.
 pub fn label_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(s) = LabelSelector::parse(text) {
@@ -361,7 +362,7 @@ pub fn label_selector(data: &[u8]) {
     }
 }
 
-/// Likewise.
+/// The same round trip as [`label_selector`].
 pub fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(s) = FieldSelector::parse(text) {
@@ -369,7 +370,7 @@ pub fn field_selector(data: &[u8]) {
     }
 }
 
-/// What reads as a message of a kind is written as one that reads again; broken bytes are refused.
+/// A decoded message encodes to bytes that decode again; damaged bytes are refused.
 pub fn protobuf_message(data: &[u8]) {
     let enveloped = protobuf::open(data).ok();
     let named = enveloped
@@ -389,7 +390,7 @@ pub fn protobuf_message(data: &[u8]) {
     }
 }
 
-/// The canonical form is canonical.
+/// Parsing a canonical form returns the same canonical form.
 pub fn quantity_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(c) = quantity::canonicalize(text) {

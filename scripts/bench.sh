@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what is deployed (make dist) and measures it; HAProxy and nginx run beside it where Debian's packages are installed.
-#   BUILD=release                the plain release build instead: quicker to make, slower to run
+# Builds the deployable binary (make dist) and measures it, with HAProxy and nginx for comparison if they are installed.
+#   BUILD=release                measure the plain release build instead: faster to build, slower to run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for p in haproxy nginx; do

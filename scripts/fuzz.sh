@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every fuzz body for FUZZ_SECONDS each. With cargo-fuzz and a nightly toolchain: coverage-guided, otherwise by mutation.
-# Then the complexity fuzzer for ten times as long (COMPLEXITY_SECONDS): every field of every kind, in every way it can be sent.
+# Runs every fuzz body for FUZZ_SECONDS each: coverage-guided with cargo-fuzz and a nightly toolchain, otherwise by mutation.
+# Then runs the complexity fuzzer for ten times as long (COMPLEXITY_SECONDS): every field of every kind, in every way it can be
+# sent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-30}

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Starts a gateway as the parity kit wants it, replays the recordings, compares with docs/wire/parity.txt.
-#   scripts/parity.sh            every area; fails where an area falls below its promise
-#   scripts/parity.sh AREA…      these areas only, with all differences
+# Starts a gateway as the parity kit requires, replays the recordings, and compares the result with docs/wire/parity.txt.
+#   scripts/parity.sh            every area; fails if an area falls below its promised passes
+#   scripts/parity.sh AREA…      only these areas, with all differences
 #   scripts/parity.sh --write    every area; rewrites docs/wire/parity.txt
-#   BACKEND=etcd                 with a throw-away etcd as the store
-#   SAMPLE_APISERVER=BINARY      with Kubernetes' sample-apiserver behind it: area "aggregation" (needs etcd)
+#   BACKEND=etcd                 use a temporary etcd as the store
+#   SAMPLE_APISERVER=BINARY      also run Kubernetes' sample-apiserver behind it, for the area "aggregation" (needs etcd)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kit=${PARITY_KIT:-../shared/parity}
-[ -x "$kit/parity" ] || { echo "no parity kit at $kit: nothing to compare with"; exit 0; }
+[ -x "$kit/parity" ] || { echo "no parity kit at $kit: skipped"; exit 0; }
 bin=${TORANA_BIN:-target/release/torana}
 [ -n "${TORANA_BIN:-}" ] || cargo build -q --release
 dir=$(mktemp -d)
@@ -56,7 +56,7 @@ ledger=(target/parity.txt docs/wire/parity.txt)
 [ -n "${SAMPLE_APISERVER:-}" ] || ledger+=(--without=aggregation)
 again=()
 if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_ledger.py fallen "${ledger[@]}") && [ -n "$fallen" ]; then
-	echo "once more, one case at a time: $fallen"
+	echo "running again, one case at a time: $fallen"
 	only=()
 	for a in $fallen; do only+=(--only "$a/*"); done
 	"$kit/parity" "${args[@]}" --jobs 1 --patience 15 "${only[@]}" >target/parity-again.txt 2>&1 || true

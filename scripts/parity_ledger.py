@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Compares a parity run with the ledger, or rewrites the ledger.
+"""Compares a parity run with the promised results, or rewrites them.
 
 parity_ledger.py check|--write RUN_OUTPUT LEDGER [SECOND_RUN_OUTPUT]
-parity_ledger.py fallen RUN_OUTPUT LEDGER      prints the areas below their promise
+parity_ledger.py fallen RUN_OUTPUT LEDGER      prints the areas with fewer passes than promised
 
---without=AREA: this run could not ask the area (its server is not here); its promise stands as it is, unchecked.
+LEDGER is docs/wire/parity.txt, with one line per area: `area passed total`. A run may pass more steps than that, never fewer.
+Areas without a line promise nothing yet.
 
-A second run of some areas (slower, one case at a time) counts where it passes more: asynchronous effects may be late on a
-busy machine.
+--without=AREA: this run did not include the area (its server is not available); its line is kept and not checked.
 
-The ledger has one line per area: `area passed total`. A run may pass more than the ledger says, never less; areas that
-are not in the ledger promise nothing yet.
+The better result of RUN_OUTPUT and SECOND_RUN_OUTPUT counts for each area. The second run is slower, one case at a time, because
+asynchronous effects may be late on a busy machine.
 """
 import re
 import sys
@@ -60,7 +60,7 @@ def main():
         promised = ledger.get(area, (0, 0))[0]
         print(f"{area:20} {passed:5} / {total:<5} {100 * passed / max(total, 1):5.1f} %   promised {promised}")
     for area in without:
-        print(f"{area:20} not asked here{'':11} promised {ledger.get(area, (0, 0))[0]}")
+        print(f"{area:20} not run here{'':13} promised {ledger.get(area, (0, 0))[0]}")
     if mode == "--write":
         run.update((a, ledger[a]) for a in without if a in ledger)
         with open(ledger_path, "w", encoding="utf-8") as f:

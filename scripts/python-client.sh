@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests/python against a gateway of its own with the official Python client.
+# Runs tests/python, which starts its own gateway, with the official Python client.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=target/python-venv

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job: a gateway on https://127.0.0.1:6443 and a second API server behind it, until Ctrl-C.
-#   PORT=7443 DATA=/somewhere make run     another port, another directory
+# Starts a gateway on https://127.0.0.1:6443 with a second API server behind it, and runs until Ctrl-C.
+#   PORT=7443 DATA=/somewhere make run     use another port and another directory
 set -euo pipefail
 cd "$(dirname "$0")/.."
 port=${PORT:-6443}
@@ -8,9 +8,9 @@ data=${DATA:-./torana-data}
 
 die() { echo "make run: $*" >&2; exit 1; }
 scripts/tools.sh build || exit 1
-mkdir -p "$data" 2>/dev/null && [ -w "$data" ] || die "the directory $data cannot be written: set DATA=… to one that can"
+mkdir -p "$data" 2>/dev/null && [ -w "$data" ] || die "the directory $data is not writable: set DATA=… to another one"
 
-echo "building (some minutes the first time) …"
+echo "building (a few minutes the first time) …"
 cargo build -q --release --bin torana --example extension-server
 
 gateway_log=$data/gateway.log
@@ -25,7 +25,7 @@ stop() {
 trap stop EXIT
 trap 'stop; echo; echo "stopped"; exit 0' INT TERM
 
-# Own process groups, so that Ctrl-C reaches this script alone and the order of stopping is ours.
+# Job control gives each server its own process group: Ctrl-C reaches only this script, which then stops them in order.
 set -m
 target/release/torana serve --data-dir="$data" --bind-address=127.0.0.1 --secure-port="$port" >"$gateway_log" 2>&1 &
 pids+=($!)
@@ -57,7 +57,7 @@ gateway          $url   (log: $gateway_log)
 second server    $(sed -n 's/^READY //p' "$example_log" | head -n 1)   (log: $example_log)
 kubeconfig       $config
 
-worth trying:
+things to try:
   export KUBECONFIG=$config
   kubectl get apiservices
   kubectl api-resources
@@ -68,6 +68,6 @@ worth trying:
 Ctrl-C stops both.
 MSG
 while kill -0 "${pids[0]}" 2>/dev/null && kill -0 "${pids[1]}" 2>/dev/null; do sleep 0.5; done
-echo "a server ended by itself; the last lines of its log:" >&2
+echo "a server exited unexpectedly; the last lines of its log:" >&2
 kill -0 "${pids[0]}" 2>/dev/null && tail -n 3 "$example_log" >&2 || tail -n 3 "$gateway_log" >&2
 exit 1

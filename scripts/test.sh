@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold. Ends processes it started itself, whatever happens.
+# Runs every check and test. The tests end the processes they start, even when they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 step() { printf '\n== %s\n' "$*"; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the tests need from Debian's packages when run as root, and otherwise names it precisely.
-#   scripts/tools.sh build      only what building needs
+# Installs the tools that builds and tests need: from Debian's packages when run as root, otherwise it lists what is missing.
+#   scripts/tools.sh build      only the tools that building needs
 set -euo pipefail
 missing=()
 need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need cc gcc
 [ -n "${PROTOC:-}" ] || need protoc protobuf-compiler
-# etcd-client is generated from etcd's protocol, which includes protobuf's own files, when it is built.
+# etcd-client's build script compiles etcd's protocol definitions, which import protobuf's well-known types.
 [ -f /usr/include/google/protobuf/descriptor.proto ] || [ -n "${PROTOC_INCLUDE:-}" ] || missing+=(libprotobuf-dev)
 if [ "${1:-}" != build ]; then
 	need openssl openssl
@@ -16,7 +16,7 @@ if [ "${1:-}" != build ]; then
 	need etcdctl etcd-client
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	if ! command -v kubectl >/dev/null 2>&1; then
-		# Debian's kubectl is in kubernetes-client; Google's own repository has it as kubectl.
+		# Debian ships kubectl in kubernetes-client, Google's package repository as kubectl.
 		if apt-cache show kubectl >/dev/null 2>&1; then missing+=(kubectl); else missing+=(kubernetes-client); fi
 	fi
 fi

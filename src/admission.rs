@@ -1,6 +1,7 @@
-//! Admission: what may change or refuse a write after authorization and before storage.
+//! Admission control: the built-in plugins that may change or reject a write, after authorization and before storage.
 //!
-//! The registry knows this room only by the [`Admission`] trait; `admission/chain.rs` puts plugins in order.
+//! Entry point: the [`Admission`] trait, which is all that the registry depends on. [`plugins`] has the
+//! implementations, and [`chain::Chain`] runs them in order.
 
 pub mod attributes;
 pub mod chain;
@@ -23,33 +24,34 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// A plugin, or a chain of them. As upstream's `admission.MutationInterface` and `ValidationInterface`.
+/// An admission plugin, or a chain of them. Combines upstream's `admission.MutationInterface` and
+/// `ValidationInterface`.
 #[async_trait]
 pub trait Admission: Send + Sync + 'static {
-    /// Whether this write concerns the plugin at all. Asked first, for every plugin and every write: it must be cheap.
-    /// Where it is false, the plugin is not called.
+    /// Whether the plugin applies to this write; if not, it is not called. Runs for every plugin on every write, so it
+    /// must be cheap.
     fn handles(&self, _attributes: &Attributes) -> bool {
         true
     }
 
-    /// May change `object` (null for DELETE and CONNECT) or refuse.
+    /// The mutating phase: may change `object` (null for DELETE and CONNECT) or reject the write.
     ///
     /// # Errors
-    /// Any Status; the write does not happen.
+    /// The Status to send to the client; the write does not happen.
     async fn mutate(&self, _attributes: &Attributes, _object: &mut Value) -> Result<()> {
         Ok(())
     }
 
-    /// May refuse; `object` is what will be stored (null for DELETE and CONNECT).
+    /// The validating phase: may reject the write. `object` is what will be stored (null for DELETE and CONNECT).
     ///
     /// # Errors
-    /// Any Status; the write does not happen.
+    /// The Status to send to the client; the write does not happen.
     async fn validate(&self, _attributes: &Attributes, _object: &Value) -> Result<()> {
         Ok(())
     }
 }
 
-/// Lets everything pass.
+/// A plugin that admits everything.
 pub struct Always;
 
 impl Admission for Always {}

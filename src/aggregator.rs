@@ -1,8 +1,10 @@
-//! The aggregator: one API out of this server's own groups and those of others, named by APIService objects.
+//! The aggregator: serves one API composed of this server's own groups and those of extension API servers, which
+//! APIService objects register.
 //!
-//! [`proxy`] carries requests to backends; [`resolver`] knows where backends are; [`registration`] keeps the routes,
-//! [`availability`] the conditions, [`discovery`] and [`openapi`] the documents, [`autoregister`] our own APIServices.
-//! Entry point: [`Aggregator::install`].
+//! Entry point: [`Aggregator::install`]. [`proxy`] forwards requests to backends, which [`resolver`] locates.
+//! Controllers follow the APIServices: [`registration`] maintains routes, [`availability`] conditions, [`discovery`]
+//! and [`openapi`] the aggregated documents, [`autoregister`] the APIServices of groups served in this process. The
+//! HTTP client side (connections, header rules, tunnels) is in [`crate::client`].
 
 pub mod apiservice;
 pub mod autoregister;

@@ -1,6 +1,7 @@
-//! API machinery: the object tree, codecs, selectors, patches, statuses.
+//! API machinery: the object tree, its codecs, selectors, patches, server-side apply, validation and [`Status`].
 //!
-//! No I/O and no async, so that every parser here can be fuzzed whole. No other room is visible from here.
+//! Start at [`value::Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and no
+//! dependency on the server modules, so every parser can be fuzzed in isolation.
 
 pub mod apply;
 pub mod codec;

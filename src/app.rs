@@ -1,5 +1,9 @@
-//! The composition root: extensions → core → aggregator, one chain in front, one port. The only file that may name every
-//! room. What a binary calls is boxed: a future by its type would be compiled into each binary again.
+//! The composition root: builds the extension server, the core server and the aggregator, puts one filter chain in
+//! front and opens the port.
+//!
+//! [`start`] returns a running [`Gateway`]; [`run`] also handles termination signals. This is the only module that may
+//! import all others. Public async functions return boxed futures; otherwise each binary would compile the whole future
+//! again.
 
 mod access;
 mod admission;
@@ -54,12 +58,12 @@ use std::time::{Duration, Instant};
 use store::Stores;
 use tokio::sync::mpsc;
 
-/// How long the gateway's own tasks get to end after the last connection is closed.
+/// Time for the gateway's own tasks to end after the last connection is closed.
 const TASKS_GRACE: Duration = Duration::from_secs(5);
-/// How long audit backends get to store what is buffered.
+/// Time for the audit backends to store buffered events.
 const AUDIT_GRACE: Duration = Duration::from_secs(10);
 
-/// A gateway that serves.
+/// A running gateway.
 pub struct Gateway {
     address: SocketAddr,
     url: String,
@@ -75,20 +79,20 @@ pub struct Gateway {
     fatal: mpsc::Receiver<String>,
 }
 
-/// Starts a gateway. It serves from when this returns; `/readyz` says when its hooks are through.
-/// Needs a multi-threaded tokio runtime.
+/// Starts a gateway. It accepts connections when this returns; `/readyz` passes once its post-start hooks have
+/// finished. Needs a multi-threaded tokio runtime.
 ///
 /// # Errors
-/// One line that names what cannot be used: the data directory, the port, a file.
+/// A one-line message that names what cannot be used: the data directory, the port, a file.
 pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, String>> {
     start_with(options, Vec::new())
 }
 
-/// As [`start`], with groups of one's own beside the built-in ones: stored, admitted, authorized, discovered and registered
-/// as those are.
+/// Like [`start`], with additional API groups. They are stored, admitted, authorized, discovered and registered like
+/// the built-in ones.
 ///
 /// # Errors
-/// As [`start`]; a group's name is taken or no name, a schema is wrong.
+/// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
 pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
     compose(options, own).boxed()
 }
@@ -294,28 +298,28 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
 }
 
 impl Gateway {
-    /// Where it listens.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where a client on this machine reaches it.
+    /// The URL for clients on this machine.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The head of the filter chain, for requests made within the process: authenticated and authorized like those of the
-    /// port, without its connections and TLS.
+    /// The head of the filter chain, for in-process requests. They are authenticated and authorized like requests to
+    /// the port, but need no connection and no TLS.
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.handler.clone()
     }
 
-    /// The administrator's kubeconfig.
+    /// The path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &std::path::Path {
         &self.kubeconfig
     }
 
-    /// Waits for an error that ends the process: a hook that failed, the listener gone.
+    /// Waits for a fatal error, for example of a post-start hook.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -326,11 +330,12 @@ impl Gateway {
         }
     }
 
-    /// Goes down in order: readiness turns false, new work is refused, requests finish, watches end, the store is
-    /// flushed. False where requests had to be cut.
+    /// Shuts down in order: `/readyz` fails, new requests are rejected, requests in flight finish, watches end, the
+    /// store is flushed. Returns false if requests had to be cut.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
+    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
+    /// them.
     pub fn shut_down(self) -> BoxFuture<'static, bool> {
         self.go_down().boxed()
     }
@@ -365,18 +370,19 @@ impl Gateway {
     }
 }
 
-/// Serves until a termination signal or a fatal error, then goes down in order. A second signal ends the process at once.
+/// Serves until a termination signal or a fatal error, then shuts down in order. A second signal ends the process
+/// immediately.
 ///
 /// # Errors
-/// One line.
+/// As [`start_with`]; the fatal error; a second signal.
 pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> {
     run_with(options, Vec::new())
 }
 
-/// As [`run`], with groups of one's own ([`start_with`]).
+/// Like [`run`], with additional API groups ([`start_with`]).
 ///
 /// # Errors
-/// One line.
+/// As [`run`].
 pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
     until_signalled(options, own).boxed()
 }
@@ -385,13 +391,13 @@ async fn until_signalled(options: CompletedOptions, own: Vec<ApiGroup>) -> Resul
     let mut gateway = start_with(options, own).await?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
-    // Whichever comes first; none is lost by losing here.
+    // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
     let failure = tokio::select! {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
         error = gateway.failed() => Some(error),
     };
-    tracing::info!("going down");
+    tracing::info!("shutting down");
     tokio::select! {
         _ = gateway.shut_down() => {}
         _ = terminate.recv() => return Err("ended by a second signal".to_owned()),

@@ -1,13 +1,12 @@
-//! Who saw what: a policy that decides what is recorded of each request, events in `audit.k8s.io/v1`, and the backends
-//! they go to, as upstream's `k8s.io/apiserver/pkg/audit`.
+//! Audit logging: a policy that decides what is recorded of each request, events in `audit.k8s.io/v1`, and the backends
+//! that store them. Follows upstream's `k8s.io/apiserver/pkg/audit`.
 //!
-//! Entry point: [`Audit`], which the audit filter asks for a [`policy::Verdict`] and gives [`event::Event`]s. What
-//! happens inside a request is left for it in [`crate::request::AuditTrail`]. Nothing here is part of the chain of a
-//! server without a policy.
-//!
+//! Entry point: [`Audit`]. The audit filter asks it for a [`policy::Verdict`] and submits [`event::Event`]s to it.
+//! Handlers add to a request's event through [`crate::request::AuditTrail`]. A server without a policy has no audit
+//! filter at all.
 //! ```text
 //! filter ─ submit ─▶ truncate ─▶ blocking ─────────────────▶ sink: log thread, or one POST; the request waits
-//!                             └▶ batch: bounded queue ─ worker ─▶ sink, so many events at a time; nobody waits
+//!                             └▶ batch: bounded queue ─ worker ─▶ sink, in batches; requests do not wait
 //! ```
 
 pub mod answer;
@@ -26,10 +25,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What events are written in.
+/// API version of recorded events.
 pub const API_VERSION: &str = "audit.k8s.io/v1";
 
-/// A policy and where events go.
+/// The audit policy and its backends.
 pub struct Audit {
     policy: Policy,
     backends: Vec<Backend>,
@@ -37,13 +36,13 @@ pub struct Audit {
     tasks: TaskGroup,
 }
 
-/// Events that are being stored. Dropping it does not stop that.
+/// Completion of an event in the blocking backends. Dropping it does not cancel the writes.
 #[must_use]
 #[derive(Default)]
 pub struct Pending(Vec<(bool, oneshot::Receiver<bool>)>);
 
 impl Audit {
-    /// Auditing by `policy` into `backends`, whose tasks are `tasks`.
+    /// Records by `policy` into `backends`, whose background tasks belong to `tasks`.
     pub fn new(policy: Policy, backends: Vec<Backend>, metrics: AuditMetrics, tasks: TaskGroup) -> Self {
         Self {
             policy,
@@ -53,15 +52,15 @@ impl Audit {
         }
     }
 
-    /// What is recorded of a request; counted.
+    /// The policy's decision for a request, counted by level in the metrics.
     pub fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Verdict {
         let verdict = self.policy.decide(user, info);
         self.metrics.at_level(verdict.level.name());
         verdict
     }
 
-    /// Hands an event to every backend. What a backend does in its mode `blocking` can be waited for; `batch` is done at
-    /// once, because an event that finds the buffer full is dropped and counted.
+    /// Hands an event to every backend. Backends in a blocking mode can be awaited through the result. Batching
+    /// backends never make the caller wait: if the queue is full, the event is dropped and counted.
     pub fn submit(&self, event: Event) -> Pending {
         self.metrics.events.inc();
         let event = Arc::new(event);
@@ -69,32 +68,32 @@ impl Audit {
         Pending(waits.collect())
     }
 
-    /// A request was refused because its event could not be stored.
+    /// Counts a request that was rejected because its event could not be stored (mode `blocking-strict`).
     pub fn rejected(&self) {
         self.metrics.rejected.inc();
     }
 
-    /// Stores what is buffered and ends. Retries that are not through by `deadline` are given up.
+    /// Flushes queued events and stops the backends. Retries still under way at `deadline` are abandoned.
     ///
     /// # Cancel safety
-    /// When dropped, what is buffered may be lost.
+    /// Not cancel safe: queued events may be lost.
     pub async fn shut_down(&self, deadline: Instant) {
         if let Err(late) = self.tasks.shutdown(deadline).await {
-            tracing::error!(tasks = ?late.0, "audit events were not stored in time");
+            tracing::error!(tasks = ?late.0, "audit events were not stored before the shutdown deadline");
         }
     }
 }
 
 impl Pending {
-    /// Whether there is anything to wait for.
+    /// True if no backend makes the request wait.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Waits. False where a backend that must not fail did.
+    /// Waits until all writes have ended. False if a backend in mode `blocking-strict` failed.
     ///
     /// # Cancel safety
-    /// Cancel safe: storing goes on.
+    /// Cancel safe: the writes continue.
     pub async fn wait(self) -> bool {
         let mut good = true;
         for (strict, stored) in self.0 {

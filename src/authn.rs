@@ -1,8 +1,8 @@
-//! Who calls: authenticators and their union, in upstream's order: front-proxy headers, client certificate, bearer
+//! Authentication: authenticators and their union, in upstream's order: front-proxy headers, client certificate, bearer
 //! token (header or WebSocket subprotocol), anonymous.
 //!
-//! Entry points: [`Union::new`] and the authenticators' constructors. The authentication filter calls them, mints the
-//! proof and cleans the request; nothing here changes a request.
+//! Entry points: the [`Authenticator`] trait and [`Union`]. Authenticators only read the request. The authentication
+//! filter (`server::filters::authentication`) calls them, mints the proof and removes credentials from the request.
 
 pub mod anonymous;
 pub mod bearer;
@@ -35,61 +35,61 @@ use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an authenticator may look at.
+/// The parts of a request that an authenticator may read.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The chain the client presented on its connection, unverified, its own certificate first.
+    /// The client's certificate chain, leaf first, not yet verified.
     pub peer: Option<&'a Arc<Vec<CertificateDer<'static>>>>,
-    /// The request's path.
+    /// The request path.
     pub path: &'a str,
-    /// Where to put texts for the caller.
+    /// Sink for warnings to the client.
     pub warnings: Option<&'a Warnings>,
 }
 
-/// A recognised caller.
+/// The result of successful authentication.
 #[derive(Clone, Debug)]
 pub struct Identified {
-    /// Who.
+    /// The authenticated user.
     pub user: Arc<UserInfo>,
-    /// The credentials came as a WebSocket subprotocol, which must not travel on.
+    /// True if the credentials came as a WebSocket subprotocol, which must not be forwarded to backends.
     pub strip_subprotocol: bool,
-    /// Facts about the credentials for the audit event.
+    /// Audit annotations contributed by the authenticator (key, value).
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Why credentials were refused. The caller reads only `Unauthorized`; this text is for logs and TokenReviews.
+/// Why credentials were rejected. Clients only see `Unauthorized`; this text goes to logs and TokenReviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// What is known about a caller without waiting.
+/// Outcome of the synchronous fast path, [`Authenticator::at_once`].
 #[derive(Clone, Debug)]
 pub enum AtOnce {
-    /// Who it is.
+    /// Authenticated.
     Known(Identified),
-    /// There is nothing this authenticator knows how to read.
+    /// The request has no credentials of this authenticator's type.
     Nobody,
-    /// Refused, unless somebody else recognises the caller; `authenticate` says why.
+    /// Rejected, unless another authenticator accepts the request. Call `authenticate` for the reason.
     Refused,
-    /// `authenticate` has to be asked.
+    /// Not known without I/O: call `authenticate`.
     Unknown,
 }
 
-/// Recognises callers.
+/// Authenticates requests by one type of credential.
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// `Ok(None)`: there is nothing this authenticator knows how to read.
+    /// Authenticates the request. `Ok(None)` means it has no credentials of this type.
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused>;
 
-    /// What `authenticate` would say, where nothing has to be waited for.
+    /// The result of `authenticate` if it is available without waiting. A union stops at the first `Unknown`.
     fn at_once(&self, _from: Credentials<'_>) -> AtOnce {
         AtOnce::Unknown
     }
 }
 
 impl Identified {
-    /// A caller, recognised by something that need not be removed.
+    /// A user whose credentials may stay in the request.
     pub fn new(user: Arc<UserInfo>) -> Self {
         Self {
             user,
@@ -106,7 +106,7 @@ impl From<Option<Identified>> for AtOnce {
 }
 
 impl Refused {
-    /// A refusal with its reason.
+    /// Rejection with the given reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
@@ -120,7 +120,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Adds `system:authenticated` as the last group, unless the groups speak of it already.
+/// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as upstream's
+/// `pkg/authentication/group/authenticated_group_adder.go`.
 pub fn add_authenticated(user: &mut UserInfo) {
     if !speaks_of_authentication(user) {
         user.groups.push(AUTHENTICATED.to_owned());

@@ -1,7 +1,7 @@
-//! Whether the caller may do what the request asks for.
+//! Authorization: whether the caller may perform the request.
 //!
-//! Entry points: [`Authorizer`], [`Attributes`], [`Union`]. The authorization filter asks, and turns a refusal into
-//! upstream's 403 with [`forbidden`].
+//! Entry points: the [`Authorizer`] trait, its input [`Attributes`], and [`Union`], which chains authorizers. The
+//! authorization filter calls them and answers denied requests with upstream's 403 ([`forbidden`]).
 
 pub mod abac;
 mod attributes;
@@ -29,38 +29,38 @@ use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::borrow::Cow;
 
-/// What an authorizer thinks.
+/// The outcome of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes.
+    /// Allowed; no further authorizer runs.
     Allow,
-    /// No, and nobody else is asked.
+    /// Denied; no further authorizer runs.
     Deny,
-    /// Somebody else may know; if nobody does, it is a no.
+    /// Left to the next authorizer. If none has an opinion, the request is denied.
     NoOpinion,
 }
 
-/// A decision and why.
+/// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The decision.
     pub decision: Decision,
-    /// Shown to the caller where it is a no, and kept for audit where it is a yes.
+    /// Shown to the client if the request is denied, recorded for audit if it is allowed.
     pub reason: Cow<'static, str>,
-    /// The authorizer could not do its work; without an Allow from somebody this makes a 500.
+    /// Why the authorizer failed. Unless another one allows the request, this results in a 500.
     pub error: Option<String>,
 }
 
 impl Verdict {
-    /// Yes.
+    /// Allows the request.
     pub fn allow(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Decision::Allow, reason)
     }
-    /// A final no.
+    /// Denies the request for good.
     pub fn deny(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Decision::Deny, reason)
     }
-    /// Not mine to say.
+    /// Leaves the decision to other authorizers.
     pub fn no_opinion(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Decision::NoOpinion, reason)
     }
@@ -73,18 +73,18 @@ impl Verdict {
     }
 }
 
-/// Decides.
+/// Decides whether a request is allowed.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Decides about one request.
+    /// Decides on one request. May wait for an index to catch up or for a remote check.
     async fn authorize(&self, asked: &Attributes<'_>) -> Verdict;
 
-    /// The same, where nothing has to be waited for, as is the rule; `None`: ask with [`Authorizer::authorize`].
+    /// The result of `authorize` if it is available without waiting, which is the common case; otherwise `None`.
     fn at_once(&self, _asked: &Attributes<'_>) -> Option<Verdict> {
         None
     }
 
-    /// What somebody may do in a namespace, as far as this authorizer knows.
+    /// The rules that this authorizer grants a user in a namespace, for SelfSubjectRulesReviews.
     async fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> Rules {
         Rules::default()
     }

@@ -1,10 +1,9 @@
 //! The command line: `torana serve`, `torana explain-access`, `torana status`, `torana token`, `torana kubeconfig`,
 //! `torana store`, `torana version`, `torana --help`.
 //!
-//! [`parse`] turns arguments into a [`Command`];
-//! [`Options::complete`](crate::cli::Options::complete) checks flags against each other and against the files they
-//! name, and fills in what was not given; the port of `app` is the one step from there to a bound socket, and
-//! nothing but that step binds, writes or spawns.
+//! [`parse`] turns arguments into a [`Command`]. [`Options::complete`](crate::cli::Options::complete) then validates
+//! the options against each other and against the files they name, and fills in defaults. Nothing in this module binds
+//! a socket, writes a file or starts a task; that is left to `app`.
 
 pub mod complete;
 pub mod credentials;
@@ -31,35 +30,35 @@ use flags::{FLAGS, Fate, Kind};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// What is asked for.
+/// A parsed command line.
 #[derive(Debug)]
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
-    /// Look after the store.
+    /// Maintain the store.
     Store(Box<store::StoreCommand>),
-    /// Ask a running server why somebody may do something.
+    /// Query a running server for the reason of an access decision.
     ExplainAccess(ExplainAccess),
-    /// Ask a running server how its backends do.
+    /// Query a running server for the state of its backends.
     Status(StatusCommand),
-    /// Print this and end well.
+    /// Print this text and exit successfully.
     Print(String),
-    /// Ask the running server for a token of a service account, and print it.
+    /// Request a service account token from the running server and print it.
     Token(TokenCommand),
-    /// Make a kubeconfig with credentials of its own, and print it.
+    /// Generate a kubeconfig with new credentials and print it.
     Kubeconfig(KubeconfigCommand),
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
 
 const AFTER: &str = "Flags are kube-apiserver's; those not listed here are accepted with a warning or refused with a \
-                     reason (docs/flags.md).\nWithout any flag, keys and certificates are made under \
+                     reason (docs/flags.md).\nWithout any flag, keys and certificates are generated under \
                      ./torana-data/pki, and ./torana-data/admin.kubeconfig is written.";
 
-/// Reads the arguments (the program's name first).
+/// Parses the arguments, the program's name first.
 ///
 /// # Errors
-/// [`UsageError`]: one line.
+/// A one-line [`UsageError`].
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     let args = args.into_iter().map(with_dashes);
     let matches = match command().try_get_matches_from(args) {
@@ -88,7 +87,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
     }
 }
 
-/// `--tls_cert_file` is `--tls-cert-file`, as upstream's normaliser has it.
+/// Replaces `_` by `-` in flag names, as upstream's normaliser does (`k8s.io/component-base/cli/flag`).
 fn with_dashes(arg: OsString) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let Some(flag) = text.strip_prefix("--") else {
@@ -105,7 +104,7 @@ fn with_dashes(arg: OsString) -> OsString {
     }
 }
 
-/// The kubeconfig to ask with: `--kubeconfig`, `$KUBECONFIG`, or the one a server here wrote.
+/// The kubeconfig to use: `--kubeconfig`, `$KUBECONFIG`, or the one written by a server in this directory.
 fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
     let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
     let environment = || {
@@ -118,8 +117,8 @@ fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
         .unwrap_or_else(|| "torana-data/admin.kubeconfig".into())
 }
 
-/// `$KUBECONFIG` is a list of files; of several, the first that names a current context is asked with, as by kubectl where
-/// each is whole. Files that are not there are passed over.
+/// Chooses a file from the list in `$KUBECONFIG`: the first one with a current context, else the first one. kubectl
+/// merges the files; the result is the same if each is complete. Missing files are skipped.
 fn first_in_use(list: &OsStr) -> PathBuf {
     let files: Vec<PathBuf> = std::env::split_paths(list)
         .filter(|f| !f.as_os_str().is_empty())
@@ -132,7 +131,7 @@ fn first_in_use(list: &OsStr) -> PathBuf {
     first.cloned().unwrap_or_else(|| list.into())
 }
 
-/// Where the server is and who asks.
+/// Reads the address of the server and the credentials.
 fn client_config(kubeconfig: &Path) -> Result<ClientConfig, String> {
     ClientConfig::from_kubeconfig(kubeconfig).map_err(|e| match kubeconfig.exists() {
         true => e.to_string(),

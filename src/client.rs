@@ -1,6 +1,13 @@
-//! Reading API objects from inside this library's programs: informers over a storage of the same process, and a small REST
-//! client with kubeconfig for a server elsewhere. And what all who pass requests on to others share: connections and their
-//! TLS with errors in Go's words, headers and URLs as Go's proxies rewrite them, tunnels.
+//! Client side of HTTP: API clients for programs built on this library, and the parts that all of its proxies share.
+//!
+//! - API clients: [`Informer`] follows a storage in the same process, [`Client`] is a small REST client for a remote
+//!   server configured by a kubeconfig ([`ClientConfig`]), [`Fetcher`] sends single requests to configured URLs.
+//! - Proxying: [`outbound`], [`dial`] and [`tls`] make connections, [`headers`], [`url`], [`links`] and [`html`] rewrite
+//!   what passes through, [`hops`] detects loops, [`tunnel`] copies upgraded connections, [`backend`] sends one request
+//!   on a connection of its own.
+//!
+//! Error texts are Go's wherever clients or object conditions show them. The connection pool of aggregated APIs is in
+//! [`crate::aggregator::proxy::transport`].
 
 pub mod backend;
 pub mod dial;

@@ -1,7 +1,8 @@
-//! The core API server's own groups: their rows, what their kinds do, and the objects that must be there.
+//! The built-in API groups: the resource tables, the behaviour of each kind, and the objects every cluster starts with.
 //!
-//! Entry points: [`build`] makes the stores, [`ControlPlane::adopt`] reads what is taken before the first write,
-//! [`bootstrap`] makes what a cluster starts with.
+//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::adopt`] must run once before
+//! the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`] creates the default objects.
+//! HTTP handling belongs to `endpoints`, the generic create/update/delete path to `registry`.
 
 pub mod allocators;
 pub mod bootstrap;
@@ -49,21 +50,21 @@ use subresources::connect::log::Log;
 use subresources::connect::proxy::{self, Proxy, ProxyHandler};
 use subresources::connect::stream::{self, Stream};
 
-/// What the control plane needs to know.
+/// Configuration of the control plane.
 pub struct Config {
     /// `--service-cluster-ip-range`: one range, or two of different families; the first is the default.
     pub service_ranges: Vec<(IpAddr, u8)>,
-    /// `--service-node-port-range`, both ends included.
+    /// `--service-node-port-range`, inclusive.
     pub node_ports: (u16, u16),
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
-    /// Who answers reviews.
+    /// Authenticators and authorizers that evaluate review resources.
     pub judges: Judges,
-    /// Whose statuses are told.
+    /// Components listed as `componentstatuses`.
     pub components: Vec<Arc<dyn Probe>>,
-    /// How nodes are reached.
+    /// How to connect to kubelets.
     pub kubelets: KubeletConfig,
-    /// How tokens of service accounts are made; `None`: nobody asks for any.
+    /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
 }
 
@@ -72,9 +73,9 @@ pub struct Config {
 pub enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
     ServiceRange,
-    /// A group version, a resource of one, or a kind of one is registered twice.
+    /// A group version, or a resource or kind within one, is registered twice.
     Twice(String),
-    /// The certificate authority of kubelets cannot be used.
+    /// `--kubelet-certificate-authority` is unusable.
     KubeletAuthority(String),
 }
 
@@ -93,15 +94,15 @@ impl std::fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// A row with its store.
+/// A resource definition and its store.
 pub type Served = (Arc<Resource>, Arc<Store>);
 
-/// One group version and what it serves.
+/// One group version and its resources.
 #[derive(Clone)]
 pub struct Group {
     /// The group version.
     pub gv: GroupVersion,
-    /// Its rows with their stores.
+    /// The resources it serves.
     pub resources: Vec<Served>,
 }
 
@@ -109,12 +110,13 @@ pub struct Group {
 pub struct ControlPlane {
     /// Groups to serve under `/api` and `/apis`.
     pub groups: Vec<Group>,
-    /// apiregistration.k8s.io/v1, which the aggregator serves.
+    /// apiregistration.k8s.io/v1; kept apart because the aggregator serves it.
     pub apiregistration: Group,
     numbers: Arc<ServiceNumbers>,
 }
 
-/// Makes every row and its store. `storage` makes the storage of a row's prefix; `admission` sees every write.
+/// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix; every write
+/// passes through `admission`.
 ///
 /// # Errors
 /// [`BuildError`]
@@ -124,6 +126,7 @@ pub fn build(
     admission: &Arc<dyn Admission>,
 ) -> std::result::Result<ControlPlane, BuildError> {
     let numbers = Arc::new(service_numbers(&config)?);
+    // Handlers need stores that do not exist yet: each holds a `LateStore`, which is filled at the end.
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
     let addresses = Stored::default();
@@ -166,7 +169,7 @@ pub fn build(
         authorizer: config.judges.authorizer.clone(),
         roles: config.judges.roles.clone(),
     };
-    // Storages of rows so far, with what selects in them: other versions of a kind are served over those.
+    // Storages created so far and their field extractors: further versions of a kind convert to and from these.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
     let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
@@ -197,6 +200,7 @@ pub fn build(
     };
     let autoscaling = groups::autoscaling::v2();
     let older_autoscaling = groups::autoscaling::v1(&autoscaling);
+    // Evaluated in order: a stored version must precede the versions converted from it (`hubs` above).
     let groups = vec![
         serve(groups::core::rows(parts)),
         serve(groups::access::authentication(&config.judges)),
@@ -234,6 +238,7 @@ pub fn build(
     if let Some(what) = twice(plane.groups.iter().chain([&plane.apiregistration])) {
         return Err(BuildError::Twice(what));
     }
+    // A second store over a resource's storage with another strategy, for subresources that bypass the usual one.
     let beside = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
         let (row, store) = plane.served(group, plural);
         let mut row = (**row).clone();
@@ -246,6 +251,7 @@ pub fn build(
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
+    // Past admission, here and below: the request was admitted as another object (a Binding, Eviction or Scale).
     let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
     binding.fill(Arc::new(bindings.past_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
@@ -266,12 +272,12 @@ pub fn build(
     token_reads.nodes.fill(plane.store("", "nodes").clone());
     namespaces.fill(plane.store("", "namespaces").clone());
     endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
-    // Nobody else holds this cell yet.
+    // Cannot fail: this function is the only writer of the cell.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
 }
 
-/// The first thing that is registered twice: a group version, or in one a resource or a kind.
+/// The first duplicate registration: of a group version, or of a resource or kind within one.
 fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
     let mut seen = HashSet::new();
     for group in groups {
@@ -292,7 +298,7 @@ fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
     None
 }
 
-/// The stores that connections look into.
+/// Stores that connection subresources (log, exec, proxy) read; filled after all stores exist.
 #[derive(Default)]
 struct Near {
     pods: LateStore,
@@ -362,6 +368,7 @@ fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, Build
         [a, b] => a.family() != b.family(),
         _ => false,
     };
+    // `IpRange::new` has dropped ranges without a usable address.
     if !fine || ranges.len() != config.service_ranges.len() {
         return Err(BuildError::ServiceRange);
     }
@@ -378,10 +385,11 @@ impl ControlPlane {
             .unwrap_or_else(|| unreachable!("asked for a row that is not in the table: {plural}.{group}"))
     }
 
-    /// Adds a group version that is not built in, before anything is served.
+    /// Adds a group version that is not built in. Must be called before serving.
     ///
     /// # Errors
-    /// [`BuildError`]: it is there, or one of its resources is in another version, between which nobody could convert.
+    /// [`BuildError::Twice`] if the group version exists, or one of its resources exists in another version, as there
+    /// would be no conversion between the two.
     pub fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
         for (row, _) in &group.resources {
             if self.find(&row.group_resource()).is_some() {
@@ -395,7 +403,7 @@ impl ControlPlane {
         }
     }
 
-    /// The row and store of a resource.
+    /// Looks up the definition and store of a resource in any version.
     pub fn find(&self, gr: &GroupResource) -> Option<&Served> {
         self.groups
             .iter()
@@ -408,12 +416,12 @@ impl ControlPlane {
     /// The store of a built-in resource.
     ///
     /// # Panics
-    /// Where the table has no such row: callers name rows, they do not look for them ([`find`](Self::find) does).
+    /// If the resource is not built in: callers name resources statically. Use [`find`](Self::find) for a lookup.
     pub fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
         &self.served(group, plural).1
     }
 
-    /// Every storage by group and plural, for admission plugins.
+    /// The storage of every stored resource, keyed by group and plural, for admission plugins.
     pub fn storages(&self) -> HashMap<(String, String), Arc<dyn Storage>> {
         let groups = self.groups.iter().chain([&self.apiregistration]);
         groups
@@ -428,7 +436,7 @@ impl ControlPlane {
             .collect()
     }
 
-    /// Plural, and whether it lives in namespaces, of every kind by group and kind, for admission plugins.
+    /// The plural and namespacedness of every kind, keyed by group and kind, for admission plugins.
     pub fn kinds(&self) -> HashMap<(String, String), (String, bool)> {
         let groups = self.groups.iter().chain([&self.apiregistration]);
         let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);
@@ -439,20 +447,20 @@ impl ControlPlane {
         .collect()
     }
 
-    /// The address the server's own Service has: the first of the default range.
+    /// The cluster IP of `default/kubernetes`: the first address of the default range.
     pub fn service_address(&self) -> IpAddr {
         self.numbers.ranges[0].first()
     }
 
-    /// Reads the stored Services and notes which cluster IPs and node ports are taken. To be done once, before the first
-    /// write.
+    /// Loads the stored Services and marks their cluster IPs and node ports as allocated. Must complete once before the
+    /// first write, or an address could be allocated twice.
     ///
     /// # Errors
-    /// Storage's refusals.
+    /// The list of Services failed.
     pub async fn adopt(&self) -> Result<()> {
         for entry in self.store("", "services").list_entries("").await? {
             for odd in self.numbers.adopt(&entry.decode()) {
-                tracing::warn!(service = %entry.key, problem = odd, "a stored service holds what it should not");
+                tracing::warn!(service = %entry.key, problem = odd, "a stored service has an invalid allocation");
             }
         }
         Ok(())

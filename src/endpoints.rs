@@ -1,8 +1,9 @@
-//! REST verbs, discovery and OpenAPI over rows.
+//! REST over resources: routing, content negotiation, verbs, discovery and OpenAPI (upstream:
+//! `apiserver/pkg/endpoints`).
 //!
-//! Entry points: [`ApiGroupVersion`] serves one group version; [`discovery::AggregatedDiscovery`] and
-//! [`openapi::OpenApiV3`] are documents that several servers put together. What an object looks like at rest and which
-//! rules it keeps is the registry's.
+//! Entry points: [`ApiGroupVersion`] serves one group version, [`install`] mounts it.
+//! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers contribute to.
+//! Storage, validation and admission belong to the registry.
 
 pub mod body;
 mod call;

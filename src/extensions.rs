@@ -1,8 +1,8 @@
 //! API groups beyond the built-in ones: kinds described by a JSON schema.
 //!
-//! [`schema`] reads a schema as a CustomResourceDefinition carries it and does everything a kind needs from it.
-//! [`naming`] gives definitions their names. [`api_server`] puts such kinds behind a filter chain and a port: an API server of one's own. `examples/extension-server`
-//! shows the whole.
+//! [`api_server`] is the SDK for extension API servers and embedded groups; `examples/extension-server` shows its use.
+//! [`schema`] reads and applies the schemas of CustomResourceDefinitions. [`naming`] is the controller that accepts the
+//! names of definitions.
 
 pub mod api_server;
 pub mod naming;

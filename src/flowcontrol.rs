@@ -1,4 +1,5 @@
-//! How much may run at once, and which flow a request belongs to.
+//! Request limits: [`MaxInFlight`] bounds concurrency, [`FlowSchemas`] classifies requests by FlowSchema and priority
+//! level. Classification is reported in headers and metrics; it does not queue or limit.
 
 pub mod classify;
 pub mod max_in_flight;

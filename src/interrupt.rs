@@ -1,30 +1,31 @@
-//! Stops long computations from the inside.
+//! Cooperative interruption of long computations.
 //!
-//! A decoder or validator that follows a client's sizes cannot be preempted: it holds its thread until it returns. Such
-//! loops call [`checkpoint`]. Where the computation runs under a [`Limit`] that says it should stop (its time is used up,
-//! or nobody waits for the result any more), the checkpoint unwinds the stack to [`run`], which reports [`Interrupted`].
+//! A decoder or validator whose work depends on client-chosen sizes cannot be preempted: it occupies its thread until
+//! it returns. Such loops call [`checkpoint`]. If the computation runs under a [`Limit`] that is exceeded (its time
+//! is up, or the caller no longer waits for the result), the checkpoint unwinds the stack to [`run`], which returns
+//! [`Interrupted`].
 //!
-//! Unwinding, rather than an error that every function between would have to return, keeps pure functions pure: the same
-//! choice as rust-analyzer's `salsa::Cancelled`. It is sound because checkpoints stand in pure computation only: never
-//! while a lock is held and never between a write to storage and what belongs to it.
+//! Unwinding lets pure functions keep their signatures instead of threading an error through every caller;
+//! rust-analyzer's `salsa::Cancelled` makes the same choice. It is sound because checkpoints appear in pure
+//! computation only: never while a lock is held, and never between a storage write and its follow-up work.
 //!
-//! Outside of [`run`], for instance in a unit test or on a thread that computes for itself, a checkpoint does nothing.
+//! Outside [`run`], for instance in a unit test or on a dedicated thread, a checkpoint does nothing.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-/// Decides whether a running computation should stop. Asked every 256 checkpoints.
+/// Decides whether a running computation should stop. Evaluated every 256 checkpoints.
 pub trait Limit: 'static {
     /// True once the computation should stop.
     fn is_exceeded(&self) -> bool;
 }
 
-/// The computation was stopped at a checkpoint; its result does not exist.
+/// A computation was stopped at a checkpoint and has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// How many checkpoints pass between two looks at the limit: looking costs a clock reading.
+/// Checkpoints between two evaluations of the limit, which usually reads the clock.
 const INTERVAL: u32 = 256;
 
 thread_local! {
@@ -32,8 +33,8 @@ thread_local! {
     static LIMIT: RefCell<Option<Rc<dyn Limit>>> = const { RefCell::new(None) };
 }
 
-/// Unwinds to [`run`] if the computation around it should stop. Costs about a nanosecond, so that it may stand in a loop
-/// over elements; it should not stand in a loop over bytes.
+/// Unwinds to [`run`] if the enclosing computation should stop. Costs about a nanosecond: cheap enough for a loop
+/// over elements, too expensive for a loop over bytes.
 #[inline]
 pub fn checkpoint() {
     COUNTDOWN.with(|left| match left.get() {
@@ -47,7 +48,7 @@ pub fn checkpoint() {
 
 #[cold]
 fn check() {
-    // Cloned, so that nothing is borrowed while the stack unwinds.
+    // Cloned so that the `RefCell` is not borrowed while the stack unwinds.
     let limit = LIMIT.with_borrow(Clone::clone);
     // A second unwind on top of a first would abort the process.
     if limit.is_some_and(|limit| limit.is_exceeded()) && !std::thread::panicking() {
@@ -59,12 +60,12 @@ fn check() {
 /// Runs `work` on this thread under `limit`.
 ///
 /// # Errors
-/// [`Interrupted`], where a checkpoint in it found the limit exceeded.
+/// [`Interrupted`] if a checkpoint inside `work` found the limit exceeded.
 ///
 /// # Panics
-/// A panic of `work` goes on.
+/// Propagates a panic of `work`.
 pub fn run<T>(limit: Rc<dyn Limit>, work: impl FnOnce() -> T) -> Result<T, Interrupted> {
-    /// Puts the limit around this one back, however `work` ends.
+    /// Restores the outer limit on every exit from this scope.
     struct Restore(Option<Rc<dyn Limit>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -99,25 +100,29 @@ mod tests {
     }
 
     #[test]
-    fn a_computation_stops_at_a_checkpoint_once_its_limit_is_exceeded() {
+    fn exceeded_limit_stops_work_at_a_checkpoint() {
         let endless = || -> () {
             loop {
                 checkpoint();
             }
         };
         assert_eq!(run(after(3), endless), Err(Interrupted));
-        assert_eq!(run(after(0), || 7), Ok(7), "no checkpoint, no interruption");
+        assert_eq!(
+            run(after(0), || 7),
+            Ok(7),
+            "work without checkpoints is never interrupted"
+        );
     }
 
     #[test]
-    fn checkpoints_do_nothing_without_a_limit() {
+    fn checkpoint_without_limit_does_nothing() {
         (0..INTERVAL * 3).for_each(|_| checkpoint());
         assert_eq!(run(after(0), || ()), Ok(()));
         (0..INTERVAL * 3).for_each(|_| checkpoint());
     }
 
     #[test]
-    fn an_inner_limit_ends_with_its_own_computation() {
+    fn inner_limit_applies_only_to_inner_work() {
         let outer = run(after(u32::MAX), || {
             let inner = run(after(0), || (0..INTERVAL * 2).for_each(|_| checkpoint()));
             (0..INTERVAL * 2).for_each(|_| checkpoint());
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_not_an_interruption() {
+    fn panic_propagates_through_run() {
         let panics = catch_unwind(|| run(after(0), || panic!("a test's own panic")));
         assert!(panics.is_err());
     }

@@ -1,64 +1,65 @@
 //! Torana: an aggregating API gateway, wire-compatible with the Kubernetes API server v1.36.
 //!
-//! Modules are declared in the order a request meets them: this list is the table of contents and the data flow.
+//! Modules are declared in the order in which a request passes through them, so this list doubles as a table of
+//! contents.
 
 // ── starting up ──
-// The composition root: three chained servers, one port.
+// The composition root: builds the three delegating servers and binds the port.
 pub mod app;
-// The command line: flags, options, and what becomes of each.
+// The command line: flags, option groups, subcommands.
 pub mod cli;
-// The certificates and keys a server without any is given on its first start.
+// Generates the certificates and keys of a server that is started without any.
 pub mod pki;
 
 // ── accept, TLS ──
-// The port: connections, TLS, HTTP, peers.
+// The listening port: TLS, HTTP/1.1, HTTP/2, connection limits, client certificates.
 pub mod serving;
 
-// ── what every room passes on ──
-// What is known about a request; handlers, bodies, identities.
+// ── shared by every layer below ──
+// The request context; the handler trait, bodies, identities.
 pub mod request;
 // The generic API server: filter chain, director, container, mux, delegation, health, lifecycle.
 pub mod server;
 
-// ── the rooms the filters call, in filter order ──
-// Who calls.
+// ── called by the filters, in filter order ──
+// Authentication.
 pub mod authn;
-// Whether they may.
+// Authorization.
 pub mod authz;
-// Who saw what: policy, events, backends.
+// Audit: policy, events, backends.
 pub mod audit;
-// How much may run at once.
+// API Priority and Fairness.
 pub mod flowcontrol;
 
-// ── the three servers, head of the chain first ──
-// The aggregator: other API servers behind this one's address.
+// ── the three servers, outermost delegate first ──
+// The aggregator: proxies API groups to extension API servers.
 pub mod aggregator;
-// The built-in groups: rows, behaviour, and the objects a cluster starts with.
+// The built-in API groups: their resources, strategies, and the objects that every cluster starts with.
 pub mod controlplane;
-// API groups beyond the built-in ones: kinds described by a JSON schema.
+// API groups beyond the built-in ones, whose kinds are described by a JSON schema.
 pub mod extensions;
 
 // ── verb → admission → registry → storage ──
-// What may change or refuse a write.
+// Admission plugins and webhooks: mutate or reject a write.
 pub mod admission;
-// REST verbs, discovery and OpenAPI over rows.
+// REST verbs, discovery and OpenAPI, driven by tables of resources.
 pub mod endpoints;
-// The generic store: one path for every kind.
+// The generic registry: one implementation of the REST verbs for every kind.
 pub mod registry;
-// Where objects live: one trait, an object is its bytes.
+// Storage backends behind one trait; objects are stored as opaque bytes.
 pub mod storage;
 
-// Talking to an API server as a client: this one, from inside, or another over TLS.
+// Clients of API servers: in-process, or another server over TLS.
 pub mod client;
 
-// ── foundations: no room above is visible from here ──
+// ── foundations: these import none of the modules above ──
 // Generated kinds, descriptors and schema fragments.
 pub mod api;
-// The object tree, codecs, selectors, patches, statuses: no I/O, no async.
+// Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
-// Owned task groups, the compute pool, one-shot signals, work queues.
+// Task groups, the compute pool, one-shot signals, work queues.
 pub mod tasks;
-// Checkpoints at which a long computation can be stopped.
+// Cancellation points for long synchronous computations.
 pub mod interrupt;
-// The metric registry, with upstream's names.
+// The metric registry; names and labels are upstream's.
 pub mod telemetry;

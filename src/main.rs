@@ -1,4 +1,5 @@
-//! `torana`: reads the command line, installs what is process-wide, runs, and maps the end to an exit code.
+//! The `torana` binary: parses the command line, installs process-wide state (allocator, TLS provider, log subscriber),
+//! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::app`].
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -7,9 +8,9 @@ use torana::cli::{self, Command, CompletedOptions};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The command line is wrong, or a file it names.
+/// Exit code for an invalid command line, or an invalid file that it names.
 const USAGE: u8 = 2;
-/// The server could not start or failed.
+/// Exit code for a server that could not start, or that failed while running.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
             return answer(async move { torana::app::credentials::kubeconfig(&command).await });
         }
         Ok(Command::Print(text)) => {
-            // A closed pipe (`torana --help | head`) is no failure.
+            // A closed pipe (`torana --help | head`) is not an error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         return fail(FAILED, &"another TLS provider is installed already");
     }
+    // Started before the options are completed, so that the two overlap.
     let seeding = match seed() {
         Ok(seeding) => seeding,
         Err(error) => return fail(FAILED, &format_args!("cannot start a thread: {error}")),
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what a command comes to.
+/// Runs a one-shot command on a current-thread runtime and prints its output.
 fn answer(command: impl Future<Output = Result<String, String>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
@@ -72,7 +74,7 @@ fn answer(command: impl Future<Output = Result<String, String>>) -> ExitCode {
     };
     match runtime.block_on(command) {
         Ok(text) => {
-            // A closed pipe is no failure.
+            // A closed pipe is not an error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -87,33 +89,34 @@ fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
     }
     let runtime = builder
         .enable_all()
-        // Polls between two looks at the sockets. The default of 61 is made for polls of a few microseconds; uploads poll
-        // for 50, and a small request would wait for 3 ms before anybody sees it.
+        // Task polls between two checks for socket readiness. tokio's default of 61 suits polls of a few microseconds;
+        // polls of uploads take 50 µs, so that a small request would go unnoticed for 3 ms.
         .event_interval(16)
-        // Deep objects are walked recursively.
+        // Deeply nested objects are walked recursively, so workers get 8 MiB instead of tokio's 2 MiB.
         .thread_stack_size(8 << 20)
         .thread_name("torana")
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
     let end = runtime.block_on(torana::app::run(options));
-    // Over long ago: whoever needed a random number has waited for it.
+    // Returns at once: the thread ended during start-up, long before the server did.
     let _ = seeding.join();
     end
 }
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
 
-/// The first random number costs some 30 ms, in which the provider measures the processor's jitter. They go by on a
-/// thread of their own while flags are read and the store is opened.
+/// Draws a first random number on a thread of its own. The first draw takes about 30 ms, because the provider seeds
+/// itself from CPU jitter; on a separate thread that overlaps with option parsing and opening the store.
 fn seed() -> std::io::Result<Seeding> {
     std::thread::Builder::new()
         .name("seed".to_owned())
         .spawn(|| aws_lc_rs::rand::fill(&mut [0; 1]))
 }
 
-/// One less than there are cores, and at least one: the committer of the store, blocking work and the kernel's network
-/// stack have the other. Handing a request between threads costs about a seventh of a proxied GET (docs/BENCHMARKS.md).
-/// `None`: the operator said so himself, in tokio's own `TOKIO_WORKER_THREADS`.
+/// Number of tokio worker threads: one less than the number of cores, but at least one. The remaining core serves the
+/// store's committer, the blocking pool and the kernel's network stack. Handing a request from one worker to another
+/// costs about a seventh of a proxied GET (docs/BENCHMARKS.md). `None` if the operator has set tokio's own
+/// `TOKIO_WORKER_THREADS`.
 fn reactor_threads() -> Option<usize> {
     if std::env::var_os("TOKIO_WORKER_THREADS").is_some() {
         return None;
@@ -122,12 +125,13 @@ fn reactor_threads() -> Option<usize> {
     Some(cores.saturating_sub(1).max(1))
 }
 
-/// Soft up to hard: every connection is a file, and many systems start programs at 1024. Go does the same.
+/// Raises the soft limit on open files to the hard limit, as the Go runtime does. Every connection holds a descriptor,
+/// and many systems start processes with a soft limit of 1024.
 fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused: the connection cap is computed from what the system allows, so there is nothing else to do.
+    // A failure needs no handling: the connection limit is derived from whatever limit is in force.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

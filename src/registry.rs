@@ -1,4 +1,8 @@
-//! The generic store: REST verbs over one resource, the same for every kind.
+//! The generic registry: REST operations on stored resources, the same code for every kind (upstream:
+//! `registry/generic/registry`).
+//!
+//! Start at [`Store`]. A [`Resource`] describes a kind, its [`Strategy`] the kind's behaviour, its [`Schema`] the
+//! shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
 
 pub mod converting;
 mod create;

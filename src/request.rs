@@ -1,4 +1,8 @@
-//! What is known about a request, carried as typed values, and the erased shapes rooms meet through.
+//! The types that every layer shares about one request: its context ([`Facts`]), resolved verb and resource
+//! ([`RequestInfo`]), body, caller, and the erased handler traits.
+//!
+//! Start at [`Handler`] for the call path and at [`Facts`] for the per-request context. Which filter fills which part
+//! of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
 
 pub mod audit;
 pub mod body;

@@ -1,8 +1,9 @@
 //! The generic API server: what the aggregator, the core server and the extension server have in common.
 //!
-//! A request meets them in this order: [`chain`] (the filters, built once, at the head of the delegation) →
-//! [`director`] (claim table → [`container`] or [`mux`]) → a handler, or the [`delegate`] behind the mux.
-//! [`generic`] puts one server together; [`health`] and [`lifecycle`] are its vital signs.
+//! A request passes through [`chain`] (the filters, built once, in front of the whole delegation), then [`director`]
+//! (which looks up its claim table and dispatches to [`container`] or [`mux`]), then a handler, or the [`delegate`]
+//! behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and [`lifecycle`] hold its checks
+//! and its shutdown.
 
 pub mod chain;
 pub mod container;

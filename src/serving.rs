@@ -1,20 +1,20 @@
-//! Accepting connections: one TLS port, HTTP/1.1 and HTTP/2, every client's certificate stamped on its requests.
+//! The serving port: accepts TCP connections, terminates TLS, serves HTTP/1.1 and HTTP/2, and stamps the client's
+//! certificate on each request.
 //!
-//! Entry points: [`bind`](crate::serving::listener::bind), [`TlsConfig`],
-//! [`Server`]. A request leaves this room through the
-//! one [`Handler`](crate::request::Handler) the server was given; nothing here looks at what it asks for. Client
-//! certificates are asked for and stamped, never judged: verifying them is the authenticator's work, as upstream does
-//! it (`k8s.io/apiserver/pkg/server/secure_serving.go`).
+//! Start reading at [`bind`](crate::serving::listener::bind), [`TlsConfig`] and [`Server`]. Every request goes to the
+//! one [`Handler`](crate::request::Handler) that the server was given; this module never inspects its content. Client
+//! certificates are requested but not verified here: that is the authenticator's task, as it is upstream
+//! (`k8s.io/apiserver/pkg/server/secure_serving.go`).
 //!
-//! What a client may hold, and for how long ([`Limits`]):
+//! The deadlines of a connection, with their defaults ([`Limits`]):
 //!
 //! ```text
-//! accept ──10 s──▶ TLS done ──32 s──▶ first head ──▶ request … answer ──90 s without a request──▶ graceful close ──5 s──▶ cut
+//! accept ──10 s──▶ TLS done ──32 s──▶ first head ──▶ request … response ──90 s idle──▶ graceful close ──5 s──▶ cut
 //!                              (h1: 32 s from the first byte of any later head)
-//! any time: nothing of ours read by the peer for 10 min ──▶ cut
+//! at any time: the peer has read none of our bytes for 10 min ──▶ cut
 //! ```
 //!
-//! How many there may be, and which one is closed for a new one: `slots`.
+//! The connection limit, and the choice of the connection to evict when it is reached, are in `slots`.
 
 mod bulk;
 pub mod certs;

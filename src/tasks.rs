@@ -1,5 +1,5 @@
-//! Everything asynchronous that outlives a call, or must not hold one up: owned task groups, the compute pool, one-shot
-//! signals, coalescing work queues.
+//! Execution of asynchronous work beyond a single call: owned task groups, the compute pool, one-shot signals, work
+//! queues, and write coalescing for connections. The runtime itself is created in `main.rs`.
 
 pub mod compute;
 pub mod gather;

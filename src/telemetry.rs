@@ -1,7 +1,9 @@
-//! Metrics with upstream's names. One [`Telemetry`] per gateway, passed down; nothing here is process-wide.
+//! Metrics, named as upstream's. Entry point: [`Telemetry`], one per gateway and passed down; nothing here is
+//! process-wide.
 //!
-//! Rooms register families of their own through [`Telemetry::registry`]. The request path takes no lock:
-//! [`requests::RequestMetrics`] keeps its series in a snapshot.
+//! Modules register their own families through [`Telemetry::registry`]. The request path takes no lock:
+//! [`requests::RequestMetrics`] keeps its series in a snapshot. Families prefixed `torana_` have no counterpart
+//! upstream.
 
 pub mod access;
 pub mod audit;
@@ -27,33 +29,33 @@ pub use watches::WatchMetrics;
 use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use std::sync::{Arc, Mutex};
 
-/// The metrics of one gateway. Clones are the same metrics.
+/// The metrics of one gateway. Clones refer to the same metrics.
 #[derive(Clone)]
 pub struct Telemetry(Arc<Families>);
 
-/// The families every gateway has.
+/// The metric families that every gateway has.
 pub struct Families {
     registry: Registry,
     slis: Registry,
-    /// Requests: counts, durations, sizes, terminations.
+    /// Requests: counts, durations, sizes and terminations.
     pub requests: requests::RequestMetrics,
-    /// The compute pool, memory of request bodies, and stalls.
+    /// The compute pool, request body memory, and reactor stalls.
     pub compute: compute::ComputeMetrics,
     /// `apiserver_current_inflight_requests{request_kind}`.
     pub inflight: IntGaugeVec,
     /// The serving port.
     pub port: port::PortMetrics,
-    /// `aggregator_unavailable_apiservice{name}`: 1 where unavailable.
+    /// `aggregator_unavailable_apiservice{name}`: 1 if unavailable.
     pub unavailable_apiservice: IntGaugeVec,
     /// `aggregator_unavailable_apiservice_total{name,reason}`.
     pub unavailable_apiservice_total: IntCounterVec,
-    /// Backends' certificates that a stricter client would refuse.
+    /// Backend certificates that a stricter client would reject.
     pub x509_flaws: X509Flaws,
-    /// The aggregation layer's documents, backends and addresses.
+    /// Aggregated documents, backends and their addresses.
     pub backends: Arc<backends::BackendMetrics>,
-    /// This server's own requests to others.
+    /// Requests that this gateway makes itself.
     pub client_requests: clients::ClientRequestMetrics,
-    /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were let through.
+    /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were dispatched.
     pub dispatched: IntCounterVec,
     /// `apiserver_storage_objects{resource}`.
     pub storage_objects: IntGaugeVec,
@@ -67,9 +69,9 @@ pub struct Families {
     pub authentication_duration: HistogramVec,
     /// `apiserver_client_certificate_expiration_seconds`.
     pub client_certificates: access::ClientCertificateMetrics,
-    /// Tokens of service accounts that were recognised.
+    /// Uses of service-account tokens, by kind.
     pub service_account_tokens: access::ServiceAccountTokenMetrics,
-    /// Callers that act as somebody else.
+    /// Impersonation attempts.
     pub impersonation: access::ImpersonationMetrics,
     /// `authorization_duration_seconds{result}`, and a part of `apiserver_request_filter_duration_seconds{filter}`.
     pub authorization_duration: HistogramVec,
@@ -89,7 +91,7 @@ pub struct Families {
     before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-/// Flaws of backends' certificates, counted per handshake.
+/// Defects of backend certificates, counted per TLS handshake.
 #[derive(Clone, Debug)]
 pub struct X509Flaws {
     /// `apiserver_kube_aggregator_x509_missing_san_total`.
@@ -99,7 +101,7 @@ pub struct X509Flaws {
 }
 
 impl Telemetry {
-    /// Fresh metrics, all zero.
+    /// Creates metrics that are all zero.
     pub fn new() -> Self {
         let r = Registry::new();
         let slis = Registry::new();
@@ -226,27 +228,27 @@ impl Telemetry {
         Self(Arc::new(families))
     }
 
-    /// Where rooms register families of their own.
+    /// The registry in which modules register their own families.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
     }
 
-    /// Handles for the work queue of that name.
+    /// Creates handles for the work queue of that name.
     pub fn queue(&self, name: &str) -> QueueMetrics {
         self.0.queues.of(name)
     }
 
-    /// The series of a resource's storage. To be made once per resource and gateway.
+    /// Creates the series of a resource's storage. Call once per resource and gateway.
     pub fn storage(&self, group: &str, resource: &str) -> StorageMetrics {
         self.0.storage.of(group, resource)
     }
 
-    /// The counters of a watch of that resource.
+    /// Returns the counters for a watch of that resource.
     pub fn watch(&self, group: &str, version: &str, resource: &str) -> WatchMetrics {
         self.0.watches.of(group, version, resource)
     }
 
-    /// Runs `update` before each scrape: for figures somebody else counts. It must not wait.
+    /// Registers a function to run before each scrape, for values counted elsewhere. It must not block.
     pub fn before_scrape(&self, update: impl Fn() + Send + Sync + 'static) {
         self.updates().push(Arc::new(update));
     }
@@ -255,8 +257,9 @@ impl Telemetry {
         (self.0.before_scrape.lock()).expect("no code panics while holding this lock")
     }
 
-    /// Everything in the text exposition format.
+    /// Renders all metrics in the text exposition format.
     pub fn text(&self) -> Vec<u8> {
+        // Cloned, so that the lock is not held while the functions run.
         let updates = self.updates().clone();
         for update in updates {
             update();
@@ -264,7 +267,7 @@ impl Telemetry {
         render(&self.0.registry)
     }
 
-    /// The service level indicators in the text exposition format.
+    /// Renders the service level indicators in the text exposition format.
     pub fn slis_text(&self) -> Vec<u8> {
         render(&self.0.slis)
     }
@@ -283,7 +286,7 @@ impl std::ops::Deref for Telemetry {
     }
 }
 
-/// The content type of [`Telemetry::text`].
+/// Content type of [`Telemetry::text`].
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 fn render(registry: &Registry) -> Vec<u8> {
@@ -344,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_gateways_in_one_process_count_apart() {
+    fn gateways_in_one_process_count_separately() {
         let (a, b) = (Telemetry::new(), Telemetry::new());
         a.port.handshake_failed();
         let text = |t: &Telemetry| String::from_utf8(t.text()).unwrap();
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_others_are_fetched_before_a_scrape() {
+    fn scrape_hooks_run_before_rendering() {
         let t = Telemetry::new();
         let gauge = t.storage_objects.with_label_values(&["pods"]);
         t.before_scrape(move || gauge.set(7));
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_is_described() {
+    fn process_and_build_metrics_are_present() {
         let text = String::from_utf8(Telemetry::new().text()).unwrap();
         for name in [
             "process_start_time_seconds",

@@ -1,5 +1,6 @@
-//! Every route × verb × identity, made from what the server itself says it serves, against the rules read apart: a route
-//! that bypasses the chain, or a decision that differs from the stored roles, fails here without anyone adding a test.
+//! Access decisions for every route, verb and identity. The routes come from the server's own discovery; the expected
+//! decision is computed from the stored roles by an independent evaluator. A route that bypasses the filter chain, or
+//! a decision that differs from the roles, fails here without a new test.
 
 mod support;
 
@@ -72,7 +73,8 @@ roleRef: {kind: ClusterRole, name: boss, apiGroup: rbac.authorization.k8s.io}
 subjects: [{kind: User, name: boss, apiGroup: rbac.authorization.k8s.io}]
 "#;
 
-/// Who asks: the token, whom he acts as, and who decides what is expected.
+/// An identity: its token, the user it impersonates (if any), and the user and groups that the policy is evaluated
+/// for.
 struct Identity {
     token: &'static str,
     acts_as: &'static str,
@@ -122,7 +124,7 @@ const IDENTITIES: &[Identity] = &[
         user: "limited",
         groups: AUTHENTICATED,
     },
-    // Whoever may not impersonate gets nowhere: nobody by that name has rights, and the refusal comes earlier still.
+    // Impersonating without permission: the request is refused before the impersonated user's roles matter.
     Identity {
         token: "t-nobody",
         acts_as: "root",
@@ -131,7 +133,7 @@ const IDENTITIES: &[Identity] = &[
     },
 ];
 
-/// A connection of one identity, made again where the server closed it.
+/// A connection with one identity's token. It is reopened if the server closes it.
 struct Asker {
     tls: tokio_rustls::TlsConnector,
     address: String,
@@ -196,7 +198,7 @@ impl Asker {
         sender.send_request(req.expect("a request")).await.expect("an answer")
     }
 
-    /// The status, and the body where it is a refusal.
+    /// Sends a request. Returns the status code, and the body if it is an error.
     async fn ask(&mut self, who: &Identity, method: Method, path: &str) -> (u16, String) {
         let body = if method == Method::GET { "" } else { "{}" };
         let answer = self.send(who, method, path, body).await;
@@ -225,7 +227,7 @@ impl Asker {
     }
 }
 
-/// One thing to try.
+/// One request and the attributes it is authorized by.
 #[derive(Debug, Default)]
 struct Try {
     method: Method,
@@ -299,7 +301,7 @@ fn tries(lists: &[(String, Value)]) -> Vec<Try> {
     out
 }
 
-/// Roles and bindings as stored, read the plain way.
+/// The stored roles and bindings, evaluated by a straightforward RBAC implementation.
 struct Policy {
     cluster_roles: Value,
     cluster_bindings: Value,
@@ -384,12 +386,14 @@ impl Policy {
     }
 }
 
-/// Refused for what was asked. An update that would create may be refused as a create, later and for another reason.
+/// Whether the request was refused for this verb. An update that may create is authorized for `create` separately and
+/// later.
 fn is_refused(code: u16, text: &str, verb: &str) -> bool {
     code == 403 && (text.contains(&format!(" cannot {verb} ")) || text.contains(" cannot impersonate"))
 }
 
-/// What the server's own review says: for the node, whose rights are a graph's.
+/// The server's own SubjectAccessReview, for identities whose rights are not RBAC's: a node's rights come from a
+/// graph.
 async fn reviewed(asker: &mut Asker, who: &Identity, t: &Try) -> bool {
     let admin = Identity {
         token: "t-admin",
@@ -411,7 +415,7 @@ async fn reviewed(asker: &mut Asker, who: &Identity, t: &Try) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_route_verb_and_identity_is_decided_by_the_rules() {
+async fn every_route_and_identity_is_authorized_by_the_stored_roles() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let tokens = dir.path().join("tokens.csv");
     std::fs::write(&tokens, TOKENS).expect("written");
@@ -464,7 +468,7 @@ async fn every_route_verb_and_identity_is_decided_by_the_rules() {
             }
         }
     }
-    assert!(allowed > 300, "the table has both kinds of answers: {allowed}");
+    assert!(allowed > 300, "both outcomes occur: {allowed} allowed");
     assert!(
         wrong.is_empty(),
         "{} wrong, among them:\n{}",

@@ -1,4 +1,4 @@
-//! Server-side apply on every built-in kind, over generated configurations: what holds whatever the fields are.
+//! Properties of server-side apply that hold for every built-in kind, over generated configurations.
 
 #[path = "support/generator.rs"]
 mod generator;
@@ -23,13 +23,14 @@ fn kinds() -> impl Iterator<Item = &'static TypeDef> {
     types().iter().filter(|t| matches!(t.gvks, [_])).filter(has_metadata)
 }
 
-/// Metadata that managers can own: identity and what the server writes is never theirs.
+/// Metadata fields to leave out: identity and server-written fields are never owned by a manager.
 fn without(def: &TypeDef, f: &Field) -> bool {
     const OWNED: [&str; 5] = ["annotations", "finalizers", "generateName", "labels", "ownerReferences"];
     def.name.ends_with(".ObjectMeta") && !OWNED.contains(&f.name)
 }
 
-/// Without nulls and empty objects: an empty struct is owned whole, though the server fills it, and so is another matter.
+/// Removes nulls and empty objects. An empty struct is owned as a whole even when the server fills it in, which would
+/// break the properties below.
 fn solid(v: Value) -> Value {
     match v {
         Value::Object(m) => {
@@ -42,7 +43,7 @@ fn solid(v: Value) -> Value {
     }
 }
 
-/// A configuration of a kind, complete: with what the server writes of its own. `None` where it does not fit.
+/// A generated, normalised configuration of a kind, or `None` if apply refuses it.
 fn config(def: &'static TypeDef, seed: u64) -> Option<Value> {
     let mut config = Maker::some(seed, without).lone().object(def);
     normalize(def, &mut config).expect("it has the right types");
@@ -60,7 +61,7 @@ fn writer(manager: &str) -> Writer<'_> {
     }
 }
 
-/// Applies, and writes the object as the server does.
+/// Applies the configuration and normalises the result, as the server does before it stores the object.
 fn applied(
     def: &'static TypeDef,
     live: Option<&Value>,
@@ -89,19 +90,19 @@ fn bare(v: &Value) -> Value {
     v
 }
 
-/// Nothing but what says which object it is.
+/// A configuration that only identifies the object.
 fn nothing(config: &Value) -> Value {
     torana::json!({"apiVersion": (config.get("apiVersion").clone()), "kind": (config.get("kind").clone()), "metadata": {"name": "n"}})
 }
 
-/// The fields of an object, as the server writes it.
+/// The field set of an object after normalisation.
 fn fields(def: &'static TypeDef, v: &Value) -> FieldSet {
     let mut v = bare(v);
     normalize(def, &mut v).expect("it has the right types");
     typed::to_field_set(&v, ApplyType::Root(def))
 }
 
-/// Every kind with a configuration made from the seed; enough of them are usable.
+/// Calls `f` with a usable configuration of each kind; fails if too few kinds have one.
 fn each(seed: u64, mut f: impl FnMut(&'static TypeDef, Value)) {
     let mut usable = 0;
     for def in kinds() {
@@ -126,10 +127,11 @@ proptest! {
     }
 
     #[test]
-    fn what_two_apply_stays_until_both_let_go(seed: u64) {
+    fn fields_of_two_appliers_stay_until_both_release_them(seed: u64) {
         each(seed, |def, config| {
             let a = applied(def, None, &config, "a", false).expect("it was applied before");
-            // A configuration that the server completes differs from the live object where it is owned whole.
+            // An atomic list or map that the server completes differs from the applied one, so applying it needs
+            // force.
             let both = applied(def, Some(&a), &config, "b", true).expect("force");
             assert_eq!(bare(&both), bare(&a), "{}", def.name);
             if managers(&both) != ["a", "b"] {
@@ -147,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn an_updaters_fields_are_taken_by_force_only(seed: u64, other: u64) {
+    fn taking_fields_of_an_updater_requires_force(seed: u64, other: u64) {
         each(seed, |def, config| {
             let mut live = config.clone();
             normalize(def, &mut live).expect("it has the right types");
@@ -165,7 +167,7 @@ proptest! {
                 }
             }
             let again = applied(def, Some(&forced), &config, "a", false);
-            assert_eq!(again, Ok(forced), "{}: what is owned is applied without force", def.name);
+            assert_eq!(again, Ok(forced), "{}: applying fields that are already owned needs no force", def.name);
         });
     }
 }

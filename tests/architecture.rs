@@ -1,22 +1,23 @@
-//! Walks `src/` and fails on an arrow between rooms, or a dependency in a room, that is not in the tables below.
-//! Changing a table is a decision: say why in the commit.
+//! Checks the module structure of `src/`: a module may import only the modules in [`ARROWS`], and an external crate
+//! may be used only below the paths in [`DEPENDENCIES`]. A change to either table is a design decision: explain it in
+//! the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// No room above is visible from these; they may use each other as listed.
+/// Modules that every other module may import. They import nothing above them.
 const FOUNDATIONS: [&str; 4] = ["apimachinery", "interrupt", "tasks", "telemetry"];
 
-/// Room → the rooms it may import, besides itself and the foundations.
+/// Module → the modules it may import, besides itself and the foundations.
 const ARROWS: &[(&str, &[&str])] = &[
-    // Its decoders and patches can be stopped at checkpoints.
+    // Decoders and patches have checkpoints at which they can be interrupted.
     ("apimachinery", &["interrupt"]),
     ("interrupt", &[]),
     ("tasks", &[]),
     ("telemetry", &[]),
     ("api", &[]),
     ("request", &[]),
-    // Values on etcd are protobuf, over the schema table.
+    // Values in etcd are protobuf, which is encoded with the schema table.
     ("storage", &["api"]),
     ("pki", &[]),
     ("client", &["api", "request", "storage"]),
@@ -100,7 +101,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crate → the paths under `src/` where it may appear.
+/// Crate → the paths under `src/` where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper", &["serving", "aggregator/proxy", "client"]),
     ("h2", &["serving", "aggregator/proxy", "storage/encryption"]),
@@ -112,7 +113,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     ("saphyr_parser", &["apimachinery/codec"]),
-    // Rooms hold the handles they count with; families and names are telemetry's.
+    // These modules hold metric handles; `telemetry` defines the families and their names.
     ("prometheus", &["telemetry", "server", "flowcontrol"]),
 ];
 
@@ -127,7 +128,7 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code of a file: without comments, string contents left alone, without its in-file tests.
+/// The code of a file without comment lines and without its in-file tests.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).expect("a source file is text");
     let text = text
@@ -163,7 +164,7 @@ fn is_test(path: &Path) -> bool {
 }
 
 #[test]
-fn rooms_import_only_what_the_table_names() {
+fn modules_import_only_what_the_table_allows() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let rooms: BTreeMap<&str, BTreeSet<&str>> = ARROWS
         .iter()
@@ -178,7 +179,7 @@ fn rooms_import_only_what_the_table_names() {
             continue;
         }
         let Some(may) = rooms.get(room.as_str()) else {
-            wrong.push(format!("{}: room `{room}` is not in the table", file.display()));
+            wrong.push(format!("{}: module `{room}` is not in the table", file.display()));
             continue;
         };
         let text = code(file);
@@ -204,13 +205,13 @@ fn rooms_import_only_what_the_table_names() {
     wrong.dedup();
     assert!(
         wrong.is_empty(),
-        "arrows that are not in the table:\n{}",
+        "imports that are not in the table:\n{}",
         wrong.join("\n")
     );
 }
 
 #[test]
-fn dependencies_appear_only_where_they_belong() {
+fn dependencies_are_used_only_where_the_table_allows() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&src, &mut files);
@@ -228,7 +229,7 @@ fn dependencies_appear_only_where_they_belong() {
             let allowed = places.iter().any(|p| below.starts_with(p.trim_end_matches(".rs")));
             if used && !allowed {
                 wrong.push(format!(
-                    "{}: uses `{dependency}`, which belongs to {places:?}",
+                    "{}: uses `{dependency}`, which is allowed only in {places:?}",
                     file.display()
                 ));
             }
@@ -238,7 +239,7 @@ fn dependencies_appear_only_where_they_belong() {
 }
 
 #[test]
-fn no_room_has_a_mod_rs() {
+fn no_module_has_a_mod_rs() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&src, &mut files);

@@ -1,5 +1,5 @@
-//! Auditing of a gateway process: a log and a webhook that see the same, nothing secret, connections and other servers'
-//! groups, and a policy with a mistake.
+//! Auditing in a gateway process: the log and the webhook record the same events without secrets, connections and
+//! aggregated groups are recorded, and an invalid policy is refused.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::kubelet::{Kubelet, flags, make_node};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
 
-/// Takes EventLists; the first it is sent it turns away.
+/// A webhook that collects EventLists. It rejects the first one to test the retry.
 struct Collector {
     events: Arc<Mutex<Vec<Value>>>,
     kubeconfig: PathBuf,
@@ -60,7 +60,7 @@ impl Collector {
                 } else {
                     "503 Service Unavailable"
                 };
-                // Whoever goes away has what it wanted.
+                // A sender that disconnects has already delivered its events, so a failed response does not matter.
                 let _ = write!(
                     io,
                     "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -117,7 +117,7 @@ fn stop(g: &mut Gateway) {
     assert_eq!(g.process.wait(Duration::from_secs(60)), Some(0), "{}", g.process.log());
 }
 
-/// The event of a stage about a resource (and subresource).
+/// The event of a stage for a resource and subresource.
 fn find<'a>(events: &'a [Value], stage: &str, resource: &str, subresource: &str) -> &'a Value {
     let found = events.iter().find(|e| {
         e.str_at(&["stage"]) == stage
@@ -128,7 +128,7 @@ fn find<'a>(events: &'a [Value], stage: &str, resource: &str, subresource: &str)
 }
 
 #[test]
-fn log_and_webhook_see_the_same_and_nothing_secret() {
+fn log_and_webhook_record_the_same_events_without_secrets() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let collector = Collector::start(dir.path());
@@ -158,7 +158,7 @@ fn log_and_webhook_see_the_same_and_nothing_secret() {
         let key = |e: &Value| format!("{} {}", e.str_at(&["auditID"]), e.str_at(&["stage"]));
         events.iter().map(key).collect()
     };
-    assert_eq!(keys(&lines), keys(&posted), "shutdown lost nothing");
+    assert_eq!(keys(&lines), keys(&posted), "shutdown loses no event");
     assert_eq!(lines.len(), posted.len());
 
     let all = format!("{lines:?}{posted:?}");
@@ -250,7 +250,7 @@ fn bodies_pod_security_and_connections_are_recorded() {
 }
 
 #[test]
-fn an_aggregated_groups_requests_are_recorded_without_their_objects() {
+fn requests_to_aggregated_groups_are_recorded_without_objects() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let flags = [policy(dir.path(), "- level: RequestResponse\n"), log_flag(dir.path())];
     let mut g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
@@ -272,7 +272,7 @@ fn an_aggregated_groups_requests_are_recorded_without_their_objects() {
 }
 
 #[test]
-fn a_policy_with_a_mistake_is_refused_with_its_line() {
+fn an_invalid_policy_is_refused_with_its_line() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let out = Command::new(env!("CARGO_BIN_EXE_torana"))
         .arg("serve")

@@ -1,6 +1,6 @@
-//! A backend that is dead, hung, slow, talking garbage, cut in mid-stream or presenting a wrong certificate costs its own
-//! group and nothing else: the client gets upstream's answer, other groups and discovery are untouched, and what it said last
-//! is served, over a restart of the gateway too.
+//! A faulty backend (dead, hanging, slow, sending garbage, cutting streams, presenting a wrong certificate) affects
+//! only its own group. Clients get upstream's error, other groups and discovery keep working, and the backend's last
+//! documents stay available, also after a restart of the gateway.
 
 mod support;
 
@@ -15,7 +15,7 @@ use torana::json;
 
 type Tls = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
-/// How the backend treats `/apis/faulty.example.com/v1/things/<this>`; everything else it answers properly.
+/// Applies the fault `what` to `/apis/faulty.example.com/v1/things/<what>`. Other paths are answered correctly.
 async fn misbehave(mut io: Tls, what: &str) {
     match what {
         "hang" => {
@@ -57,7 +57,7 @@ fn whole(kind: &str, body: &str) -> String {
     )
 }
 
-/// The documents of a backend that has the aggregated form of discovery, or does not.
+/// The discovery documents of a backend, with aggregated discovery or without.
 fn document(path: &str, aggregated: bool) -> Option<String> {
     const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let things = "/apis/faulty.example.com/v1/things";
@@ -84,7 +84,7 @@ fn document(path: &str, aggregated: bool) -> Option<String> {
     }
 }
 
-/// Serves until it is dropped.
+/// A running backend, stopped when dropped.
 struct Serving {
     port: u16,
     accepting: tokio::task::JoinHandle<()>,
@@ -101,7 +101,7 @@ async fn backend(cert: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
     serving.port
 }
 
-/// `aggregated`: has documents, in this form.
+/// Starts a backend. `aggregated`: whether it has documents, and whether its discovery is aggregated.
 async fn backend_with(cert: &rcgen::CertifiedKey<rcgen::KeyPair>, aggregated: Option<bool>) -> Serving {
     let key = rustls::pki_types::PrivateKeyDer::try_from(cert.signing_key.serialize_der()).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -213,7 +213,10 @@ async fn others_are_untouched(api: &Client) {
     api.get("/apis/coordination.k8s.io/v1")
         .await
         .expect("other groups are served");
-    assert!(t.elapsed() < Duration::from_secs(2), "nothing waits for the backend");
+    assert!(
+        t.elapsed() < Duration::from_secs(2),
+        "other groups do not wait for the backend"
+    );
 }
 
 fn setup() -> (tempfile::TempDir, Gateway, tokio::runtime::Runtime, Client) {
@@ -229,7 +232,7 @@ fn setup() -> (tempfile::TempDir, Gateway, tokio::runtime::Runtime, Client) {
 }
 
 #[test]
-fn each_way_to_misbehave_gets_upstreams_answer() {
+fn each_backend_fault_gets_upstreams_error() {
     let (_dir, _g, runtime, api) = setup();
     runtime.block_on(async {
         let cert = certificate();
@@ -253,7 +256,7 @@ fn each_way_to_misbehave_gets_upstreams_answer() {
         let e = thing(&api, "cut").await;
         assert!(
             matches!(e, ClientError::Transport(_)),
-            "a stream that breaks is no answer: {e}"
+            "a broken stream is an error: {e}"
         );
         others_are_untouched(&api).await;
         api.get("/apis/faulty.example.com/v1")
@@ -263,11 +266,11 @@ fn each_way_to_misbehave_gets_upstreams_answer() {
 }
 
 #[test]
-fn a_dead_backend_is_503_and_said_in_the_condition() {
+fn a_dead_backend_is_503_and_reported_in_the_condition() {
     let (_dir, _g, runtime, api) = setup();
     runtime.block_on(async {
         let cert = certificate();
-        // A port nobody listens on: bound and given back.
+        // Binding and releasing a port yields one on which nothing listens.
         let port = TcpListener::bind("127.0.0.1:0")
             .await
             .and_then(|l| l.local_addr())
@@ -287,7 +290,7 @@ fn a_dead_backend_is_503_and_said_in_the_condition() {
 }
 
 #[test]
-fn a_wrong_certificate_is_refused_and_a_corrected_bundle_heals() {
+fn a_wrong_certificate_is_refused_until_the_bundle_is_corrected() {
     let (_dir, _g, runtime, api) = setup();
     runtime.block_on(async {
         let (cert, other) = (certificate(), certificate());
@@ -303,7 +306,7 @@ fn a_wrong_certificate_is_refused_and_a_corrected_bundle_heals() {
 }
 
 #[test]
-fn status_tells_in_a_terminal_who_is_down_and_why() {
+fn status_shows_in_a_terminal_which_backend_is_down_and_why() {
     let (_dir, g, runtime, api) = setup();
     let port = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -335,7 +338,7 @@ fn status_tells_in_a_terminal_who_is_down_and_why() {
     assert!(status("wide").contains("ENDPOINTS"));
 }
 
-/// What a client reads of the backend's documents: its version in discovery, the two merged OpenAPI documents, and its own.
+/// The backend's documents as a client sees them: its discovery version, both merged OpenAPI documents, and its own.
 struct Documents {
     version: Value,
     older: Value,
@@ -373,7 +376,7 @@ fn documents(g: &Gateway) -> Documents {
 }
 
 #[test]
-fn what_a_backend_said_is_served_over_a_restart_without_it() {
+fn documents_of_a_backend_survive_a_restart_without_it() {
     for aggregated in [true, false] {
         let (_dir, g, runtime, api) = setup();
         let cert = certificate();
@@ -388,7 +391,7 @@ fn what_a_backend_said_is_served_over_a_restart_without_it() {
             let files = std::fs::read_dir(&kept).map_or(0, Iterator::count);
             d.version.str_at(&["freshness"]) == "Current" && !d.older.is_null() && !d.index.is_null() && files == 4
         });
-        // No byte of it is left to be asked.
+        // The backend is gone, so everything below comes from the gateway's cache.
         drop(serving);
         drop((api, runtime));
         let g = g.crash_and_restart();

@@ -1,6 +1,6 @@
-//! The built binary: what it prints and how it ends.
+//! The command line of the built binary: output and exit codes.
 
-#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 use std::process::{Command, Output};
 
 fn torana(args: &[&str]) -> Output {
@@ -12,7 +12,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn what_is_asked_for_is_printed_and_ends_well() {
+fn help_and_version_are_printed_with_exit_code_zero() {
     for args in [
         &["version"][..],
         &["version", "-o", "json"],
@@ -33,7 +33,7 @@ fn what_is_asked_for_is_printed_and_ends_well() {
 }
 
 #[test]
-fn a_mistake_is_one_line_and_exit_code_two() {
+fn a_usage_error_is_one_line_with_exit_code_two() {
     for (args, part) in [
         (&["serve", "--secure-prt=1"][..], "did you mean --secure-port"),
         (
@@ -52,7 +52,7 @@ fn a_mistake_is_one_line_and_exit_code_two() {
 }
 
 #[test]
-fn a_taken_port_or_an_unwritable_directory_is_one_line_and_exit_code_one() {
+fn a_start_up_error_is_one_line_with_exit_code_one() {
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
     let tmp = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Every built-in kind through every codec: what is written is read back, and written again it is the same bytes.
+//! Round trips of every built-in kind through every codec: decoding restores the object, and encoding it again yields
+//! the same bytes.
 
 #[path = "support/generator.rs"]
 mod generator;
@@ -23,7 +24,7 @@ fn message(def: &'static TypeDef, object: &Value) -> Vec<u8> {
     out
 }
 
-/// `apiVersion` and `kind` stand in the envelope.
+/// In protobuf, `apiVersion` and `kind` are in the envelope, not in the message.
 fn in_envelope(_: &TypeDef, f: &Field) -> bool {
     f.tag == 0
 }
@@ -32,7 +33,8 @@ fn everything(_: &TypeDef, _: &Field) -> bool {
     false
 }
 
-/// JSON, YAML and CBOR hold trees: what is read is the tree that was written, but for the whole floats of JSON.
+/// JSON, YAML and CBOR encode trees, so decoding must restore the same tree, except that JSON turns whole floats into
+/// integers.
 fn survives_as_a_tree(def: &'static TypeDef, object: &Value) {
     let text = json::to_vec(object);
     let again = json::decode(&text).expect("what we write, we read");
@@ -90,7 +92,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_cut_or_changed_message_is_read_or_refused(seed: u64, at: prop::sample::Index, byte: u8) {
+    fn a_truncated_or_corrupted_message_decodes_or_is_refused(seed: u64, at: prop::sample::Index, byte: u8) {
         let def = by_gvk("apps", "v1", "Deployment").expect("the table has it");
         let mut bytes = message(def, &Maker::some(seed, in_envelope).object(def));
         let at = at.index(bytes.len());

@@ -1,5 +1,5 @@
-//! kill -9 in the middle of concurrent writes, many times: every acknowledged write is there after the restart, no
-//! unacknowledged half, revisions never go back.
+//! kill -9 during concurrent writes, repeatedly: after the restart every acknowledged write is present, no write is
+//! partial, and revisions have not gone back.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn acknowledged_writes_survive_kill_9() {
         .build()
         .expect("a runtime");
     let mut g = Gateway::start(dir.path());
-    // Name → the last acknowledged counter and its version.
+    // Object name → the last acknowledged counter and its resourceVersion.
     let acknowledged: Arc<Mutex<BTreeMap<String, (i64, u64)>>> = Arc::default();
     for round in 0..ROUNDS {
         let api = client(&g);
@@ -85,7 +85,7 @@ fn acknowledged_writes_survive_kill_9() {
             );
             let object = found
                 .get(name.as_str())
-                .unwrap_or_else(|| panic!("{name} was acknowledged and is lost"));
+                .unwrap_or_else(|| panic!("{name} was acknowledged but is missing"));
             let stored: i64 = object.str_at(&["data", "a"]).parse().expect("a counter");
             assert!(stored >= *n, "{name}: {n} was acknowledged, {stored} is stored");
         }
@@ -93,7 +93,7 @@ fn acknowledged_writes_survive_kill_9() {
             assert_eq!(
                 object.str_at(&["data", "a"]),
                 object.str_at(&["data", "b"]),
-                "{name} is half a write"
+                "{name} was written partially"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! What decoding a body takes of memory, counted by the allocator: bodies made to be worst for each codec are decoded
-//! within a small factor of their length, or refused within it.
+//! Memory use of decoding, measured by a counting allocator: for each codec, worst-case bodies either decode within a
+//! small factor of their length or are refused within it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,11 +12,11 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts what each thread holds, and the most it held.
+/// An allocator that counts, per thread, the bytes allocated and their peak.
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that is ending has no counter any more.
+    // Thread-local storage is gone while a thread exits, so its last calls are not counted.
     let _ = NOW.try_with(|now| {
         now.set(now.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
@@ -24,7 +24,7 @@ fn count(bytes: isize) {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: it is the system's allocator, which is told exactly what this one is.
+// SAFETY: forwards each call unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // While it moves, both are there.
+        // During a reallocation the old and the new block may both exist.
         count(size.cast_signed());
         count(-layout.size().cast_signed());
         // SAFETY: as above.
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Decodes, and says how many bytes that took at the worst moment, and whether it was refused for its size.
+/// Decodes, and returns the peak number of bytes and whether the body was refused for its size.
 fn decoded<T>(decode: impl FnOnce() -> Result<T, String>) -> (usize, bool) {
     let before = NOW.get();
     PEAK.set(before);
@@ -71,7 +71,7 @@ fn decoded<T>(decode: impl FnOnce() -> Result<T, String>) -> (usize, bool) {
 
 const LENGTH: usize = 1 << 20;
 
-/// So many of a part that the whole has about [`LENGTH`] bytes.
+/// Repeats a part until the whole has about [`LENGTH`] bytes.
 fn of(open: &str, part: impl Fn(usize) -> String, close: &str) -> Vec<u8> {
     let mut out = open.to_owned();
     for i in 0.. {
@@ -99,7 +99,7 @@ fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: imp
             if refused { ", refused" } else { "" }
         );
         assert!(may_refuse || !refused, "{name} is refused");
-        // A vector that grows holds what it had until it has moved.
+        // A growing vector holds its old buffer until it has moved.
         let most = decoded_size_estimate(body.len(), is_yaml).max(Budget::LEAST) * 3 / 2;
         assert!(peak <= most, "{name}: {peak} bytes, expected {most}");
     }
@@ -206,7 +206,7 @@ fn protobuf_trees_are_within_their_budget() {
 }
 
 #[test]
-fn fields_that_are_always_written_are_bounded() {
+fn always_written_fields_are_bounded() {
     let pod = api::by_gvk("", "v1", "Pod").expect("the table has it");
     let text = format!("{{\"spec\":{{\"containers\":[{{}}{}]}}}}", ",{}".repeat(LENGTH / 3));
     let (peak, refused) = decoded(|| {

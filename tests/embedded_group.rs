@@ -1,6 +1,6 @@
-//! The group of `examples/embedded-group` in a gateway's own process, by HTTP and kubectl.
+//! Tests the group of `examples/embedded-group` in a gateway's own process, over HTTP and with kubectl.
 
-#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
 #[path = "../examples/embedded-group/notes.rs"]
 mod notes;
@@ -50,7 +50,7 @@ async fn serve(dir: &Path) -> Served {
 }
 
 impl Served {
-    /// Asks until it holds; panics after a minute.
+    /// Polls until the condition holds; panics after a minute.
     async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let limit = Instant::now() + Duration::from_secs(60);
         while !holds().await {
@@ -59,7 +59,7 @@ impl Served {
         }
     }
 
-    /// Standard output of kubectl, or its standard error where it fails.
+    /// Runs kubectl. Returns its standard output, or its standard error if it fails.
     async fn kubectl(&self, args: &[&str]) -> Result<String, String> {
         let (kubeconfig, cache) = (self.gateway.kubeconfig().to_owned(), self.dir.join("kube-cache"));
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
@@ -81,7 +81,7 @@ impl Served {
         }
     }
 
-    /// The answer's code.
+    /// The status code of a GET.
     async fn code(&self, path: &str) -> u16 {
         match self.client.get(path).await {
             Ok(_) => 200,
@@ -103,12 +103,12 @@ fn refusal(e: ClientError) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
+async fn an_embedded_group_is_served_like_a_built_in_one() {
     let dir = tempfile::tempdir().unwrap();
     let s = serve(dir.path()).await;
     let client = &s.client;
 
-    // Created with defaults, listed, watched, patched, refused.
+    // Create with defaults, list, watch, patch, and an invalid object.
     let made = client.create(NOTES, &note("one", "hello")).await.unwrap();
     assert_eq!(made.get("spec"), &json!({"text": "hello", "pinned": false}));
     let list = client.get(NOTES).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
         told.contains("spec.text: Invalid value: \" \": must hold a word"),
         "{told}"
     );
-    // The gateway's own admission sees its writes.
+    // The gateway's own admission applies to the group's writes.
     let elsewhere = NOTES.replace("default", "nowhere");
     let (code, told) = refusal(client.create(&elsewhere, &note("one", "hello")).await.unwrap_err());
     assert_eq!((code, told.as_str()), (404, "namespaces \"nowhere\" not found"));
@@ -152,7 +152,7 @@ async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
     let explained = s.kubectl(&["explain", "note.spec.text"]).await.unwrap();
     assert!(explained.contains("The words."), "{explained}");
 
-    // Restarted, it has what it had.
+    // The objects survive a restart.
     assert!(s.gateway.shut_down().await);
     let s = serve(dir.path()).await;
     assert_eq!(s.client.get(NOTES).await.unwrap().get("items").items().len(), 2);
@@ -160,7 +160,7 @@ async fn a_group_in_the_process_is_served_as_the_built_in_ones_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_discovered_registered_and_falls_back_into_the_process() {
+async fn the_group_is_registered_and_can_be_moved_out_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let s = serve(dir.path()).await;
     let client = &s.client;
@@ -181,7 +181,7 @@ async fn it_is_discovered_registered_and_falls_back_into_the_process() {
         .map(|r| r.str_at(&["name"]))
         .collect();
     assert_eq!(names, ["notes", "notes/status"]);
-    // kubectl reads the aggregated document.
+    // kubectl reads the aggregated discovery document.
     let listed = s
         .kubectl(&["api-resources", "--api-group=notes.example.com", "--no-headers"])
         .await
@@ -199,7 +199,7 @@ async fn it_is_discovered_registered_and_falls_back_into_the_process() {
     let document = client.get("/openapi/v2").await.unwrap();
     assert!(!document.at(&["definitions", "com.example.notes.v1.Note"]).is_null());
 
-    // Registered as the built-in groups are, where the program says that it stands.
+    // The group is registered like a built-in one, with the priorities that the program configured.
     s.until("it is registered", async || s.code(API_SERVICE).await == 200)
         .await;
     let registered = client.get(API_SERVICE).await.unwrap();
@@ -216,24 +216,27 @@ async fn it_is_discovered_registered_and_falls_back_into_the_process() {
         ("Local", "True")
     );
 
-    // Sent to another server, which is not there, and back.
+    // The APIService is pointed at a server that does not exist, and back.
     client.create(NOTES, &note("one", "hello")).await.unwrap();
     let away = json!({"spec": {"service": {"namespace": "default", "name": "absent", "port": 443}, "insecureSkipTLSVerify": true}});
     client.merge_patch(API_SERVICE, &away).await.unwrap();
-    s.until("another server is asked", async || s.code(NOTES).await == 503)
+    s.until("requests go to the other server", async || s.code(NOTES).await == 503)
         .await;
     let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
     client.merge_patch(API_SERVICE, &back).await.unwrap();
     s.until("it is served here again", async || s.code(NOTES).await == 200)
         .await;
     client.merge_patch(API_SERVICE, &away).await.unwrap();
-    s.until("another server is asked", async || s.code(NOTES).await == 503)
+    s.until("requests go to the other server", async || s.code(NOTES).await == 503)
         .await;
     s.kubectl(&["delete", "apiservice", "v1.notes.example.com"])
         .await
         .unwrap();
-    s.until("unregistered, it falls back", async || s.code(NOTES).await == 200)
-        .await;
+    s.until(
+        "the group is served again after the APIService is deleted",
+        async || s.code(NOTES).await == 200,
+    )
+    .await;
     assert_eq!(client.get(NOTES).await.unwrap().get("items").items().len(), 1);
     s.gateway.shut_down().await;
 }
@@ -281,7 +284,7 @@ async fn roles_decide_who_may_use_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_cannot_be_served_is_told_in_one_line() {
+async fn a_group_that_cannot_be_served_is_a_one_line_error() {
     let apps = || ApiGroup::new("apps", "v1", []);
     for (groups, why) in [
         (vec![apps()], "double registration of apps/v1"),

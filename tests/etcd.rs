@@ -1,7 +1,7 @@
-//! A gateway on etcd as its operator and its clients see it: how it starts, what it says through a partition, what it makes
-//! of values that others have written, and what it counts.
+//! A gateway on etcd as operators and clients see it: start-up errors, behaviour during partitions, values written by
+//! other servers, metrics, encryption and revocation.
 
-#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
 mod support;
 
@@ -20,12 +20,12 @@ mod kms_server;
 #[path = "etcd/revocation.rs"]
 mod revocation;
 #[path = "support/revocation.rs"]
-#[allow(dead_code, reason = "noise is not needed here")]
+#[allow(dead_code, reason = "the background noise is not used here")]
 mod revocation_rounds;
 #[path = "etcd/start.rs"]
 mod start;
 #[path = "etcd/tool.rs"]
 mod tool;
 #[path = "security/wire.rs"]
-#[allow(dead_code, reason = "callers are all that is needed here")]
+#[allow(dead_code, reason = "only the callers are used here")]
 mod wire;

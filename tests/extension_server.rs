@@ -1,5 +1,5 @@
-//! The kinds of `examples/extension-server` on a server of their own: through TLS with the library's client, without a
-//! gateway.
+//! Tests the kinds of `examples/extension-server` on a stand-alone server, through TLS with the library's client and
+//! without a gateway.
 
 #[path = "../examples/extension-server/kinds.rs"]
 mod kinds;
@@ -64,7 +64,7 @@ fn refusal(e: ClientError) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gadget_lives() {
+async fn a_gadget_goes_through_its_life_cycle() {
     let Served { client, running, _dir } = serve();
     let made = client.create(GADGETS, &gadget("one", 3)).await.expect("created");
     assert_eq!(made.at(&["spec"]), &json!({"size": 3, "colour": "red"}));
@@ -158,7 +158,7 @@ async fn a_gadget_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_refused_with_its_field() {
+async fn invalid_objects_are_refused_with_the_field() {
     let Served { client, running, _dir } = serve();
     let (code, why) = refusal(client.create(GADGETS, &gadget("bad", -1)).await.expect_err("refused"));
     assert_eq!(code, 422);
@@ -190,7 +190,7 @@ async fn what_is_wrong_is_refused_with_its_field() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_group_is_discovered_and_explained() {
+async fn the_group_is_in_discovery_and_openapi() {
     let Served { client, running, _dir } = serve();
     let groups = client.get("/apis").await.expect("groups");
     assert_eq!(groups.get("groups").items()[0].str_at(&["name"]), "gadgets.example.com");
@@ -225,14 +225,14 @@ async fn the_group_is_discovered_and_explained() {
     running.shut_down().await;
 }
 
-/// Every reference of a document leads somewhere.
+/// Fails if a `$ref` in a document points to a schema that does not exist.
 fn dangling(v: &Value, schemas: &Value) {
     match v {
         Value::Object(m) => {
             for (key, v) in m.iter() {
                 if let (true, Some(name)) = (key == "$ref", v.as_str()) {
                     let name = name.trim_start_matches("#/components/schemas/");
-                    assert!(!schemas.get(name).is_null(), "{name} is referred to and not there");
+                    assert!(!schemas.get(name).is_null(), "{name} is referenced but not defined");
                 }
                 dangling(v, schemas);
             }

@@ -1,12 +1,12 @@
-//! Runs every fuzz body over its seeds and over mutations of them: briefly in the ordinary test run, for
-//! `FUZZ_SECONDS` per body with `make fuzz`. The generator is seeded, so that a failure repeats.
+//! Runs every fuzz body over its seeds and mutations of them: briefly in the ordinary test run, for `FUZZ_SECONDS`
+//! per body with `make fuzz`. The random generator is seeded, so failures are reproducible.
 
 #[path = "../fuzz/bodies.rs"]
 mod bodies;
 
 use std::time::{Duration, Instant};
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small and identical on every platform.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! An unmodified kubectl against a gateway process, on core and aggregated resources alike.
+//! An unmodified kubectl against a gateway process, for core and aggregated resources.
 
 mod support;
 
@@ -14,7 +14,7 @@ const CONFIG_MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  labels: {app: demo}\ndata:\n  colour: green\n";
 
 #[test]
-fn objects_are_applied_shown_edited_patched_and_deleted() {
+fn objects_are_applied_displayed_edited_patched_and_deleted() {
     let (_dir, g) = gateway();
     assert!(
         g.kubectl_in(&["apply", "-f", "-"], Some(CONFIG_MAP))
@@ -95,7 +95,7 @@ fn an_editor_session_changes_the_object() {
 }
 
 #[test]
-fn discovery_and_documentation_are_there() {
+fn discovery_and_explain_work() {
     let (_dir, g) = gateway();
     let resources = g.kubectl(&["api-resources"]);
     for line in [
@@ -126,9 +126,9 @@ fn discovery_and_documentation_are_there() {
 }
 
 #[test]
-fn a_watch_prints_what_happens() {
-    // A list is watched from its own version, so that whatever comes between the two requests is printed too. (For one
-    // object by name, kubectl watches from "0" and throws the first event away: it can miss what comes between.)
+fn a_watch_prints_changes() {
+    // kubectl watches a list from the list's own version, so changes between the two requests are printed too. For one
+    // object by name it watches from "0" and discards the first event, so it can miss such a change.
     let (_dir, g) = gateway();
     g.kubectl(&["create", "configmap", "w"]);
     let mut watch = support::Process::spawn(
@@ -154,7 +154,7 @@ fn a_watch_prints_what_happens() {
 }
 
 #[test]
-fn bad_input_gets_a_clear_answer_and_changes_nothing() {
+fn invalid_input_gets_a_clear_error_and_changes_nothing() {
     let (_dir, g) = gateway();
     let e = g.kubectl_fails(
         &["create", "-f", "-"],
@@ -180,7 +180,7 @@ fn bad_input_gets_a_clear_answer_and_changes_nothing() {
 }
 
 #[test]
-fn a_second_api_server_answers_as_if_it_were_one() {
+fn an_aggregated_api_server_behaves_like_a_local_group() {
     let (_dir, g) = gateway();
     let mut example = g.with_example();
     support::wait_for("the APIService is Available", || {
@@ -232,7 +232,7 @@ fn a_second_api_server_answers_as_if_it_were_one() {
 }
 
 #[test]
-fn tokens_of_service_accounts_are_created_and_say_who_they_are() {
+fn service_account_tokens_are_created_and_authenticate() {
     let (_dir, g) = gateway();
     g.kubectl(&["create", "serviceaccount", "robot"]);
     let token = g.kubectl(&["create", "token", "robot", "--duration=20m"]);
@@ -339,7 +339,7 @@ fn access_is_granted_listed_and_explained() {
 }
 
 #[test]
-fn a_backend_sees_whom_the_gateway_let_in() {
+fn a_backend_sees_the_user_that_the_gateway_authenticated() {
     let (_dir, g) = gateway();
     let _example = g.with_example();
     let gadget = "apiVersion: gadgets.example.com/v1\nkind: Gadget\nmetadata: {name: one}\nspec: {size: 3}\n";
@@ -352,7 +352,8 @@ fn a_backend_sees_whom_the_gateway_let_in() {
         "--resource=gadgets.gadgets.example.com",
     ]);
     g.kubectl(&["create", "rolebinding", "b", "--role=r", "--user=jane"]);
-    // The example server asks the gateway about the caller it is told of: both must say yes, of the same caller.
+    // The example server sends a SubjectAccessReview for the forwarded user, so the gateway authorizes the same user
+    // twice.
     g.kubectl(&["get", "gadget", "one", "--as=jane"]);
     let e = g.kubectl_fails(&["get", "gadget", "one", "--as=bob"], None);
     assert!(e.contains("User \"bob\" cannot get resource \"gadgets\""), "{e}");

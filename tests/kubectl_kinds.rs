@@ -1,5 +1,5 @@
-//! An unmodified kubectl with one object of every kind: what discovery lists is created, shown, described, applied twice and
-//! server-side, patched, edited, scaled, rolled back to and deleted.
+//! An unmodified kubectl with one object of every kind in discovery: create, get, describe, client-side apply (twice),
+//! server-side apply, patch, edit, scale, roll back and delete.
 
 mod support;
 
@@ -8,8 +8,8 @@ use support::Gateway;
 
 const MANIFEST: &str = include_str!("testdata/every-kind.yaml");
 
-/// A second client-side apply of these sends a patch on the real server, too: a default within an atomic list, an empty
-/// list that is not stored, `stringData`, or a field whose patch strategy is to replace.
+/// For these resources a second client-side apply sends a patch on kube-apiserver too, because of a default within an
+/// atomic list, an empty list that is not stored, `stringData`, or a field whose patch strategy is `replace`.
 const ALWAYS_PATCHED: [&str; 10] = [
     "endpoints/",
     "endpointslice.discovery.k8s.io/",
@@ -23,7 +23,7 @@ const ALWAYS_PATCHED: [&str; 10] = [
     "validatingwebhookconfiguration.admissionregistration.k8s.io/",
 ];
 
-/// kubectl 1.32 describes these by beta versions that v1.36 does not serve.
+/// kubectl 1.32 describes these with beta versions that v1.36 does not serve.
 const DESCRIBED_BY_OLD_VERSIONS: [&str; 3] = [
     "ipaddresses.networking.k8s.io",
     "servicecidrs.networking.k8s.io",
@@ -40,7 +40,7 @@ fn manifest() -> String {
     MANIFEST.replace("request: CSR", &format!("request: {encoded}"))
 }
 
-/// Every line of `text` that is not a warning says `done`.
+/// Asserts that every line of `text` except warnings contains `done`.
 fn all(text: &str, done: &str) {
     assert!(text.lines().count() > 40, "{text}");
     let odd: Vec<&str> = text.lines().filter(|l| !l.ends_with(done)).collect();
@@ -92,7 +92,8 @@ fn every_kind_goes_through_every_command() {
         &g.kubectl(&["patch", "-f", file, "--type=merge", "-p", patch]),
         "patched",
     );
-    // An event is listed by two groups, so each edit has a text of its own.
+    // An event is listed by two groups; each edit needs a distinct text, because an edit without a change is not
+    // reported.
     for (i, object) in objects.iter().enumerate() {
         let script = format!("sed -i s/touched:.*/touched:\\ edited-{i}/");
         let editor = ("KUBE_EDITOR", script.as_str());

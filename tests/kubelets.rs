@@ -1,4 +1,5 @@
-//! kubectl through the gateway to a kubelet: logs, exec both ways, what is said when it is gone, and that nobody is proxied to this machine.
+//! kubectl through the gateway to a kubelet: logs, exec in both protocols, errors while the kubelet is down, and
+//! refused loopback addresses.
 
 mod support;
 
@@ -20,7 +21,7 @@ fn with_node(g: &Gateway, port: u16) {
 }
 
 #[test]
-fn a_kubelet_is_reached_for_logs_commands_and_its_own_pages() {
+fn logs_exec_and_node_proxy_reach_the_kubelet() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let kubelet = Kubelet::start(dir.path());
     let flags = flags(dir.path());
@@ -50,7 +51,7 @@ fn a_kubelet_is_reached_for_logs_commands_and_its_own_pages() {
 }
 
 #[test]
-fn a_kubelet_that_is_gone_is_named() {
+fn an_unreachable_kubelet_is_named_in_the_error() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -1,4 +1,4 @@
-//! A gateway process: signals, a second instance, what strangers see, what is on disk.
+//! A gateway process: signals, a second instance on one directory, anonymous access, files on disk, metrics.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn a_second_instance_on_the_same_directory_is_refused() {
     let (code, _, err) = torana(&["serve", &data, "--bind-address=127.0.0.1", "--secure-port=0"]);
     assert!(code != Some(0), "it is refused");
     assert!(err.contains(&dir.path().join("data").display().to_string()), "{err}");
-    assert!(g.curl(&["/readyz"]).is_ok(), "the first goes on");
+    assert!(g.curl(&["/readyz"]).is_ok(), "the first instance keeps running");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn sigterm_ends_watches_cleanly_and_exits_0() {
     assert_eq!(
         watch.wait(Duration::from_secs(10)),
         Some(0),
-        "the watch ended as a complete answer"
+        "the watch ends as a complete response"
     );
 }
 
@@ -89,7 +89,7 @@ fn keys_are_private_and_a_second_start_keeps_them() {
 }
 
 #[test]
-fn strangers_see_health_and_version_only() {
+fn anonymous_clients_see_health_and_version_only() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let get = |path: &str| {
@@ -119,7 +119,7 @@ fn strangers_see_health_and_version_only() {
 }
 
 #[test]
-fn the_watch_caches_are_in_the_metrics() {
+fn the_metrics_include_the_watch_caches() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start_with(
         dir.path(),
@@ -180,17 +180,20 @@ fn the_watch_caches_are_in_the_metrics() {
         ("torana_watch_cache_used_bytes{part=\"encodings\"}", 50.0),
         ("torana_watch_cache_limit_bytes{part=\"all\"}", 1000.0),
         ("torana_watch_cache_encodings_total{result=\"made\"}", 1.0),
-        // A few objects are more than the limit: that is said, and everything is served.
+        // Even a few objects exceed the limit: a warning is logged, and everything is still served.
         ("torana_watch_cache_over_limit", 1.0),
     ] {
         assert!(value(series) >= at_least, "{series}: {}", value(series));
     }
     assert_eq!(value("torana_watch_cache_limit_bytes{part=\"all\"}"), 1000.0);
-    assert!(g.process.log().contains("--watch-cache-max-bytes"), "the log says so");
+    assert!(
+        g.process.log().contains("--watch-cache-max-bytes"),
+        "the log has a warning"
+    );
 }
 
 #[test]
-fn what_the_start_makes_is_known_by_upstreams_names() {
+fn post_start_hooks_and_metrics_have_upstreams_names() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     for path in [

@@ -1,5 +1,6 @@
-//! The rows of `tools/proxy-conformance` against a gateway process of our own. What differs is listed here, with the
-//! reason; a row that holds again has to leave the list. Behind them, the audit log is compared with what the backends saw.
+//! Runs the cases of `tools/proxy-conformance` against a gateway process. `DIFFERS` lists the expected failures with
+//! their reasons, and a case that holds again must be removed from it. Afterwards the audit log is compared with what
+//! the backends received.
 
 mod support;
 
@@ -20,12 +21,12 @@ use torana::apimachinery::codec::json;
 const LIBRARY: &str =
     "the HTTP library that serves writes trailers to HTTP/1.1 clients only where they were announced and asked for";
 
-/// Rows that do not hold, and why.
+/// Cases that do not hold, with the reason.
 const DIFFERS: &[(&str, &str)] = &[("3.4.1p", LIBRARY), ("3.4.1q", LIBRARY)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
 
-/// A certificate that was generated, with its key.
+/// A generated certificate and its key.
 fn certificate(g: &Gateway, name: &str) -> Credentials {
     let read = |end: &str| {
         let path = g.dir.join("data/pki").join(format!("{name}.{end}"));
@@ -34,7 +35,7 @@ fn certificate(g: &Gateway, name: &str) -> Credentials {
     Credentials::Certificate(read("crt"), read("key"))
 }
 
-/// A gateway with an audit log, with these flags and variables, under all rows that these options make sense of.
+/// Runs all applicable cases against a gateway with an audit log and with these flags and environment variables.
 fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl FnOnce(&Gateway) -> Options) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));
@@ -74,7 +75,7 @@ fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl F
     let mended: Vec<_> = known.difference(&failed).collect();
     assert!(mended.is_empty(), "these hold again: {mended:?}");
 
-    // Its end writes what it has not written yet.
+    // Shutdown flushes the audit log.
     g.process.signal("TERM");
     g.process.wait(Duration::from_secs(20));
     let log = std::fs::read_to_string(&log).expect("the log was written");
@@ -82,7 +83,7 @@ fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl F
 }
 
 #[test]
-fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
+fn every_case_holds_with_external_name_services() {
     let egress = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let proxy = format!("http://{}", egress.local_addr().expect("it is bound"));
     every_row_holds(&[], &[("HTTPS_PROXY", proxy.as_str())], |g| Options {
@@ -93,7 +94,7 @@ fn every_row_holds_and_backends_see_what_the_authorizer_saw() {
 }
 
 #[test]
-fn every_row_holds_of_a_gateway_that_goes_to_endpoints_and_passes_redirects_on() {
+fn every_case_holds_with_endpoints_and_redirects() {
     let flags = [
         "--enable-aggregator-routing",
         "--aggregator-reject-forwarding-redirect=false",
@@ -107,14 +108,15 @@ fn every_row_holds_of_a_gateway_that_goes_to_endpoints_and_passes_redirects_on()
     });
 }
 
-/// Endpoints may not have loopback addresses. Nothing is sent to the address that the way is asked for.
+/// A non-loopback address of this machine, because Endpoints must not have loopback addresses. Connecting a UDP
+/// socket selects the address without sending anything.
 fn address_of_this_machine() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.connect("192.0.2.1:9").map(|()| s));
     let own = socket.and_then(|s| s.local_addr());
     own.expect("a network interface beside the loopback").ip()
 }
 
-/// Each request at a backend has an event with its id that names the same user, object and kind of request.
+/// Checks that every request received by a backend has an audit event with its id and the same user, object and verb.
 fn seen_by_the_authorizer(journal: &[Seen], log: &str) {
     let mut events: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in log.lines() {
@@ -124,11 +126,7 @@ fn seen_by_the_authorizer(journal: &[Seen], log: &str) {
             .or_default()
             .push(event);
     }
-    assert!(
-        journal.len() > 1000,
-        "the rows have reached the backends: {}",
-        journal.len()
-    );
+    assert!(journal.len() > 1000, "the cases reach the backends: {}", journal.len());
     for seen in journal {
         let id = *seen.values("audit-id").first().expect("the gateway states an audit id");
         let of_that_id = events.get(id).map(Vec::as_slice).unwrap_or_default();
@@ -162,7 +160,7 @@ fn same(seen: &Seen, event: &Value) -> bool {
 }
 
 #[test]
-fn no_two_facts_have_one_number() {
+fn case_ids_are_unique() {
     let mut facts: BTreeMap<&str, &str> = BTreeMap::new();
     for row in rows::all() {
         let other = facts.insert(row.id, row.fact).filter(|other| *other != row.fact);

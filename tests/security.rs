@@ -1,5 +1,5 @@
-//! Who is asking, and may they: proofs over whole gateways, with identity providers, certificate authorities and a second
-//! gateway made for the test.
+//! Authentication and authorization of whole gateways, with identity providers, certificate authorities and a second
+//! gateway created by the tests.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! `torana status` and `/debug/aggregator` of a running gateway.
 
-#![allow(clippy::unwrap_used)] // the lint's exception for tests does not see helpers beside them
+#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
 mod support;
 
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_person_at_night_reads_what_is_wrong_in_each_format() {
+fn every_output_format_names_the_problem_and_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     let g = Gateway::start(dir.path());
     g.kubectl_in(&["apply", "-f", "-"], Some(BROKEN));
@@ -86,12 +86,12 @@ fn a_person_at_night_reads_what_is_wrong_in_each_format() {
     assert_eq!(far(&of_json).str_at(&["reason"]), "ReferenceNotFound");
     assert_eq!(far(&of_json).get("message"), far(&of_yaml).get("message"));
 
-    // With roots there is somebody to ask, who is not there: the page tells of both places.
+    // With the CA present the backend is probed, but nothing listens there: the page reports both problems.
     let roots = dir.path().join("data/pki/ca.crt");
     let from = format!("--from-file=ca.crt={}", roots.display());
     g.kubectl(&["create", "configmap", "roots", "-n", "default", &from]);
     let page = || g.curl(&["-H", "Accept: text/html", "/debug/aggregator"]).unwrap();
-    wait_for("the places are shown", || page().contains("Ejected"));
+    wait_for("the endpoints are shown", || page().contains("Ejected"));
     let html = page();
     for told in [
         "2 of 2 backends are unavailable",
@@ -106,7 +106,7 @@ fn a_person_at_night_reads_what_is_wrong_in_each_format() {
 }
 
 #[test]
-fn watching_looks_again_survives_a_restart_and_ends_well_at_ctrl_c() {
+fn watch_mode_survives_a_restart_and_exits_zero_on_ctrl_c() {
     let dir = tempfile::tempdir().unwrap();
     let g = Gateway::start(dir.path());
     g.kubectl_in(&["apply", "-f", "-"], Some(BROKEN));
@@ -132,7 +132,7 @@ fn watching_looks_again_survives_a_restart_and_ends_well_at_ctrl_c() {
         assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
     }
 
-    // Without a server at the start it is an error; later it is told, and looked for again.
+    // An unreachable server is an error at the start of `--watch`; later it is reported, and the command retries.
     let kubeconfig = dir.path().join("kept");
     std::fs::copy(g.kubeconfig(), &kubeconfig).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_torana"))
@@ -160,7 +160,7 @@ fn watching_looks_again_survives_a_restart_and_ends_well_at_ctrl_c() {
 }
 
 #[test]
-fn only_who_may_get_the_path_is_told() {
+fn the_status_page_requires_get_on_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let g = Gateway::start(dir.path());
     let jane = dir.path().join("jane");

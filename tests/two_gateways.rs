@@ -1,8 +1,8 @@
-//! A gateway behind a gateway: upgrades and bodies without end pass through both, and neither holds them.
+//! A gateway behind a gateway: upgrades and unbounded bodies pass through both without being buffered.
 
 mod support;
 #[path = "security/wire.rs"]
-#[allow(dead_code, reason = "certificates are all that is needed here")]
+#[allow(dead_code, reason = "only the certificates are used here")]
 mod wire;
 
 use base64::Engine;
@@ -14,9 +14,9 @@ use support::{Gateway, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const GROUP: &str = "h1.conformance.example.com";
-/// How much is streamed each way.
+/// Bytes streamed in each direction.
 const MUCH: usize = 32 << 20;
-/// How much more memory a gateway may have needed at its peak.
+/// How much a gateway's peak memory may grow, in bytes.
 const LITTLE: usize = 12 << 20;
 
 struct Two {
@@ -42,7 +42,7 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
 }
 
 impl Two {
-    /// The scripted backend is registered with the back, and the back with the front.
+    /// Registers the scripted backend with the back gateway, and the back gateway with the front one.
     async fn start() -> Self {
         let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
         let front = Gateway::start(dirs[0].path());
@@ -127,7 +127,7 @@ impl Two {
         io
     }
 
-    /// The most memory that each has needed so far.
+    /// The peak resident memory of each gateway, in bytes.
     fn peaks(&self) -> [usize; 2] {
         [&self.front, &self.back].map(|g| {
             let path = format!("/proc/{}/status", g.process.child.id());
@@ -153,7 +153,7 @@ fn pattern(at: usize) -> u8 {
     (at.wrapping_mul(0x9e37_79b9) >> 13) as u8
 }
 
-/// Sends so much through an echo and compares what comes back.
+/// Sends `much` bytes through an echo and compares the returned bytes.
 async fn comes_back(much: usize, io: Io) {
     let (mut read, mut write) = tokio::io::split(io);
     let sending = async {
@@ -168,7 +168,7 @@ async fn comes_back(much: usize, io: Io) {
         let (mut buffer, mut at) = (vec![0; 64 << 10], 0);
         while at < much {
             let n = read.read(&mut buffer).await.expect("it goes on");
-            assert!(n > 0, "it goes on behind {at}");
+            assert!(n > 0, "the echo continues after {at} bytes");
             let wrong = buffer[..n].iter().enumerate().find(|(i, b)| **b != pattern(at + i));
             assert_eq!(wrong, None, "behind {at}");
             at += n;
@@ -178,7 +178,7 @@ async fn comes_back(much: usize, io: Io) {
 }
 
 #[test]
-fn upgrades_and_bodies_without_end_pass_through_two_gateways_in_flat_memory() {
+fn upgrades_and_streams_pass_two_gateways_in_constant_memory() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -196,7 +196,7 @@ fn upgrades_and_bodies_without_end_pass_through_two_gateways_in_flat_memory() {
                 assert_eq!(back, word.as_bytes(), "{protocol}");
             }
         }
-        // The code and the buffers of a tunnel are in memory from the first bytes on.
+        // Warms up code and tunnel buffers, which then do not count as growth.
         comes_back(MUCH / 8, two.upgraded("SPDY/3.1").await).await;
         let before = two.peaks();
         comes_back(MUCH, two.upgraded("SPDY/3.1").await).await;

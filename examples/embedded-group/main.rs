@@ -1,4 +1,4 @@
-//! A gateway with a group of its own in the same process: `notes.example.com/v1`. See README.md.
+//! A gateway that serves an additional group, `notes.example.com/v1`, in its own process. See README.md.
 
 mod notes;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The flags of `torana serve`.
+/// Parses the flags of `torana serve`.
 fn options() -> Result<CompletedOptions, String> {
     let words = ["embedded-group", "serve"].map(OsString::from);
     match cli::parse(words.into_iter().chain(std::env::args_os().skip(1))) {

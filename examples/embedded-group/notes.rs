@@ -1,16 +1,16 @@
-//! The group as a value: its kind, its schema, and what the schema cannot say.
+//! The API group: its kind, its schema, and the rules that the schema cannot express.
 
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
 use torana::extensions::api_server::{ApiGroup, Kind};
 use torana::json;
 use torana::registry::Strategy;
 
-/// The API group.
+/// The API group's name.
 pub const GROUP: &str = "notes.example.com";
 /// Its version.
 pub const VERSION: &str = "v1";
 
-/// What this program serves beside the built-in groups. An extension server could serve the same value:
+/// The group to serve besides the built-in ones. An extension server can serve the same value:
 /// `ApiServer::builder(dir).group(notes::group())`.
 pub fn group() -> ApiGroup {
     let schema = json!({

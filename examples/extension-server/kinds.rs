@@ -1,4 +1,4 @@
-//! The kinds: names, schemas, and what a schema cannot say.
+//! The kinds of this server: names, schemas, and the rules that a schema cannot express.
 
 use crate::polish::Polishing;
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
@@ -11,7 +11,7 @@ pub const GROUP: &str = "gadgets.example.com";
 /// Its version.
 pub const VERSION: &str = "v1";
 
-/// Everything this server serves.
+/// All kinds of this server.
 pub fn all() -> Vec<Kind> {
     vec![gadget(), workshop()]
 }
@@ -72,7 +72,7 @@ fn workshop() -> Kind {
         .strategy(WorkshopStrategy)
 }
 
-/// A rule across two fields.
+/// Validates a rule across two fields, which a schema cannot express.
 struct WorkshopStrategy;
 
 impl Strategy for WorkshopStrategy {

@@ -1,4 +1,4 @@
-//! An extension API server as a program of its own: group `gadgets.example.com/v1` behind a gateway. See README.md.
+//! A standalone extension API server for the group `gadgets.example.com/v1`, to be run behind a gateway. See README.md.
 
 mod kinds;
 mod polish;
@@ -18,22 +18,22 @@ use torana::extensions::api_server::{ApiServer, Port, Running};
 use torana::tasks::TaskGroup;
 use torana::{authn, authz, pki};
 
-/// How long the gateway may take to appear.
+/// Maximum time to wait for the gateway to become ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 #[command(about = "Serves gadgets.example.com/v1 behind an aggregating API server")]
 struct Options {
-    /// How to reach the gateway; waited for up to a minute.
+    /// Kubeconfig of the gateway; waits up to a minute for the gateway
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Where objects and the certificate are kept.
+    /// Directory for objects and the certificate
     #[arg(long, default_value = "./gadgets-data")]
     data_dir: PathBuf,
-    /// Port to serve on; 0 takes a free one.
+    /// Port to serve on; 0 picks a free one
     #[arg(long, default_value_t = 0)]
     secure_port: u16,
-    /// Create the Service and the APIService that lead the gateway here.
+    /// Create the Service and the APIService that route requests from the gateway to this server
     #[arg(long)]
     register: bool,
 }
@@ -59,7 +59,7 @@ async fn run(options: Options) -> Result<(), String> {
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let tasks = TaskGroup::new("delegation");
     let mut running = None;
-    // A signal wins over a start that takes its time.
+    // Biased: a signal also ends a start that is still waiting for the gateway.
     let outcome = tokio::select! {
         biased;
         _ = terminate.recv() => Ok(()),
@@ -76,7 +76,7 @@ async fn run(options: Options) -> Result<(), String> {
         if let Some(server) = running {
             server.shut_down().await;
         }
-        // What does not end in time is ended with the process.
+        // Tasks that do not end in time end with the process.
         let _ = tasks.shutdown(Instant::now() + Duration::from_secs(1)).await;
     };
     tokio::select! {
@@ -86,7 +86,7 @@ async fn run(options: Options) -> Result<(), String> {
     }
 }
 
-/// Everything up to the line READY.
+/// Connects to the gateway, starts the server, and prints the READY line.
 async fn start(options: &Options, tasks: &TaskGroup, running: &mut Option<Running>) -> Result<(), String> {
     let gateway = connect(&options.kubeconfig).await?;
     let callers = authn::delegated::Delegated::start(gateway.clone(), tasks, PATIENCE).await?;
@@ -119,7 +119,7 @@ async fn start(options: &Options, tasks: &TaskGroup, running: &mut Option<Runnin
     }
 }
 
-/// Scripts wait for this line.
+/// Prints a line for scripts to wait for.
 fn say(line: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")
@@ -127,7 +127,7 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|e| format!("standard output: {e}"))
 }
 
-/// A client of the gateway, once its kubeconfig is there and it says that it is ready.
+/// A client of the gateway, once its kubeconfig exists and `/readyz` passes.
 async fn connect(kubeconfig: &Path) -> Result<Arc<Client>, String> {
     let deadline = Instant::now() + PATIENCE;
     loop {

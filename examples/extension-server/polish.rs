@@ -1,4 +1,4 @@
-//! The subresource `gadgets/polish`: GET says how often a gadget was polished, POST polishes it.
+//! The subresource `gadgets/polish`: GET returns how often a gadget was polished, POST polishes it.
 
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use torana::json;
 use torana::registry::resource::SubresourceHandler;
 use torana::registry::{Context, Store};
 
-/// Works on the store of gadgets.
+/// The subresource handler; works on the store of gadgets.
 pub struct Polishing(Arc<Store>);
 
 impl Polishing {
-    /// The handler.
+    /// A handler for this store.
     pub fn new(gadgets: Arc<Store>) -> Self {
         Self(gadgets)
     }

@@ -1,5 +1,5 @@
-//! Tells the gateway where this server is: a Service without pods and an APIService. A server in a cluster has its own
-//! Service and gets both from manifests.
+//! Registers this server with the gateway through a Service without pods and an APIService. A server that runs in a
+//! cluster has a Service of its own, and both objects come from manifests.
 
 use base64::Engine;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use torana::apimachinery::Value;
 use torana::client::{Client, ClientError};
 use torana::json;
 
-/// The name the gateway verifies in this server's certificate.
+/// The name that the gateway expects in this server's certificate.
 pub const SERVICE_NAME: &str = "gadgets.gadgets-system.svc";
 /// The APIService's name.
 pub const API_SERVICE: &str = "v1.gadgets.example.com";
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
-/// Registers, and waits until the gateway has reached this server.
+/// Creates the objects and waits until the gateway reports the APIService as available.
 pub async fn register(gateway: &Client, port: u16, ca: &[u8]) -> Result<(), String> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gadgets-system"}});
     let service = json!({
@@ -64,6 +64,6 @@ fn why(seen: &Result<Value, ClientError>, condition: Option<&Value>) -> String {
     match (seen, condition) {
         (Err(e), _) => e.to_string(),
         (Ok(_), Some(c)) => c.str_at(&["message"]).to_owned(),
-        (Ok(_), None) => "the gateway has not judged it yet".to_owned(),
+        (Ok(_), None) => "the gateway has not checked it yet".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies for what decides who asks and who may: client certificates, front proxies' and impersonation headers, the
+//! Bodies for authentication and authorization: client certificates, front-proxy and impersonation headers, the
 //! authorization configuration, ABAC policies, roles.
 
 use base64::Engine;
@@ -12,14 +12,14 @@ use torana::authz::config;
 use torana::authz::impersonation::{is_impersonation_header, wanted};
 use torana::authz::rbac::PolicyRule;
 
-/// The file is read or refused in words.
+/// The file is accepted, or refused with a message.
 pub fn configuration(data: &[u8]) {
     if let Err(e) = config::parse(data) {
         assert!(!e.is_empty());
     }
 }
 
-/// A policy file is read or refused, naming a line.
+/// A policy file is accepted, or refused with a message that names a line.
 pub fn abac(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Err(e) = Abac::parse(text)
@@ -42,7 +42,7 @@ fn headers(data: &[u8]) -> HeaderMap {
     headers
 }
 
-/// Whoever is asked for has a name; whatever is asked for without one is refused.
+/// An impersonated user has a name; impersonation without a user name is refused.
 pub fn impersonation(data: &[u8]) {
     let headers = headers(data);
     let said = headers.keys().any(|n| is_impersonation_header(n.as_str()));
@@ -53,7 +53,7 @@ pub fn impersonation(data: &[u8]) {
     }
 }
 
-/// Whom a front proxy names has a name, is somebody who was authenticated, and is in no group that was not said.
+/// A front proxy's user has a name, and its groups are those in the headers and `system:authenticated`.
 pub fn request_headers(data: &[u8]) {
     let headers = headers(data);
     let Some(user) = request_header::stated(&RequestHeaderNames::standard(), &headers) else {
@@ -66,7 +66,7 @@ pub fn request_headers(data: &[u8]) {
     assert!(rest.iter().all(|g| !g.is_empty() && said(g)), "{rest:?}");
 }
 
-/// jane of dev and ops, uid u7.
+/// User jane, groups dev and ops, uid u7.
 const CERTIFICATE: &str = "\
 MIIBtjCCAVygAwIBAgIUKxkdGnWEWEmagcwDRI3jnHTvr8wwCgYIKoZIzj0EAwIwPjEMMAoGA1UECgwDZGV2MQwwCgYDVQQKDANvcHMxDTALBg\
 NVBAMMBGphbmUxETAPBgkrBgEEAYPCUwIMAnU3MCAXDTI2MTEyMDE2MDM0M1oYDzIxMjYxMDI3MTYwMzQzWjA+MQwwCgYDVQQKDANkZXYxDDAK\
@@ -75,8 +75,8 @@ VFdVFxlwifzZOhQogjT0CW82iKZVexlF69e6h1WpixE7cGr4y06jXfRlzBgSIgbbYFRO4eozYwNDATBg
 HQ4EFgQUGHdgS49bYwiFaqcjiw6uvTzOLjQwCgYIKoZIzj0EAwIDSAAwRQIgeEgUV3m85j2mEFFMEy1ekMy6usGqCwKkyjkJVDcr+2sCIQCKgw\
 t5ah4K7zJBWdZozlW66DqkAk+oapFWi1Do/OfodQ==";
 
-/// A client certificate names somebody by the name and the groups it holds, or is refused in words. Broken bytes are
-/// tried as they are, and in the place of a part of a whole certificate.
+/// A client certificate yields exactly the name and groups that it contains, or is refused with a message. The input
+/// is tried as the whole certificate, and as a replacement for a part of a valid one.
 pub fn client_certificate(data: &[u8]) {
     let whole = STANDARD.decode(CERTIFICATE).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
@@ -101,16 +101,16 @@ pub fn client_certificate(data: &[u8]) {
     }
 }
 
-/// jane of demo, with a DNS name and an address.
+/// User jane, group demo, with a DNS name and an address.
 const REQUEST: &str = "\
 MIIBCzCBsQIBADAeMQ0wCwYDVQQKDARkZW1vMQ0wCwYDVQQDDARqYW5lMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAErGBaFWVn9Uaup0RQEJ\
 GaPH+2p3znvNEcWXUuZknQWiOcQqR8lrBwTGBmu/iMaGEzfCckJyrZFY369mr3qNAX76AxMC8GCSqGSIb3DQEJDjEiMCAwHgYDVR0RBBcwFYIN\
 YS5leGFtcGxlLmNvbYcECgAAATAKBggqhkjOPQQDAgNJADBGAiEA7b+IfRl33thBbThEC0y7+9H5Daoxu5TLX6dRcXnDAXECIQDGyTWifpsHGx\
 3WkkatiquyNXoGEWBl33Z9W8yIQK90IA==";
 
-/// A certificate signing request is read or refused in words; what is read stands in the request as it was sent, and any
-/// other byte in it makes its signature wrong. Broken bytes are tried as the text, and in the place of a part of the
-/// block of a whole one.
+/// A certificate signing request is accepted, or refused with a message. Accepted values occur literally in the
+/// request, and changing any byte invalidates the signature. The input is tried as the whole text, and as a
+/// replacement for a part of a valid request.
 pub fn signing_request(data: &[u8]) {
     let whole = STANDARD.decode(REQUEST).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
@@ -147,7 +147,7 @@ pub fn signing_request(data: &[u8]) {
     }
 }
 
-/// An element of up to 64 KiB.
+/// Encodes a DER element of up to 64 KiB.
 fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes();
     let header = match body.len() {
@@ -158,7 +158,7 @@ fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     [&header, body].concat()
 }
 
-/// A rule says the same after a round trip.
+/// A rule survives a round trip.
 pub fn rule(data: &[u8]) {
     if let Ok(v) = json::decode(data) {
         let rule = PolicyRule::parse(&v);

@@ -1,4 +1,4 @@
-//! Bodies for what backends answer and what is said about them: pages, discovery and OpenAPI documents, annotations.
+//! Bodies for data from backends and about them: HTML pages, discovery and OpenAPI documents, annotations.
 
 use torana::aggregator::discovery::{from_resource_list, versions};
 use torana::aggregator::documents::{Documents, Published, bounds};
@@ -19,7 +19,7 @@ fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8
     out
 }
 
-/// A page comes out the same however it arrives; without links of the backend it loses no text.
+/// Rewriting a page does not depend on how it is split into chunks; a page without links to the backend loses no text.
 pub fn html(data: &[u8]) {
     for links in [
         Links::to_backend("b:443"),
@@ -39,7 +39,7 @@ pub fn html(data: &[u8]) {
     }
 }
 
-/// A link to the backend stays on this server.
+/// A rewritten link to the backend points to this server.
 pub fn link(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let links = Links::below("/proxied", &["b:443"]);
@@ -49,7 +49,7 @@ pub fn link(data: &[u8]) {
     let _ = Links::to_backend("b:443").rewritten(text);
 }
 
-/// What is known of a document; reading that again changes nothing.
+/// The known part of a document. Reading it again changes nothing.
 fn published(what: Published, data: &[u8]) -> Option<Value> {
     let documents = Documents::default();
     let parsed = documents.parse(what, data).ok()?;
@@ -57,7 +57,7 @@ fn published(what: Published, data: &[u8]) -> Option<Value> {
     Some(parsed)
 }
 
-/// Discovery documents give entries, whatever they hold.
+/// Any discovery document is converted to entries without panicking.
 pub fn discovery(data: &[u8]) {
     if let Some(document) = published(Published::Groups, data) {
         let _ = bounds::groups(&document);
@@ -73,7 +73,7 @@ pub fn discovery(data: &[u8]) {
     }
 }
 
-/// Documents are filtered, merged and converted; what stands keeps its paths.
+/// Documents are filtered, merged and converted; the paths of the kept ones remain.
 pub fn openapi(data: &[u8]) {
     published(Published::OpenApiV3, data);
     published(Published::OpenApiV3Index, data);
@@ -92,7 +92,7 @@ pub fn openapi(data: &[u8]) {
     v3_of(&all);
 }
 
-/// Annotations say where a backend is, or which of them is wrong.
+/// Annotations yield a backend, or the error names the wrong annotation.
 pub fn annotations(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut annotations = json!({});

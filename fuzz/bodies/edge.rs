@@ -1,4 +1,4 @@
-//! Bodies for what arrives with requests and files: whole objects and patches against the schema table, schemas, tokens,
+//! Bodies for requests and files: whole objects and patches with the schema table, schemas, tokens,
 //! request targets, headers, certificates.
 
 use torana::api::apply_schema::ApplyType;
@@ -26,7 +26,7 @@ fn service() -> Value {
         "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}]}})
 }
 
-/// A policy decides about any request, or is refused by a line that says where.
+/// A policy decides about any request, or is refused with a line number.
 pub fn audit_policy(data: &[u8]) {
     match Policy::parse(data) {
         Ok(policy) => {
@@ -52,7 +52,7 @@ pub fn strategic_patch(data: &[u8]) {
     }
 }
 
-/// A normal object is normal: normalising it again finds and changes nothing. Its managed fields are worked out.
+/// Normalising is idempotent: the second time it finds and changes nothing. Also computes managed fields.
 pub fn object(data: &[u8]) {
     let Ok(mut v) = json::decode(data) else { return };
     let kind = v.gvk();
@@ -78,7 +78,7 @@ fn writer() -> Writer<'static> {
     }
 }
 
-/// What applies, applies again without a change.
+/// Applying a configuration a second time changes nothing.
 pub fn apply(data: &[u8]) {
     let def = api::by_gvk("", "v1", "ConfigMap").expect("the table has it");
     let Ok(config) = json::decode(data) else { return };
@@ -97,7 +97,7 @@ pub fn apply(data: &[u8]) {
     }
 }
 
-/// A schema that parses prunes, defaults and validates whatever it is given.
+/// A schema that parses can prune, default and validate any object.
 pub fn structural_schema(data: &[u8]) {
     let Ok(v) = json::decode(data) else { return };
     if let Ok(schema) = StructuralSchema::parse(&v) {
@@ -109,7 +109,7 @@ pub fn structural_schema(data: &[u8]) {
     }
 }
 
-/// What decodes encodes to what decodes to the same.
+/// A decoded token encodes to one that decodes to the same value.
 pub fn continue_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(token) = continue_token::decode(text, "ns/") {
@@ -120,7 +120,7 @@ pub fn continue_token(data: &[u8]) {
     }
 }
 
-/// Any target the HTTP layer lets through is read, and its canonical form is canonical.
+/// Any target accepted by the HTTP layer can be parsed, and canonicalising is idempotent.
 pub fn request_target(data: &[u8]) {
     use torana::aggregator::proxy::url::{canonical_path_and_query, cleaned_path};
     let Ok(uri) = http::Uri::try_from(data) else { return };
@@ -136,7 +136,7 @@ pub fn request_target(data: &[u8]) {
     }
 }
 
-/// Clauses come out in an order, whatever the line.
+/// Any header value is parsed into clauses without a panic.
 pub fn accept(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for clause in clauses(text) {
@@ -145,13 +145,13 @@ pub fn accept(data: &[u8]) {
     }
 }
 
-/// A token file is read or refused with its line.
+/// A token file is accepted, or refused with its line.
 pub fn token_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = TokenFile::parse("tokens.csv", text);
 }
 
-/// Signed tokens: nothing that is read as one verifies under a key that did not make it.
+/// No input verifies as a token under a key that did not sign it.
 pub fn jwt(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = unverified_claims(text);
@@ -171,7 +171,7 @@ A/fFPLBcf514yl/VSJbhezPODXpUraEQNv2BHv7zylObKcvrNk5RAkU1kQ==
 -----END PUBLIC KEY-----
 ";
 
-/// Key sets of identity providers, and PEM files of keys.
+/// Key sets of identity providers, and PEM files with keys.
 pub fn keys(data: &[u8]) {
     if let Ok(v) = json::decode(data)
         && let Ok(Some(key)) = PublicKey::from_jwk(&v)
@@ -182,7 +182,7 @@ pub fn keys(data: &[u8]) {
     let _ = PublicKey::from_pem(data);
 }
 
-/// `AuthenticationConfiguration` files: what is believed has an https issuer and an audience.
+/// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience.
 pub fn authentication_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(config) = Configuration::parse(text, &["https://kubernetes".to_owned()]) {

@@ -1,4 +1,4 @@
-//! Bodies whose input chooses a tree instead of being one as text: mutated text rarely gets as far as the directives of a
+//! Bodies whose input selects a tree instead of being its text: mutated text rarely gets as far as the directives of a
 //! patch or the elements of a field set.
 
 use torana::api::apply_schema::ApplyType;
@@ -10,7 +10,7 @@ use torana::apimachinery::codec::{cbor, json, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge, strategic};
 use torana::apimachinery::value::{Map, Value};
 
-/// Choices: the input's bytes, then a sequence that follows from them.
+/// A sequence of choices: the input's bytes, then a pseudo-random sequence seeded by them.
 struct Choices<'a> {
     data: &'a [u8],
     state: u64,
@@ -157,7 +157,7 @@ fn pod() -> Value {
     pod
 }
 
-/// Every directive in every place: the patch applies or is refused.
+/// Every patch directive in every place: the patch applies or is refused.
 pub fn patch_directives(data: &[u8]) {
     let Value::Object(patch) = Choices::new(data).object(DIRECTIVES, WORDS, 0) else {
         return;
@@ -190,7 +190,7 @@ fn entry(c: &mut Choices<'_>) -> Value {
         "fieldsType": (c.word(&["FieldsV1", "FieldsV1", "FieldsV1", "V2"])), "fieldsV1": fields})
 }
 
-/// A set of fields that is read is written as one that is read as the same.
+/// A decoded field set encodes to one that decodes to the same set.
 pub fn field_set(data: &[u8]) {
     let mut c = Choices::new(data);
     let chosen = c.tree(ELEMENTS, WORDS, 0);
@@ -198,15 +198,15 @@ pub fn field_set(data: &[u8]) {
         if let Ok(set) = FieldSet::decode(&v) {
             let text = json::to_vec(&set.encode());
             let again = FieldSet::decode(&json::decode(&text).expect("JSON")).expect("what we write, we read");
-            // The empty set is written as an object that says so.
+            // The empty set is encoded as a marker object and does not decode to an equal set.
             assert!(again == set || set.is_empty());
             set.for_each(&mut |path| assert!(!path.is_empty()));
         }
     }
 }
 
-/// Managed fields that say anything: updates and applies go through or fail as a status, and what applied with force
-/// applies again without a change.
+/// Arbitrary managed fields: updates and applies succeed or fail with a status, and after a forced apply the same
+/// apply changes nothing.
 pub fn hostile_managers(data: &[u8]) {
     let mut c = Choices::new(data);
     let managers = (0..c.below(13)).map(|_| entry(&mut c)).collect::<Vec<_>>();
@@ -247,7 +247,7 @@ pub fn hostile_managers(data: &[u8]) {
             continue;
         };
         let mut object = once.object;
-        // What nobody owns any more is owned by `before-first-apply` from the next apply on.
+        // Without managed fields, the next apply attributes existing fields to `before-first-apply`.
         if object.at(&["metadata", "managedFields"]).is_null() {
             continue;
         }
@@ -260,7 +260,7 @@ pub fn hostile_managers(data: &[u8]) {
     }
 }
 
-/// A tree of any shape through the codecs, and as a patch of each kind.
+/// A tree of any shape through the codecs, and as a patch of each type.
 pub fn any_tree(data: &[u8]) {
     const KEYS: &[&str] = &[
         "op", "path", "from", "value", "a", "~1", "-", "yes", "1", "<<", "&a", "",

@@ -1,4 +1,4 @@
-//! One libFuzzer target for all bodies: the first byte of the input picks the body.
+//! One libFuzzer target for all bodies: the first byte of the input selects the body.
 #![no_main]
 
 #[path = "../bodies.rs"]

@@ -1,25 +1,25 @@
-//! What a plugin is told about a write beside the object itself.
+//! The input of admission plugins, besides the object itself.
 
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
 
-/// What is about to be done.
+/// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A new object.
+    /// Creation of an object.
     Create,
-    /// A changed object.
+    /// Update or patch of an existing object.
     Update,
-    /// An object goes.
+    /// Deletion of an object.
     Delete,
-    /// A connection to a subresource.
+    /// Connection to a subresource such as `pods/exec`.
     Connect,
 }
 
 impl Operation {
-    /// As AdmissionReview and webhook rules spell it.
+    /// The name used in AdmissionReviews and webhook rules.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -30,47 +30,47 @@ impl Operation {
     }
 }
 
-/// As upstream's `admission.Attributes`.
+/// The attributes of a write, as upstream's `admission.Attributes`.
 #[derive(Clone, Debug)]
 pub struct Attributes {
-    /// What is about to be done.
+    /// The operation.
     pub operation: Operation,
-    /// Kind of the object sent (for `scale`: Scale).
+    /// Kind of the object in the request (for the subresource `scale`: Scale).
     pub kind: GroupVersionKind,
     /// The resource of the request.
     pub resource: GroupVersionResource,
-    /// The subresource, or empty.
+    /// The subresource; empty for the resource itself.
     pub subresource: String,
-    /// Namespace of the request, empty for cluster scope.
+    /// Namespace of the request; empty for cluster scope.
     pub namespace: String,
-    /// Name; empty where the server will generate it.
+    /// Object name; empty if the server will generate it.
     pub name: String,
-    /// Who writes.
+    /// The caller.
     pub user: Arc<UserInfo>,
-    /// Nothing will be stored.
+    /// True if nothing will be stored.
     pub dry_run: bool,
     /// The stored object, for updates and deletes.
     pub old_object: Option<Arc<Value>>,
     /// The CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request; null for internal callers.
     pub options: Arc<Value>,
-    /// Texts for the answer's `Warning` headers.
+    /// Sink for warnings to the client.
     pub warnings: Warnings,
-    /// Annotations for the audit event; keys are `prefix/name`.
+    /// Sink for audit annotations; keys have the form `prefix/name`.
     pub audit: AuditTrail,
 }
 
 impl Attributes {
-    /// True for this resource and any subresource of it.
+    /// True for this resource and its subresources.
     pub fn is_for(&self, group: &str, resource: &str) -> bool {
         self.resource.resource == resource && self.resource.group == group
     }
 
-    /// True for the resource itself, not a subresource.
+    /// True for this resource, but not for its subresources.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.is_for(group, resource)
     }
 
-    /// True for a new pod: a create of the resource itself.
+    /// True for the creation of a pod, not of a subresource such as `binding`.
     pub fn is_new_pod(&self) -> bool {
         self.operation == Operation::Create && self.is("", "pods")
     }

@@ -1,4 +1,5 @@
-//! Plugins in order: each mutates, then each validates; the first refusal ends it.
+//! [`Chain`] runs plugins in order: all mutating phases first, then all validating ones. The first error ends the
+//! chain.
 
 use super::{Admission, Attributes};
 use crate::apimachinery::status::Result;
@@ -6,11 +7,11 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Plugins in upstream's recommended order.
+/// A list of plugins, in upstream's recommended order.
 pub struct Chain(Vec<Arc<dyn Admission>>);
 
 impl Chain {
-    /// A chain of these, asked in this order.
+    /// A chain that calls `plugins` in this order.
     pub fn new(plugins: Vec<Arc<dyn Admission>>) -> Self {
         Self(plugins)
     }

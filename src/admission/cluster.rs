@@ -1,4 +1,5 @@
-//! The other resources a plugin looks at: upstream's informers and listers, here reads from memory.
+//! [`Cluster`]: access of plugins to other stored objects. Replaces upstream's informers and listers by reads from the
+//! in-memory store.
 
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -7,18 +8,18 @@ use crate::storage::{Entry, ListOptions, MinRevision, Predicate, Storage, Versio
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Storages by group and plural.
+/// Storage by group and plural.
 pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 
-/// Reads of what else is stored. Plugins are made before the stores they look at (stores have the chain), so it is
-/// filled once, when all of them exist. Clones share.
+/// Reads of other stored objects. Plugins are built before the stores that they read (each store holds the chain), so
+/// this is filled once all stores exist. Clones share the content.
 #[derive(Clone, Default)]
 pub struct Cluster(Arc<OnceLock<Storages>>, Arc<OnceLock<Kinds>>, Arc<OnceLock<Arc<Store>>>);
 
-/// Plural, and whether it lives in namespaces, of built-in kinds by group and kind.
+/// Plural and scope (true: namespaced) of built-in kinds, by group and kind.
 pub type Kinds = HashMap<(String, String), (String, bool)>;
 
-/// The key of an object below its resource's prefix; `namespace` is empty for cluster scope.
+/// Storage key of an object below its resource's prefix; `namespace` is empty for cluster scope.
 fn key(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),
@@ -27,21 +28,22 @@ fn key(namespace: &str, name: &str) -> String {
 }
 
 impl Cluster {
-    /// Tells the plugins where everything is. Later calls change nothing.
+    /// Sets the storage of all resources. Later calls have no effect.
     pub fn fill(&self, storages: Storages) {
         let _ = self.0.set(storages);
     }
 
-    /// Tells the plugins what kinds there are, and where a namespace can be made. Later calls change nothing.
+    /// Sets the built-in kinds and the store in which namespaces are created. Later calls have no effect.
     pub fn fill_kinds(&self, kinds: Kinds, namespaces: Arc<Store>) {
         let _ = self.1.set(kinds);
         let _ = self.2.set(namespaces);
     }
 
-    /// The plural of a kind, and whether it lives in namespaces; described kinds too. `None`: no such kind.
+    /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
+    /// there is no such kind.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn resource_of(&self, group: &str, kind: &str) -> Result<Option<(String, bool)>> {
         let key = (group.to_owned(), kind.to_owned());
         if let Some(known) = self.1.get().and_then(|kinds| kinds.get(&key)) {
@@ -60,10 +62,10 @@ impl Cluster {
         }))
     }
 
-    /// Makes a namespace, as the server itself.
+    /// Creates a namespace as the server itself.
     ///
     /// # Errors
-    /// The refusal of the create; 500: nothing is served yet.
+    /// The error of the create; 500 if the stores are not set yet.
     pub async fn make_namespace(&self, name: &str) -> Result<()> {
         let store = self.2.get();
         let store = store.ok_or_else(|| Status::internal("admission: no store of namespaces"))?;
@@ -72,29 +74,30 @@ impl Cluster {
         Ok(())
     }
 
-    /// The storage of a resource.
+    /// The storage of a resource, by group and plural.
     ///
     /// # Errors
-    /// 500: no such resource is served, or nothing is yet.
+    /// 500 if the resource is not served, or the stores are not set yet.
     pub fn storage(&self, group: &str, resource: &str) -> Result<&Arc<dyn Storage>> {
         let key = (group.to_owned(), resource.to_owned());
         let found = self.0.get().and_then(|all| all.get(&key));
         found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
     }
 
-    /// One object as it is now; `namespace` is empty for cluster scope.
+    /// A consistent read of one object; `namespace` is empty for cluster scope.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
         let found = self.entry(group, resource, namespace, name).await?;
         Ok(found.map(|(entry, _)| entry.decode()))
     }
 
-    /// One object as it is now, still encoded, and where it is kept; `namespace` is empty for cluster scope.
+    /// A consistent read of one object without decoding it, together with its storage; `namespace` is empty for cluster
+    /// scope.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn entry(
         &self,
         group: &str,
@@ -107,7 +110,7 @@ impl Cluster {
         Ok(got.map_err(Status::internal)?.map(|entry| (entry, storage)))
     }
 
-    /// The storage of a resource, if it is served at all.
+    /// The storage of a resource, or `None` if it is not served.
     fn served(&self, group: &str, resource: &str) -> Result<Option<&Arc<dyn Storage>>> {
         match self.0.get() {
             None => self.storage(group, resource).map(Some),
@@ -115,11 +118,11 @@ impl Cluster {
         }
     }
 
-    /// One object: what is at hand, and only where nothing is, a read that is sure. As upstream's plugins, which look
-    /// into their informers first. A resource that is not served has no objects.
+    /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do the same
+    /// with their informers. A resource that is not served has no objects.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn find(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
         let Some(storage) = self.served(group, resource)? else {
             return Ok(None);
@@ -130,11 +133,11 @@ impl Cluster {
         self.get(group, resource, namespace, name).await
     }
 
-    /// What is at hand of a resource of cluster scope and may matter: objects whose encoding has none of `marks` in it
-    /// are not even decoded.
+    /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other objects are
+    /// not even decoded; the caller must still check that the match is not accidental.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn marked(&self, group: &str, resource: &str, marks: &'static [&'static str]) -> Result<Vec<Value>> {
         let has = move |entry: &crate::storage::Entry| {
             let text = std::str::from_utf8(&entry.json).unwrap_or_default();
@@ -152,10 +155,10 @@ impl Cluster {
         Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
 
-    /// All objects of a namespace, or of the whole resource where it is empty, in key order.
+    /// A consistent list of all objects in a namespace (all namespaces if empty), in key order.
     ///
     /// # Errors
-    /// 500: the store does not answer.
+    /// 500 if the storage fails.
     pub async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
         let storage = self.storage(group, resource)?;
         let listing = storage.list(ListOptions::latest(namespace)).await;

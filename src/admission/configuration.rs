@@ -1,22 +1,23 @@
-//! `--admission-control-config-file`: what plugins are told at start. Parsing is strict: a field nobody knows is an error.
+//! `--admission-control-config-file`: plugin configuration, read at startup. Parsing is strict: unknown fields are
+//! errors. Entry point: [`Configuration::read`].
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use std::path::{Path, PathBuf};
 
-/// The configuration of each plugin that has one. The default: of none.
+/// The configuration objects by plugin. The default value has none.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration(Vec<(String, Value)>);
 
-/// What the configuration object of a plugin looks like.
+/// The schema of a plugin's configuration object.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Its `apiVersion`s.
+    /// Accepted `apiVersion`s.
     pub versions: &'static [&'static str],
     /// Its `kind`.
     pub kind: &'static str,
-    /// Its fields beside these two; the fields within each, or none where all are fine.
+    /// Its fields besides these two, each with its permitted subfields (empty: not checked).
     pub fields: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -26,7 +27,7 @@ const OUTER: Shape = Shape {
     fields: &[("plugins", &[])],
 };
 
-/// Reads one file.
+/// Reads a file; injectable for tests.
 pub type Read<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
 
 fn document(path: &Path, read: Read<'_>) -> Result<Value, String> {
@@ -40,16 +41,16 @@ fn document(path: &Path, read: Read<'_>) -> Result<Value, String> {
 }
 
 impl Configuration {
-    /// The file at `path` and those it names, relative to its directory.
+    /// Reads the file at `path` and the files it refers to, relative to its directory.
     ///
     /// # Errors
-    /// One line: what is wrong with which file.
+    /// A one-line message with the file at fault.
     pub fn read(path: &Path, read: Read<'_>) -> Result<Self, String> {
         let value = document(path, read)?;
         let at = path.display();
         let untyped = value.api_version().is_empty() && ObjectView::kind(&value).is_empty();
         if untyped && !value.get("podNodeSelectorPluginConfig").is_null() {
-            // The file as it was before there was a kind for it.
+            // PodNodeSelector's legacy format, from before AdmissionConfiguration existed.
             return Ok(Self(vec![("PodNodeSelector".to_owned(), value)]));
         }
         OUTER.check(&value).map_err(|e| format!("{at}: {e}"))?;
@@ -64,7 +65,7 @@ impl Configuration {
                 }
             }
             let name = plugin.str_at(&["name"]);
-            // Of two entries the first counts.
+            // As upstream, the first of two entries for one plugin wins.
             if all.iter().any(|(known, _)| known == name) {
                 continue;
             }
@@ -83,15 +84,15 @@ impl Configuration {
         Ok(Self(all))
     }
 
-    /// What is said to a plugin, as it stands there.
+    /// The configuration of a plugin, unchecked.
     pub fn of(&self, plugin: &str) -> Option<&Value> {
         self.0.iter().find(|(name, _)| name == plugin).map(|(_, value)| value)
     }
 
-    /// What is said to a plugin, in the shape it takes.
+    /// The configuration of a plugin, checked against its schema.
     ///
     /// # Errors
-    /// One line: another kind, or a field the plugin does not know.
+    /// A one-line message if the kind is wrong or a field is unknown.
     pub fn shaped(&self, plugin: &str, shape: &Shape) -> Result<Option<&Value>, String> {
         let Some(value) = self.of(plugin) else {
             return Ok(None);
@@ -151,7 +152,7 @@ mod tests {
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
     #[test]
-    fn a_configuration_stands_in_the_file_or_beside_it_and_the_first_counts() {
+    fn configuration_is_inline_or_in_a_file_and_the_first_entry_wins() {
         let outer = format!(
             "{HEAD}plugins:\n- name: A\n  configuration: {{x: 1}}\n  path: absent.yaml\n- name: B\n  path: b.yaml\n- name: \
              A\n  configuration: {{x: 2}}\n- name: C\n"
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_an_error_that_says_where() {
+    fn unknown_fields_are_errors_with_their_location() {
         let of = |text: &str| read(&[("/etc/adm/c.yaml", text)]).unwrap_err();
         assert_eq!(
             of(&format!("{HEAD}plugin: []")),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_says_what_it_takes() {
+    fn configuration_is_checked_against_the_plugins_schema() {
         let shape = Shape {
             versions: &["x/v1"],
             kind: "K",

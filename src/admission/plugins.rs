@@ -1,4 +1,4 @@
-//! Built-in plugins.
+//! The built-in admission plugins, one per module. Modules without a plugin hold what several of them share.
 
 pub mod always_deny;
 pub mod always_pull_images;

@@ -1,16 +1,16 @@
-//! How a plugin says no: 403, about what the request names. As upstream's `admission.NewForbidden`.
+//! The 403 Status with which plugins reject a request, as upstream's `admission.NewForbidden`.
 
 use super::Attributes;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 
-/// 403 `<resource> "<name>" is forbidden: <why>`. The name is the request's, else the object's, else the base of the
-/// name that will be generated.
+/// A 403 `<resource> "<name>" is forbidden: <why>`. The name is that of the request, else of the object, else its
+/// `generateName`.
 pub fn forbidden(attributes: &Attributes, object: &Value, why: impl AsRef<str>) -> Status {
     let names = [&*attributes.name, object.name(), object.meta("generateName")];
     let name = names.into_iter().find(|n| !n.is_empty());
-    // An object without metadata has no name that could be asked for.
+    // Upstream's accessor fails on an object without metadata, and this is the name it substitutes then.
     let unnamed = match !object.is_null() && object.get("metadata").is_null() {
         true => "Unknown/errorGettingName",
         false => "Unknown",

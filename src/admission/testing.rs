@@ -1,4 +1,4 @@
-//! A cluster that stands still, and requests to ask plugins about.
+//! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
 use super::{Admission, Attributes, Cluster, Operation};
 use crate::apimachinery::gvk::GroupVersionResource;
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The objects of one resource. Nothing can be written.
+/// The objects of one resource; writes fail.
 struct Still(BTreeMap<String, Arc<Entry>>);
 
 fn refused() -> Error {
@@ -63,7 +63,7 @@ impl Storage for Still {
     }
 }
 
-/// A cluster with these objects, by group and plural; each needs a name, and a namespace where it lives in one.
+/// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a namespace.
 pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> Cluster {
     let mut storages: HashMap<(String, String), Arc<dyn Storage>> = HashMap::new();
     for (group, plural, objects) in resources {
@@ -83,7 +83,7 @@ pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> Cluster {
     cluster
 }
 
-/// A request about `group/v1/plural`, in namespace `ns`, by `admin`. A slash in `plural` separates a subresource.
+/// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a subresource.
 pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
     let (plural, sub) = plural.split_once('/').unwrap_or((plural, ""));
     let resource = GroupVersionResource::new(group, "v1", plural);
@@ -103,7 +103,7 @@ pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> A
     }
 }
 
-/// As [`request`], an update of `old`.
+/// Like [`request`], for an update of `old`.
 pub fn update(group: &str, plural: &str, old: Value) -> Attributes {
     let name = old.name().to_owned();
     Attributes {
@@ -112,7 +112,7 @@ pub fn update(group: &str, plural: &str, old: Value) -> Attributes {
     }
 }
 
-/// A pod named `p` in `ns` with this spec.
+/// A pod `p` in namespace `ns` with this spec.
 pub fn pod(spec: Value) -> Value {
     let mut pod = crate::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"},
@@ -121,10 +121,10 @@ pub fn pod(spec: Value) -> Value {
     pod
 }
 
-/// Asks a plugin as the chain does: both phases, where it handles the request. Gives the object as it came out.
+/// Runs both phases of a plugin as the chain does, if it handles the request. Returns the resulting object.
 ///
 /// # Errors
-/// The refusal's message.
+/// The message of the rejection.
 pub async fn ask(plugin: &impl Admission, request: &Attributes, object: &Value) -> std::result::Result<Value, String> {
     let mut object = object.clone();
     let outcome: Result<()> = async {

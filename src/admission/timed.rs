@@ -1,4 +1,4 @@
-//! A plugin whose time is taken: `apiserver_admission_controller_admission_duration_seconds`.
+//! Wraps a plugin to measure its duration in `apiserver_admission_controller_admission_duration_seconds`.
 
 use super::{Admission, Attributes};
 use crate::apimachinery::status::Result;
@@ -8,18 +8,18 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a plugin does.
+/// The phases that a plugin implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// It changes or refuses, before validation.
+    /// Mutation only.
     Mutating,
-    /// It refuses, after validation.
+    /// Validation only.
     Validating,
-    /// Both.
+    /// Both phases.
     Both,
 }
 
-/// A plugin under its name. Only the phases it has are called and measured.
+/// A named plugin with metrics. Phases that it does not implement are neither called nor measured.
 pub struct Timed {
     name: &'static str,
     phases: Phases,
@@ -28,7 +28,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// `name` is upstream's name of the plugin.
+    /// Wraps `plugin`; `name` is upstream's plugin name.
     pub fn new(name: &'static str, phases: Phases, plugin: impl Admission, telemetry: &Telemetry) -> Self {
         Self {
             name,

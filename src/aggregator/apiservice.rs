@@ -1,4 +1,5 @@
-//! A snapshot of one APIService object: parsed once per change, shared by routes, controllers and documents.
+//! Parsed APIService objects: an immutable snapshot per change, shared by routes, controllers and documents. Entry
+//! point: [`ApiService::from_entry`].
 
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
@@ -10,21 +11,21 @@ use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
 
-/// The label by which auto-registration knows its own objects.
+/// The label that marks APIServices managed by auto-registration.
 pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// The group of APIService objects, which has no APIService itself.
+/// The API group of APIService objects, which has no APIService itself.
 pub const OWN_GROUP: &str = "apiregistration.k8s.io";
 
-/// The Service an APIService names.
+/// The Service that an APIService names.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ServiceReference {
-    /// Namespace.
+    /// Namespace of the Service.
     pub namespace: Str,
-    /// Name.
+    /// Name of the Service.
     pub name: Str,
     /// The service port.
     pub port: u16,
-    /// Where requests go instead, by an annotation of the APIService.
+    /// Explicit addresses from the APIService's annotations, which take precedence over the Service.
     pub target: Option<Arc<Target>>,
     key: Box<str>,
 }
@@ -34,32 +35,33 @@ pub struct ServiceReference {
 pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: Str,
-    /// One CamelCase word.
+    /// A single CamelCase word.
     pub reason: Str,
-    /// For people.
+    /// Human-readable details.
     pub message: Str,
 }
 
-/// An APIService.
+/// A parsed APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiService {
     /// `<version>.<group>`.
     pub name: Str,
-    /// Unique over time.
+    /// The UID, which distinguishes the object from an earlier one of the same name.
     pub uid: Str,
-    /// Group; empty for the legacy core.
+    /// The API group; empty for the legacy core.
     pub group: Str,
-    /// Version.
+    /// The API version.
     pub version: Str,
-    /// Who serves it; `None`: this process.
+    /// The backend; `None` if this process serves the group version.
     pub service: Option<ServiceReference>,
-    /// What annotations say about the backend.
+    /// Options from the annotations.
     pub backend: Backend,
-    /// What is wrong with them: nothing is sent then, for a backend that its object does not describe is not to be trusted.
+    /// Why the annotations are invalid. Nothing is sent to the backend then, since what the
+    /// object describes cannot be trusted.
     pub fault: Option<Str>,
-    /// Do not verify the backend's certificate.
+    /// Skip verification of the backend's certificate.
     pub insecure: bool,
-    /// PEM roots; empty: the system's.
+    /// CA certificates in PEM; empty for those of the system.
     pub ca_bundle: Bytes,
     /// Priority of the group.
     pub group_priority: i64,
@@ -67,14 +69,14 @@ pub struct ApiService {
     pub version_priority: i64,
     /// The Available condition, if it was ever written.
     pub available: Option<Condition>,
-    /// When the verdict last turned, as it is stored.
+    /// Stored `lastTransitionTime` of the Available condition.
     pub available_since: Str,
     /// Value of the [`AUTOMANAGED`] label.
     pub automanaged: Option<Str>,
 }
 
 impl ServiceReference {
-    /// A reference.
+    /// A reference to a Service, without explicit addresses.
     pub fn new(namespace: &str, name: &str, port: u16) -> Self {
         Self {
             namespace: namespace.into(),
@@ -109,7 +111,7 @@ impl fmt::Debug for ServiceReference {
 }
 
 impl Condition {
-    /// A condition.
+    /// Creates a condition.
     pub fn new(status: &str, reason: &str, message: impl Into<Str>) -> Self {
         Self {
             status: status.into(),
@@ -118,7 +120,7 @@ impl Condition {
         }
     }
 
-    /// What a served-here APIService always says.
+    /// The condition of every local APIService.
     pub fn local() -> Self {
         Self::new("True", "Local", "Local APIServices are always available")
     }
@@ -139,15 +141,15 @@ impl Condition {
 }
 
 impl ApiService {
-    /// Reads a stored object.
+    /// Parses a stored object.
     pub fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode())
     }
 
-    /// Reads an object's tree.
+    /// Parses an object's tree.
     pub fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
-        // Validation lets no wrong one through; an older object, or one that another server wrote, may be wrong.
+        // Validation rejects invalid annotations, but an older object or another server's write may still contain some.
         let (backend, fault) = match target::read(object) {
             Ok(backend) => (backend, None),
             Err(errors) => (Backend::default(), Some(aggregate(&errors).into())),
@@ -186,7 +188,7 @@ impl ApiService {
         }
     }
 
-    /// The spec of `object` is this one's.
+    /// Whether `object` has the same spec.
     pub fn is_as(&self, object: &Value) -> bool {
         let other = Self::from_value(object);
         let spec = |s: &Self| (s.service.clone(), s.insecure, s.ca_bundle.clone());
@@ -194,7 +196,7 @@ impl ApiService {
         spec(self) == spec(&other) && place(self) == place(&other)
     }
 
-    /// Routing is on. A condition that was never written counts as no.
+    /// Whether requests may be routed. False also if the condition was never written.
     pub fn is_available(&self) -> bool {
         self.available.as_ref().is_some_and(|c| c.status == "True")
     }
@@ -208,7 +210,7 @@ impl ApiService {
         }
     }
 
-    /// Where its discovery document is: `/apis/<g>/<v>`, and `/api/<v>` for the core.
+    /// The path of its discovery document: `/apis/<g>/<v>`, or `/api/<v>` for the core.
     pub fn discovery_path(&self) -> String {
         if self.is_legacy() {
             format!("/api/{}", self.version)
@@ -217,14 +219,15 @@ impl ApiService {
         }
     }
 
-    /// The core group, which lives under `/api`.
+    /// Whether this is the legacy core group, served under `/api`.
     pub fn is_legacy(&self) -> bool {
         self.name == "v1."
     }
 }
 
-/// Groups in the order of `/apis`: a group stands where its first APIService does, by group priority (highest first),
-/// then object name. Versions inside by version priority, then as kube versions compare.
+/// Groups the APIServices in the order of `/apis`. The position of a group is that of its first
+/// APIService by group priority (highest first), then object name. Versions are ordered by version
+/// priority, then by Kubernetes version order.
 pub fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) -> Vec<Vec<Arc<ApiService>>> {
     services.sort_by(|a, b| {
         b.group_priority
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_stands_where_its_first_service_stands() {
+    fn the_first_service_determines_the_position_of_its_group() {
         let groups = sorted_by_group_and_version(vec![
             service("v1.b", 100, 1),
             service("v1beta1.a", 100, 9),
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_with_its_defaults() {
+    fn an_object_is_parsed_with_defaults() {
         let s = ApiService::from_value(&json!({
             "metadata": {"name": "v1.g", "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
             "spec": {"group": "g", "version": "v1", "service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="},

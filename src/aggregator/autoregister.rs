@@ -1,18 +1,19 @@
-//! Keeps an APIService for each built-in group version and for those of custom resources, as `kube-aggregator/pkg/controllers/autoregister` and
-//! `kubernetes/pkg/controlplane/apiserver/aggregator.go` do it.
+//! Maintains the APIServices of built-in group versions and of custom resources. Follows
+//! `kube-aggregator/pkg/controllers/autoregister` and `kubernetes/pkg/controlplane/apiserver/aggregator.go`.
 //!
-//! What is done by name, from what is wanted and what is there:
+//! Entry points: [`AutoRegister::run`] once at start, then [`AutoRegister::keep`]. The action for each name depends on
+//! its current object and on what is wanted:
 //!
-//! |                                   | nothing wanted | at start       | always       |
-//! |-----------------------------------|----------------|----------------|--------------|
-//! | absent                            | A: nothing     | B: create once | G: create    |
-//! | without our label                 | C: untouched   | C: untouched   | C: untouched |
-//! | `onstart`, but younger than us    | D: untouched   | D: untouched   | D: untouched |
-//! | `onstart`, from before            | E: delete once | F: update once | F: update once |
-//! | `true`                            | H: delete      | I: update      | I: update    |
+//! |                                    | nothing wanted | at start       | always         |
+//! |------------------------------------|----------------|----------------|----------------|
+//! | absent                             | A: nothing     | B: create once | G: create      |
+//! | without our label                  | C: untouched   | C: untouched   | C: untouched   |
+//! | `onstart`, created after our start | D: untouched   | D: untouched   | D: untouched   |
+//! | `onstart`, created before it       | E: delete once | F: update once | F: update once |
+//! | `true`                             | H: delete      | I: update      | I: update      |
 //!
-//! "Once" is once per process: a built-in APIService that was edited or deleted by hand stays so until the next start. What
-//! is wanted always, for custom resources, is made again at once.
+//! "Once" means once per process: a built-in APIService that was edited or deleted by hand stays that way until the
+//! next start. Those of custom resources are restored at once.
 
 mod definitions;
 mod priorities;
@@ -41,20 +42,20 @@ const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(1000),
 };
 
-/// The controller.
+/// The auto-registration controller.
 pub struct AutoRegister {
     informer: Informer<ApiService>,
     writer: Arc<dyn ApiServiceWriter>,
-    /// At start.
+    /// Wanted at start: built-in group versions.
     wanted: BTreeMap<Str, Value>,
-    /// Always.
+    /// Wanted always: those of custom resources.
     always: Mutex<BTreeMap<Str, Value>>,
     queue: WorkQueue<Str>,
-    /// Names not yet seen available once.
+    /// Names that were not available at least once yet.
     missing: Arc<Mutex<BTreeSet<Str>>>,
 }
 
-/// What to do about one name: the cells of the table above.
+/// What to do about one name. The letters in [`decide`] are the cells of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Nothing,
@@ -86,9 +87,9 @@ fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Ac
 }
 
 impl AutoRegister {
-    /// For the listed paths of the servers behind us, those of groups that are not built in (`own`) too, and for what
-    /// `definitions` define. Neither informer runs yet. The second of the metrics is of the controller that upstream has
-    /// for definitions; what it does is done where they change.
+    /// Creates the controller for the listed paths of the delegate servers, including groups that are not built in
+    /// (`own`), and for the CustomResourceDefinitions in `definitions`. Neither informer may run yet. The second
+    /// metrics belong to a separate controller in upstream; here the work is done in the informer's callback.
     pub fn new(
         informer: Informer<ApiService>,
         definitions: &Informer<Definition>,
@@ -148,7 +149,7 @@ impl AutoRegister {
         *always = now;
     }
 
-    /// The check `autoregister-completion`: fails until each built-in APIService was available once.
+    /// The health check `autoregister-completion`: fails until each built-in APIService was available once.
     ///
     /// # Errors
     /// The missing names.
@@ -161,11 +162,10 @@ impl AutoRegister {
         Err(format!("missing APIService: [{}]", names.join(" ")))
     }
 
-    /// Does once, for each name, what the table says; what fails is tried again. To be called when the informer has
-    /// synced.
+    /// Applies the table once to each name, retrying failures. To be called when the informer has synced.
     ///
     /// # Cancel safety
-    /// When dropped, what was written stays.
+    /// Cancel safe: what was written stays, and the next run completes it.
     pub async fn run(&self) {
         let start = self.informer.snapshot();
         let mut names: BTreeSet<Str> = self.wanted.keys().cloned().collect();
@@ -187,18 +187,18 @@ impl AutoRegister {
         }
     }
 
-    /// Keeps what is wanted always, until `stop`. To be called after [`AutoRegister::run`], when all stored definitions are
-    /// known: what nobody defines is deleted.
+    /// Maintains the APIServices that are always wanted, until `stop`. To be called after [`AutoRegister::run`], once
+    /// all stored definitions are known, since APIServices without a definition are deleted.
     ///
     /// # Cancel safety
-    /// When dropped, what was written stays.
+    /// Cancel safe: what was written stays.
     pub async fn keep(&self, stop: &Signal) {
         let ours = self.informer.snapshot();
         for s in ours.values().filter(|s| s.automanaged.as_deref() == Some("true")) {
             self.queue.add(s.name.clone());
         }
         loop {
-            // Stopping first: nothing more is written then.
+            // Stop has priority, so that nothing is written during shutdown.
             let name = tokio::select! {
                 biased;
                 () = stop.wait() => return self.queue.shut_down(),
@@ -218,7 +218,7 @@ impl AutoRegister {
         }
     }
 
-    /// What is wanted under this name.
+    /// What is wanted under this name, and the object to write.
     fn wanted(&self, name: &Str) -> (Wanted, Option<Value>) {
         if let Some(object) = self.wanted.get(name) {
             return (Wanted::AtStart, Some(object.clone()));
@@ -240,14 +240,14 @@ impl AutoRegister {
             _ => Ok(()),
         };
         match done {
-            // Somebody else was at it: their state stands.
+            // Another writer was faster; its result stands.
             Err(e) if matches!(e.reason, "AlreadyExists" | "NotFound" | "Conflict") => Ok(()),
             other => other,
         }
     }
 }
 
-/// The APIService of a listed path: `/api/v1`, or `/apis/<g>/<v>` with a place in the priority table or in `own`.
+/// The APIService for a listed path: `/api/v1`, or `/apis/<g>/<v>` if the priority table or `own` contains it.
 fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value)> {
     let (group, version) = match path {
         "/api/v1" => ("", "v1"),
@@ -264,7 +264,7 @@ fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value
     Some(managed(group, version, at, "onstart"))
 }
 
-/// The name and the object of an APIService that is served here and carries our label.
+/// Name and object of a local APIService with our label.
 fn managed(group: &str, version: &str, priorities: (i64, i64), label: &'static str) -> (Str, Value) {
     let (group_priority, version_priority) = priorities;
     let name = format!("{version}.{group}");

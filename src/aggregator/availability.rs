@@ -1,7 +1,8 @@
-//! The Available condition: what is said about local APIServices, and what probes find out about the others.
+//! The `Available` condition of APIServices: constant for local ones, the result of probes for remote ones.
 //!
-//! A resync every 30 s, and events of the APIService, its Service and its EndpointSlices. A dead backend
-//! costs its own probes: each has a deadline, and nobody waits for it but its own key.
+//! An APIService is checked every 30 s and after changes of it, its Service, its EndpointSlices or the objects it
+//! refers to. Each probe has a deadline and delays only its own key, so a dead backend does not slow down the others.
+//! Entry points: [`Availability::new`], [`Availability::start`]; the check itself is in `check`.
 
 mod check;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Upstream has five. Probes of hung backends wait for seconds, and must not make others wait for a worker.
+/// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a worker.
 const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff {
@@ -27,7 +28,7 @@ const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(30),
 };
 
-/// The two availability controllers.
+/// The two availability controllers, local and remote.
 pub struct Availability {
     informer: Informer<ApiService>,
     index: ServiceIndex,
@@ -40,37 +41,37 @@ pub struct Availability {
     by_service: Mutex<HashMap<Box<str>, BTreeSet<Str>>>,
 }
 
-/// What the controllers read and write.
+/// Dependencies of the controllers.
 pub struct Parts {
-    /// APIServices; not running yet.
+    /// Informer of APIServices; must not run yet.
     pub informer: Informer<ApiService>,
-    /// Services; not running yet.
+    /// Informer of Services; must not run yet.
     pub services: Informer<Service>,
-    /// EndpointSlices; not running yet.
+    /// Informer of EndpointSlices; must not run yet.
     pub endpoint_slices: Informer<EndpointSlice>,
-    /// Both, for reading.
+    /// Services and EndpointSlices by key, for reading.
     pub index: ServiceIndex,
-    /// As requests find backends.
+    /// Resolves backends, as for requests.
     pub resolver: Arc<dyn ServiceResolver>,
     /// Connections, shared with requests.
     pub transports: Arc<Transports>,
-    /// Where conditions go.
+    /// Writes the conditions.
     pub writer: Arc<dyn ApiServiceWriter>,
     /// Metrics.
     pub telemetry: Telemetry,
 }
 
-/// Which controller.
+/// Selects one of the two controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For APIServices without a service.
+    /// APIServices served in this process.
     Local,
-    /// For those with one.
+    /// APIServices with a backend.
     Remote,
 }
 
 impl Availability {
-    /// Controllers that do not run yet, but take note of changes.
+    /// Creates the controllers. They do not run yet, but queue changes.
     pub fn new(parts: Parts) -> Arc<Self> {
         let a = Arc::new(Self {
             informer: parts.informer.clone(),
@@ -118,12 +119,12 @@ impl Availability {
         self.remote.add(change.key.into());
     }
 
-    /// Looks at an APIService soon: what it refers to has changed.
+    /// Queues one APIService for a check, since an object it refers to has changed.
     pub fn look_at(&self, name: &Str) {
         self.remote.add(name.clone());
     }
 
-    /// Looks at all remote ones now: what probes depend on has changed.
+    /// Queues all remote APIServices for a check, since something that probes depend on has changed.
     pub fn look_again(&self) {
         for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
             self.remote.add(s.name.clone());
@@ -137,7 +138,7 @@ impl Availability {
         }
     }
 
-    /// Starts a controller's workers and its resync in `tasks`; they end with the group.
+    /// Starts a controller's workers and its periodic resync. They end with `tasks`.
     pub fn start(self: &Arc<Self>, kind: Kind, tasks: &TaskGroup) {
         let queue = self.queue(kind).clone();
         for _ in 0..WORKERS {
@@ -159,7 +160,7 @@ impl Availability {
     async fn resync(&self, kind: Kind, stop: &Signal) {
         let mut every = tokio::time::interval(RESYNC);
         loop {
-            // Stopping first: nothing more is queued then.
+            // Stop has priority, so that nothing is queued during shutdown.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,
@@ -190,7 +191,7 @@ impl Availability {
         }
     }
 
-    /// Brings one APIService's condition up to date. An error is to be retried with backoff.
+    /// Checks one APIService and updates its condition. An error is retried with backoff.
     async fn sync(&self, kind: Kind, name: &str) -> Result<(), String> {
         let Some(s) = self.informer.get(name) else {
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
@@ -200,7 +201,7 @@ impl Availability {
             (Kind::Local, None) => self.write(&s, &Condition::local()).await,
             (Kind::Remote, Some(service)) => {
                 let condition = match (self.transports.of(&s), check::wiring(service, &self.index)) {
-                    // What mends it will bring us back.
+                    // No retry: a change of the annotations or the objects they name queues the APIService again.
                     (Err(Unusable::Annotations(unmet)), _) => {
                         tracing::info!(%name, "an APIService cannot be served: {}", unmet.detail);
                         Condition::new("False", unmet.reason, unmet.message)
@@ -220,6 +221,7 @@ impl Availability {
     }
 
     async fn write(&self, s: &ApiService, condition: &Condition) -> Result<(), String> {
+        // The gauge is set even if the condition is unchanged: after a restart it has no value yet.
         let up = condition.status == "True";
         self.telemetry
             .unavailable_apiservice

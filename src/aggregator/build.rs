@@ -1,4 +1,5 @@
-//! Puts the aggregator's parts together and into the head server.
+//! Composition of the aggregator: builds its parts and installs routes, hooks and health checks into the head server.
+//! Entry point: [`Aggregator::install`].
 
 use super::apiservice::ApiService;
 use super::autoregister::{AutoRegister, Definition};
@@ -38,62 +39,62 @@ use rustls::sign::CertifiedKey;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the aggregator is made from.
+/// Dependencies and settings of the aggregator.
 pub struct Config {
-    /// APIServices, to watch.
+    /// Storage of APIServices, to watch.
     pub api_services: Arc<dyn Storage>,
-    /// APIServices, to write (`Arc<registry::Store>` is one).
+    /// Writes APIServices (`Arc<registry::Store>` implements it).
     pub writer: Arc<dyn ApiServiceWriter>,
-    /// Services, to watch.
+    /// Storage of Services, to watch.
     pub services: Arc<dyn Storage>,
-    /// EndpointSlices, to watch.
+    /// Storage of EndpointSlices, to watch.
     pub endpoint_slices: Arc<dyn Storage>,
-    /// Secrets that APIServices refer to, to watch.
+    /// Storage of the Secrets that APIServices refer to, to watch.
     pub secrets: Arc<dyn Storage>,
-    /// ConfigMaps that APIServices refer to, to watch.
+    /// Storage of the ConfigMaps that APIServices refer to, to watch.
     pub config_maps: Arc<dyn Storage>,
-    /// CustomResourceDefinitions, to watch: what they serve gets an APIService.
+    /// Storage of CustomResourceDefinitions, to watch: each served version gets an APIService.
     pub definitions: Arc<dyn Storage>,
-    /// `/apis`' aggregated document, shared with the servers behind; their parts and our own group's are put in by
-    /// who installs those groups.
+    /// The aggregated document of `/apis`, shared with the delegate servers. Whoever installs their groups, or our own
+    /// group, adds the corresponding parts.
     pub discovery: Arc<AggregatedDiscovery>,
-    /// More in-process owners of OpenAPI v3 documents than the servers behind: our own group's.
+    /// In-process sources of OpenAPI v3 documents in addition to the delegate servers: that of our own group.
     pub openapi: Vec<Arc<dyn UnprotectedHandler>>,
     /// Metrics.
     pub telemetry: Telemetry,
-    /// Owner of backend connections and tunnels.
+    /// Owns the tasks of backend connections and tunnels.
     pub connections: TaskGroup,
-    /// Cryptography for backend connections.
+    /// Cryptography of backend connections.
     pub provider: Arc<CryptoProvider>,
-    /// The way to backends.
+    /// Egress rules for backend connections.
     pub outbound: Outbound,
-    /// How requests are passed on.
+    /// Header, loop-detection and HTML rules for proxied requests.
     pub policy: ProxyPolicy,
-    /// Names of headers that say who calls, beside the standard ones: `--requestheader-*`.
+    /// Identity headers in addition to the standard ones: `--requestheader-*`.
     pub identity_headers: IdentityHeaders,
-    /// How large documents of backends may be.
+    /// Size limits of backends' documents.
     pub documents: DocumentLimits,
-    /// The certificate to show to backends.
+    /// The client certificate presented to backends.
     pub identity: Option<Arc<CertifiedKey>>,
-    /// This server's own `host:port`, for `default/kubernetes`.
+    /// This server's own `host:port`, to which `default/kubernetes` resolves.
     pub loopback: String,
     /// `--enable-aggregator-routing`.
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
-    /// Where groups stand that the servers behind us serve and that are not built in.
+    /// Discovery priorities of groups of the delegate servers that are not built in.
     pub priorities: Vec<(GroupVersion, Priorities)>,
-    /// Most requests and watches of one backend at once.
+    /// Limits of concurrent requests and watches per backend.
     pub budget: Budget,
-    /// Most connections and waiting requests of one address.
+    /// Limits of connections and waiting requests per address.
     pub bounds: Bounds,
-    /// Where last good documents of backends are kept over restarts.
+    /// Directory of the disk cache of backends' documents; `None` disables it.
     pub keep_in: Option<PathBuf>,
-    /// Where services are, instead of Services and EndpointSlices; for tests and embeddings.
+    /// Replaces the resolver over Services and EndpointSlices, for tests and embeddings.
     pub resolver: Option<Arc<dyn ServiceResolver>>,
 }
 
-/// The aggregator in a running gateway.
+/// Handle of the aggregator of a running gateway.
 #[derive(Clone)]
 pub struct Aggregator {
     transports: Arc<Transports>,
@@ -102,7 +103,7 @@ pub struct Aggregator {
     availability: Arc<Availability>,
 }
 
-/// The informers' running ends.
+/// The handles that run the informers.
 struct Feeds {
     api_services: InformerHandle<ApiService>,
     services: InformerHandle<Service>,
@@ -112,7 +113,7 @@ struct Feeds {
 }
 
 impl Aggregator {
-    /// Puts routes, hooks and checks into the head server. Nothing runs before the server's hooks do.
+    /// Installs routes, hooks and health checks into the head server. Nothing runs before the server's hooks.
     pub fn install(server: &mut GenericServer, config: Config) -> Self {
         let delegate = server.delegate().unprotected_handler();
         let paths = server.delegate().listed_paths();
@@ -187,6 +188,7 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
+        // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to it.
         let (served, all) = (registration.clone(), api_services.clone());
         let probed = availability.clone();
         references.subscribe(move |source, key| {
@@ -320,7 +322,7 @@ impl Aggregator {
             cx.tasks
                 .spawn_until_stopped("reference informers", feeds.references.run());
             cx.tasks.spawn_until_stopped("apiservice informer", async move {
-                // So that none is taken for one whose certificates are missing.
+                // References first: otherwise an APIService would briefly count as one whose certificates are missing.
                 for known in referred {
                     known.wait().await;
                 }
@@ -336,7 +338,7 @@ impl Aggregator {
         let first = synced[0].clone();
         let fire = initiated.clone();
         server.add_post_start_hook("apiservice-registration-controller", move |_| async move {
-            // Routes are made where the informer tells of objects: once it has told of all, all are there.
+            // The informer's callbacks create the routes, so after its initial sync all of them exist.
             first.wait().await;
             fire.fire();
             Ok(())
@@ -380,7 +382,7 @@ impl Aggregator {
             cx.tasks.spawn_until_stopped("autoregistration", async move {
                 ready.wait().await;
                 r.run().await;
-                // What nobody defines is deleted, so all definitions must be known.
+                // `keep` deletes APIServices without a definition, so all definitions must be known.
                 defined.wait().await;
                 r.keep(&stop).await;
             });
@@ -392,19 +394,20 @@ impl Aggregator {
         }));
     }
 
-    /// The certificate to show to backends has changed: new connections show the new one, old ones finish what they do.
+    /// Replaces the client certificate presented to backends. New connections use it; existing ones finish their
+    /// requests.
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
         self.availability.look_again();
     }
 
-    /// The proxy handler of an APIService.
+    /// The proxy handler of an APIService, if registered.
     pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
         self.registration.handler(name)
     }
 
-    /// APIServices, parsed.
+    /// The informer of parsed APIServices.
     pub fn api_services(&self) -> &Informer<ApiService> {
         &self.api_services
     }

@@ -1,4 +1,6 @@
-//! Discovery: the plain group documents from APIService objects, and the aggregated document's remote parts.
+//! Discovery of aggregated groups: [`GroupListHandler`] and [`GroupHandler`] serve the plain documents,
+//! built from APIService objects; [`Collector`] fetches backends' documents for the aggregated one,
+//! which `endpoints::discovery` serves.
 
 mod collect;
 mod convert;

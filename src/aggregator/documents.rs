@@ -1,8 +1,8 @@
-//! Documents that backends publish about themselves: how large they may be, what of them is kept, and where they are parsed.
+//! Limits on the documents that backends publish: their size, which members are kept, and where they are parsed.
 //!
-//! A document is somebody else's text. It is read up to a limit of bytes, parsed by the members that are known (others are
-//! skipped, not built), counted, and parsed off the threads that serve, few at a time. What was kept on disk by a process
-//! before this one is treated alike.
+//! Documents are untrusted input. They are read up to a size limit and parsed by a schema that skips unknown members;
+//! values are counted; and parsing runs on the blocking pool, a few documents at a time. Copies from the disk cache are
+//! treated the same way. Entry point: [`Documents::parse`].
 
 pub mod bounds;
 mod shapes;
@@ -18,12 +18,12 @@ use tokio::sync::Semaphore;
 
 pub use sieve::Shape;
 
-/// How large documents of backends may be, in bytes as they are on the wire.
+/// Size limits of backends' documents, in bytes on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentLimits {
-    /// `--aggregator-max-discovery-bytes`: discovery, and the index of OpenAPI v3.
+    /// `--aggregator-max-discovery-bytes`: discovery documents and the OpenAPI v3 index.
     pub discovery: usize,
-    /// `--aggregator-max-openapi-bytes`: a document of OpenAPI, v2 or v3.
+    /// `--aggregator-max-openapi-bytes`: OpenAPI documents, v2 or v3.
     pub openapi: usize,
 }
 
@@ -36,10 +36,10 @@ impl Default for DocumentLimits {
     }
 }
 
-/// Documents parsed at once. A tree is a few times as large as its text.
+/// Documents parsed at a time. A parsed tree is several times as large as its text.
 const PARSERS: usize = 2;
 
-/// The limits, and the places of those who hold or parse documents. Clones share the places.
+/// Size limits, and permits for holding and parsing documents. Clones share the permits.
 #[derive(Clone)]
 pub struct Documents {
     limits: DocumentLimits,
@@ -54,7 +54,7 @@ impl Default for Documents {
 }
 
 impl Documents {
-    /// Within these limits.
+    /// Uses these limits.
     pub fn new(limits: DocumentLimits) -> Self {
         Self {
             limits,
@@ -63,12 +63,12 @@ impl Documents {
         }
     }
 
-    /// Places for large documents on their way here.
+    /// Permits for large documents in memory.
     pub fn large(&self) -> &LargeDocuments {
         &self.large
     }
 
-    /// Most bytes of a document.
+    /// Size limit of a document, in bytes.
     pub fn most_bytes(&self, what: Document) -> usize {
         match what {
             Document::Discovery | Document::OpenApiV3 => self.limits.discovery,
@@ -76,10 +76,10 @@ impl Documents {
         }
     }
 
-    /// Runs work on a document where it holds nobody up, few at a time. `None`: the process is ending.
+    /// Runs work on a document on the blocking pool, a few at a time. `None` during shutdown.
     ///
     /// # Cancel safety
-    /// When dropped, work that has begun goes on to its end.
+    /// Dropping the future does not stop work that has begun.
     pub async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let place = self.parsing.clone().acquire_owned().await.ok()?;
         off_thread(MEMORY, move || {
@@ -89,11 +89,12 @@ impl Documents {
         .await
     }
 
-    /// A document in the form in which a backend answers with it.
+    /// Parses a document as published by a backend.
     ///
     /// # Errors
-    /// It is too large, or cannot be read.
+    /// The document is too large or invalid.
     pub fn parse(&self, what: Published, bytes: &[u8]) -> Result<Value, String> {
+        // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only the text.
         let (shape, most_bytes, most_values) = match what {
             Published::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
             Published::Resources => (&shapes::RESOURCES, self.limits.discovery, self.limits.discovery / 8),
@@ -105,7 +106,7 @@ impl Documents {
         sieve::parse(bytes, shape, most_values)
     }
 
-    /// A document in the form in which it is kept, with what is kept beside it.
+    /// Parses a file of the disk cache: a document with its metadata.
     ///
     /// # Errors
     /// As [`Documents::parse`].
@@ -124,24 +125,24 @@ impl Documents {
         sieve::parse(bytes, shape, most_values)
     }
 
-    /// Most bytes of a file: the document, which is written as we write it, and what is kept beside it.
+    /// Size limit of a cache file. Twice the limit of the document, since we serialise differently, plus metadata.
     pub fn most_kept(&self, what: Document) -> usize {
         self.most_bytes(what).saturating_mul(2).saturating_add(64 << 10)
     }
 }
 
-/// What a backend answers with.
+/// Kinds of documents as published by backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// An APIGroupDiscoveryList.
     Groups,
     /// An APIResourceList.
     Resources,
-    /// OpenAPI v2.
+    /// An OpenAPI v2 document.
     OpenApiV2,
-    /// The index of OpenAPI v3.
+    /// The OpenAPI v3 index.
     OpenApiV3Index,
-    /// A document of OpenAPI v3.
+    /// An OpenAPI v3 document.
     OpenApiV3,
 }
 
@@ -158,7 +159,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn what_is_not_known_of_a_document_is_not_kept() {
+    fn unknown_members_are_dropped() {
         let of = Documents::default();
         let unknown = format!(r#""junk":[{}]"#, vec!["{\"a\":[1]}"; 100_000].join(","));
         let text = format!(
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_read_of_openapi_is_kept() {
+    fn known_members_of_openapi_are_kept() {
         let of = Documents::default();
         let document = json!({"swagger": "2.0", "info": {"title": "t", "version": "1"},
             "paths": {"/apis/g/v1/": {"get": {"operationId": "o", "x-kubernetes-action": "list",
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_many_small_values_is_refused_by_their_number() {
+    fn documents_are_rejected_by_size_number_of_values_and_depth() {
         let of = Documents::new(DocumentLimits {
             discovery: 1 << 20,
             openapi: 1 << 20,

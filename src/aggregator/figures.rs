@@ -1,4 +1,4 @@
-//! What backends and their addresses are at, as metrics: read when somebody scrapes, so that requests pay nothing.
+//! Metrics of backends and their addresses, collected on scrape so that requests pay nothing. Entry point: [`publish`].
 
 use super::ledger::Ledger;
 use super::transports::Transports;
@@ -7,7 +7,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::backends::{BackendReading, EndpointReading};
 use std::sync::Arc;
 
-/// Publishes them from now on.
+/// Registers the collector, which holds only weak references to what it reads.
 pub fn publish(
     telemetry: &Telemetry,
     ledger: &Arc<Ledger>,

@@ -1,4 +1,5 @@
-//! When each document of each backend was last had, and what has kept it from being had since.
+//! Sync status of backends' documents: when each was last fetched, and why fetching has failed since. Written by the
+//! fetchers, read by `/debug/aggregator`.
 
 use super::shelf::Document;
 use crate::apimachinery::value::Str;
@@ -6,28 +7,28 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use time::OffsetDateTime;
 
-/// Shared by those who fetch and those who tell.
+/// Sync status of all documents. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Freshness(Arc<Mutex<HashMap<Str, [Seen; Document::KINDS]>>>);
 
-/// What is known of one document.
+/// Sync status of one document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// When the backend last said what it is, or that it is the same.
+    /// When the backend last returned the document or confirmed that it is unchanged.
     pub had: Option<OffsetDateTime>,
-    /// What a process before this one had is served meanwhile.
+    /// Whether a copy of a previous process, loaded from disk, is served meanwhile.
     pub kept: bool,
-    /// Since when that fails, and why it last did.
+    /// Start of the current series of failures, and the latest error.
     pub failing: Option<(OffsetDateTime, String)>,
 }
 
 impl Freshness {
-    /// Nothing yet.
+    /// Without any document.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How an attempt to have a document of an APIService ended.
+    /// Records the outcome of an attempt to fetch a document of an APIService.
     pub fn note(&self, name: &Str, what: Document, outcome: Result<(), &str>) {
         let now = OffsetDateTime::now_utc();
         let mut all = self.lock();
@@ -46,17 +47,17 @@ impl Freshness {
         }
     }
 
-    /// What a process before this one had of an APIService was found.
+    /// Records that a copy was loaded from disk.
     pub fn keep(&self, name: &Str, what: Document) {
         self.lock().entry(name.clone()).or_default()[what as usize].kept = true;
     }
 
-    /// The APIService is gone, or served in this process now.
+    /// Forgets an APIService that was deleted or is now served in this process.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
 
-    /// What is known.
+    /// The sync status of a document.
     pub fn of(&self, name: &str, what: Document) -> Seen {
         self.lock()
             .get(name)
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_keeps_its_beginning_and_a_success_ends_it() {
+    fn a_failure_keeps_its_start_until_a_success() {
         let (f, name) = (Freshness::new(), Str::new("v1.g"));
         let seen = || f.of("v1.g", Document::OpenApiV2);
         assert_eq!(seen(), Seen::default());

@@ -1,4 +1,5 @@
-//! Requests that the aggregator makes on its own account: probes, discovery and OpenAPI downloads.
+//! Requests of the aggregator itself: probes, discovery and OpenAPI downloads. Entry points: [`get`] for documents,
+//! [`fetch`] for probes.
 
 use super::apiservice::ServiceReference;
 use super::proxy::transport::{BackendBody, Outgoing, Question, Transport};
@@ -13,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes that are read of an answer whose body nobody needs, so that its connection can be used again.
+/// How much of an unneeded body is read, so that its connection can be reused.
 const MOST_UNUSED: usize = 64 << 10;
 
-/// Whom a request is made as.
+/// The identity that a request is sent with.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// `X-Remote-User`.
@@ -25,40 +26,40 @@ pub struct Caller {
     pub groups: &'static [&'static str],
 }
 
-/// Probes and discovery.
+/// Identity of probes and of aggregated discovery.
 pub const AGGREGATOR: Caller = Caller {
     user: "system:kube-aggregator",
     groups: &["system:masters"],
 };
-/// Discovery of one group version.
+/// Identity of discovery of a single group version; upstream sends no group there.
 pub const AGGREGATOR_ALONE: Caller = Caller {
     user: "system:kube-aggregator",
     groups: &[],
 };
-/// OpenAPI.
+/// Identity of OpenAPI downloads.
 pub const OPENAPI: Caller = Caller {
     user: "system:aggregator",
     groups: &[],
 };
 
-/// How probes introduce themselves, as upstream's do without being told.
+/// Headers of probes: the User-Agent that Go's client sends by default.
 pub const PROBE: [(HeaderName, &str); 1] = [(header::USER_AGENT, "Go-http-client/2.0")];
 
-/// How much of an answer is taken.
+/// Limits on a response.
 #[derive(Clone, Copy)]
 pub struct Within<'a> {
-    /// Until its end.
+    /// Timeout for the whole response.
     pub time: Duration,
-    /// Bytes of its body, as they are on the wire: no encoding was asked for.
+    /// Size limit of the body in bytes on the wire. No encoding is requested.
     pub bytes: usize,
-    /// Who may hold a large one.
+    /// Permits for holding a large body.
     pub large: &'a LargeDocuments,
-    /// A larger one is cut, not refused.
+    /// Truncate a body over the limit instead of failing.
     cut: bool,
 }
 
 impl<'a> Within<'a> {
-    /// At most so many bytes in this time; more are an error.
+    /// Fails if the response takes longer than `time` or has more than `bytes`.
     pub fn new(time: Duration, bytes: usize, large: &'a LargeDocuments) -> Self {
         Self {
             time,
@@ -69,18 +70,18 @@ impl<'a> Within<'a> {
     }
 }
 
-/// Bounds how many large documents are in memory while they are downloaded and parsed. Small ones need no place.
+/// Limits how many large documents are in memory while they are downloaded and parsed. Small ones need no permit.
 #[derive(Clone)]
 pub struct LargeDocuments(Arc<Semaphore>);
 
-/// A large document's place, until it is dropped.
+/// The permit of a large document; `None` for a small one.
 pub type Place = Option<OwnedSemaphorePermit>;
 
 /// Documents up to this size are small.
 const SMALL: usize = 1 << 20;
-/// Large documents at once.
+/// Large documents in memory at a time.
 const PLACES: usize = 4;
-/// How long a large document may take from when it has its place: a slow backend does not keep it from the others.
+/// Time limit for a large document once it has its permit, so that a slow backend cannot block the others.
 const PLACE_TIME: Duration = Duration::from_secs(20);
 
 impl Default for LargeDocuments {
@@ -89,7 +90,7 @@ impl Default for LargeDocuments {
     }
 }
 
-/// Counts a request when it is over, also where nobody waited for its end.
+/// Records a request in the metrics when it ends, also if its future is dropped.
 struct Counting<'a> {
     transport: &'a Transport,
     authority: &'a str,
@@ -104,25 +105,25 @@ impl Drop for Counting<'_> {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 pub struct Answer {
-    /// Status code.
+    /// HTTP status code.
     pub status: u16,
-    /// Headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// Body.
+    /// The body, possibly truncated.
     pub body: Bytes,
-    /// Held while the body is in memory, where it is large.
+    /// Permit to be held while a large body is in memory.
     pub place: Place,
 }
 
-/// GETs a document from a service.
+/// Downloads a document from a service.
 ///
 /// # Errors
-/// A text, worded as upstream's.
+/// A message in upstream's wording.
 ///
 /// # Cancel safety
-/// When dropped, the request is cancelled at the backend.
+/// Dropping the future cancels the request at the backend.
 pub async fn get(
     transport: &Transport,
     resolver: &dyn ServiceResolver,
@@ -141,10 +142,10 @@ pub async fn get(
     }
 }
 
-/// What is asked at `path` as `caller`.
+/// Builds a GET of `path` as `caller`.
 ///
 /// # Errors
-/// A text: the path or a header is none.
+/// The path or a header is invalid.
 pub fn question(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> Result<Question, String> {
     let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
     let mut map = HeaderMap::new();
@@ -158,14 +159,14 @@ pub fn question(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> R
     Ok(Question { target, headers: map })
 }
 
-/// As [`get`], of resolved addresses and the one of them to ask first, for an answer whose status is what matters: of its
-/// body the first 64 KiB are read. Without a limit of time.
+/// Like [`get`], but for resolved addresses, of which `first` is tried first, and for callers that need only the
+/// status: reads at most 64 KiB of the body. Has no timeout.
 ///
 /// # Errors
-/// A text, worded as upstream's.
+/// A message in upstream's wording.
 ///
 /// # Cancel safety
-/// When dropped, the request is cancelled at the backend.
+/// Dropping the future cancels the request at the backend.
 pub async fn fetch(
     transport: &Transport,
     (endpoints, first): (&Endpoints, &str),
@@ -212,7 +213,7 @@ async fn fetch_sized(
     })
 }
 
-/// A body in one piece. What announces to be too large, or turns out to be, is not read further.
+/// Collects a body. Stops reading as soon as the announced or actual size exceeds the limit.
 async fn whole(mut body: BackendBody, within: &Within<'_>) -> Result<(Bytes, Place), String> {
     let too_large = || format!("the document is larger than {} bytes", within.bytes);
     let announced = http_body::Body::size_hint(&body).exact().unwrap_or(0);
@@ -240,6 +241,7 @@ async fn whole(mut body: BackendBody, within: &Within<'_>) -> Result<(Bytes, Pla
             }
         }
         if place.is_none() && bytes.len() + data.len() > SMALL {
+            // While this waits for a permit, flow control stops the backend.
             let free = within.large.0.clone().acquire_owned().await;
             place = Some(free.map_err(|_| "the gateway is shutting down")?);
             until = Some(Instant::now() + PLACE_TIME);

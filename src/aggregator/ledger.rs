@@ -1,5 +1,7 @@
-//! What each backend is owed and what it did: requests under way and their limit, answers, failures, latencies. Counted
-//! with plain atomics as requests pass; read by `/debug/aggregator`.
+//! Limits and statistics per backend: requests in flight and their limit, responses, failures, latencies. Recorded with
+//! relaxed atomics on the request path; read by `/debug/aggregator` and by the metrics.
+//!
+//! Entry points: [`Ledger::of`] for a backend's [`Account`], [`Account::enter`] for a request's [`Permit`].
 
 use crate::apimachinery::value::Str;
 use std::collections::HashMap;
@@ -8,36 +10,36 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// Answers in one window of latencies: percentiles are those of the last one to two windows.
+/// Responses per latency window. Percentiles cover the last one to two windows.
 const WINDOW: u64 = 1024;
-/// Four to each doubling, from a microsecond to 134 s.
+/// Histogram buckets: four per power of two, from 1 µs to 134 s.
 const BUCKETS: usize = 27 * 4;
 
-/// The accounts of all APIServices. Looked at when an APIService changes or somebody asks, not when a request comes.
+/// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per request.
 pub struct Ledger {
     budget: Budget,
     all: Mutex<HashMap<Str, Arc<Account>>>,
 }
 
-/// Most of each at one backend at once; 0: any number.
+/// Concurrency limits per backend; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Requests with an end.
+    /// Requests other than watches and streams.
     pub requests: usize,
-    /// Watches and other streams, which take nothing of the above.
+    /// Watches and other streams, which do not count as `requests`.
     pub watches: usize,
 }
 
-/// What there is no place for.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// One more request.
+    /// The limit of requests.
     Requests,
-    /// One more watch.
+    /// The limit of watches.
     Watches,
 }
 
-/// One APIService's.
+/// Limits and statistics of one APIService.
 pub struct Account {
     most_requests: AtomicUsize,
     most_watches: usize,
@@ -52,52 +54,52 @@ pub struct Account {
     last_failure: Mutex<Option<(OffsetDateTime, String)>>,
 }
 
-/// A request's place; given back when dropped, which is when its answer has ended.
+/// Guard of one request in flight; held until the response has ended.
 pub struct Permit {
     account: Arc<Account>,
     long_running: bool,
-    /// It was sent, and nothing came yet.
+    /// The request was sent, but there is no response yet.
     awaits: bool,
 }
 
-/// Two windows: one is counted in, the other is the last one.
+/// Two histograms: one is current, the other is the previous window.
 struct Latencies {
     windows: [[AtomicU32; BUCKETS]; 2],
     counted: AtomicU64,
     second: AtomicBool,
 }
 
-/// A moment's numbers.
+/// A snapshot of one backend's statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Most requests at once; 0: any number.
+    /// Limit of concurrent requests; 0 means unlimited.
     pub limit: usize,
-    /// Most watches at once; 0: any number.
+    /// Limit of concurrent watches; 0 means unlimited.
     pub watch_limit: usize,
-    /// Requests under way, but for those that have no end.
+    /// Requests in flight, except watches and streams.
     pub in_flight: usize,
-    /// Watches and other streams.
+    /// Watches and other streams in flight.
     pub watching: usize,
-    /// Answers of the backend.
+    /// Responses of the backend.
     pub answered: u64,
-    /// Of these, with 500 and above.
+    /// Responses with a status of 500 or above.
     pub server_errors: u64,
-    /// Requests that came to no answer.
+    /// Requests that failed without a response.
     pub unreachable: u64,
-    /// Requests whose time was over, or whose client had left, before an answer began.
+    /// Requests that timed out, or whose client disconnected, before the response began.
     pub unanswered: u64,
-    /// Requests over the limit.
+    /// Requests rejected because of a limit.
     pub turned_away: u64,
-    /// Time to the head of an answer: half of them, 90 and 99 of a hundred came sooner.
+    /// Time to the head of the response: 50th, 90th and 99th percentile.
     pub latency: Option<[Duration; 3]>,
-    /// When the last request came to nothing, and why.
+    /// Time and cause of the last failed request.
     pub last_failure: Option<(OffsetDateTime, String)>,
 }
 
 // === impl Ledger ===
 
 impl Ledger {
-    /// No accounts; each will have this budget.
+    /// Creates an empty registry whose accounts get this budget by default.
     pub fn new(budget: Budget) -> Self {
         Self {
             budget,
@@ -105,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// The account of an APIService, which outlives changes of its object.
+    /// The account of an APIService, created on first use. It survives changes of the object.
     pub fn of(&self, name: &Str) -> Arc<Account> {
         let mut all = self.lock();
         let account = all
@@ -114,17 +116,17 @@ impl Ledger {
         account.clone()
     }
 
-    /// Of an APIService that says nothing of its own.
+    /// The default limits, for APIServices without annotations of their own.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// All of them, by APIService.
+    /// All accounts, by APIService.
     pub fn all(&self) -> Vec<(Str, Arc<Account>)> {
         self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
     }
 
-    /// The APIService is gone.
+    /// Removes the account of a deleted APIService.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -137,7 +139,7 @@ impl Ledger {
 // === impl Account ===
 
 impl Account {
-    /// Nothing yet.
+    /// Creates an account with all counters at zero.
     pub fn new(budget: Budget) -> Self {
         Self {
             most_requests: AtomicUsize::new(budget.requests),
@@ -154,16 +156,16 @@ impl Account {
         }
     }
 
-    /// How many requests with an end it gets at once from now on; 0: any number.
+    /// Changes the limit of concurrent requests; 0 means unlimited.
     pub fn limit_requests(&self, most: usize) {
         self.most_requests.store(most, Ordering::Relaxed);
     }
 
-    /// A place for a request, unless the backend has as many as it may have. What has no end (`long_running`) has a budget
-    /// of its own, and who is `exempt` gets a place over the limit.
+    /// Reserves a place for a request. `long_running` requests have a limit of their own; `exempt` callers may exceed
+    /// the limit, but still count.
     ///
     /// # Errors
-    /// Which budget is used up.
+    /// The limit that is reached.
     pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Result<Permit, Full> {
         let (counter, most, full) = match long_running {
             true => (&self.watching, self.most_watches, Full::Watches),
@@ -172,6 +174,7 @@ impl Account {
                 (&self.in_flight, most, Full::Requests)
             }
         };
+        // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {
             account: self.clone(),
@@ -185,12 +188,12 @@ impl Account {
         Ok(permit)
     }
 
-    /// A request was not sent, for want of a place.
+    /// Records a request that was rejected because of a limit.
     pub fn turned_away(&self) {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The backend answered after this long.
+    /// Records a response whose head arrived after this time.
     pub fn answered(&self, after: Duration, status: u16) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         if status >= 500 {
@@ -199,13 +202,13 @@ impl Account {
         self.latencies.count(after);
     }
 
-    /// A request came to no answer.
+    /// Records a request that failed without a response.
     pub fn failed(&self, why: &str) {
         self.unreachable.fetch_add(1, Ordering::Relaxed);
         *self.failure() = Some((OffsetDateTime::now_utc(), why.to_owned()));
     }
 
-    /// The numbers of this moment.
+    /// The current statistics.
     pub fn figures(&self) -> Figures {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Figures {
@@ -231,12 +234,12 @@ impl Account {
 }
 
 impl Permit {
-    /// The request is sent; until [`Permit::settle`], its end is one without an answer.
+    /// Marks the request as sent. If the permit is dropped before [`Permit::settle`], the request counts as unanswered.
     pub fn send(&mut self) {
         self.awaits = true;
     }
 
-    /// It was answered, or came to nothing.
+    /// The request was answered or has failed.
     pub fn settle(&mut self) {
         self.awaits = false;
     }
@@ -270,6 +273,7 @@ impl Latencies {
     fn count(&self, after: Duration) {
         let window = usize::from(self.second.load(Ordering::Relaxed));
         self.windows[window][bucket(after)].fetch_add(1, Ordering::Relaxed);
+        // Concurrent calls may rotate or clear slightly out of step, which costs a few samples at most.
         if self.counted.fetch_add(1, Ordering::Relaxed) % WINDOW == WINDOW - 1 {
             for b in &self.windows[1 - window] {
                 b.store(0, Ordering::Relaxed);
@@ -302,7 +306,7 @@ impl Latencies {
 fn bucket(after: Duration) -> usize {
     let us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = us.ilog2() as usize;
-    // The two bits below the highest.
+    // The two bits below the highest one.
     let quarter = match doubling {
         0 | 1 => 0,
         d => ((us >> (d - 2)) & 3) as usize,
@@ -326,7 +330,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_full_account_turns_away_all_but_the_exempt_and_watches_have_their_own() {
+    fn a_full_account_rejects_all_but_the_exempt_and_counts_watches_apart() {
         let budget = Budget {
             requests: 2,
             watches: 1,
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_ends_before_its_answer_begins_is_one_without_an_answer() {
+    fn a_sent_request_without_a_response_counts_as_unanswered() {
         let account = Arc::new(Account::new(Budget::default()));
         let sent = |settles: bool| {
             let mut permit = account.enter(false, || false).unwrap();
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_forget_what_is_long_past() {
+    fn percentiles_cover_recent_windows_only() {
         let l = Latencies::new();
         assert_eq!(l.percentiles(), None);
         for _ in 0..WINDOW {
@@ -377,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_is_never_off_by_more_than_a_quarter(us in 4_u64..100_000_000) {
+        fn buckets_overestimate_by_at_most_a_quarter(us in 4_u64..100_000_000) {
             let at = upper_bound(bucket(Duration::from_micros(us))).as_micros() as u64;
             prop_assert!(at >= us && at <= us + us / 4 + 1, "{us} in {at}");
         }

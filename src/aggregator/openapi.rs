@@ -1,8 +1,9 @@
-//! OpenAPI. v3: one index over all owners, each document from its owner as the caller. v2: one document of all.
+//! OpenAPI of all servers. v3: one index; each document is served by its publisher, as the caller. v2: one merged
+//! document.
 //!
-//! Indices of backends are downloaded off the path of requests and the last good one is kept, as is the document it points
-//! to for when its owner cannot be asked; a slow backend delays nobody else's. The index of the servers behind us is read
-//! when it is asked for: it is in the same process.
+//! Indices of backends are downloaded in the background, and the last good one is kept, as is the document it points to
+//! for the time its publisher is unavailable; a slow backend does not delay the others. The indices of in-process
+//! servers are read on each request. Entry points: [`OpenApiHandler`] (v3), [`V2Handler`] (v2), [`Downloader`].
 
 mod convert;
 mod download;
@@ -36,38 +37,38 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use imbl::OrdMap;
 use std::sync::{Arc, Mutex};
 
-/// Where `/openapi/v3` is.
+/// Path of the v3 index.
 pub const ROOT: &str = "/openapi/v3";
 const LOCAL_LIMIT: usize = 64 << 20;
 
-/// By APIService name.
+/// Indices by APIService name.
 type Indices = OrdMap<Str, Arc<Index>>;
 
-/// One backend's index.
+/// The index of one backend.
 struct Index {
-    /// Hash of what it was parsed from; empty: of what was kept.
+    /// Hash of the document it was parsed from; empty if it was loaded from disk.
     source: String,
     paths: Map,
 }
 
-/// Last good indices of backends.
+/// The last good indices of all backends.
 #[derive(Default)]
 pub struct RemoteIndices {
     all: ArcSwap<Indices>,
-    /// Backends without an index, whose older document is converted, with the key of that.
+    /// Backends without a v3 index, whose v2 document is converted, with the key of the result.
     legacy: ArcSwap<OrdMap<Str, Str>>,
     writing: Mutex<()>,
     last: LastDocuments,
     shelf: Shelf,
 }
 
-/// What an index has the document of an APIService's own version under.
+/// The key in the index for the document of an APIService's own version.
 fn key_of(s: &ApiService) -> Str {
     s.discovery_path().trim_start_matches('/').into()
 }
 
 impl RemoteIndices {
-    /// None but those on the shelf.
+    /// Creates an empty set; indices on disk are loaded by [`Download::restore`].
     pub fn new(shelf: Shelf) -> Self {
         Self {
             last: LastDocuments::new(shelf.clone()),
@@ -130,7 +131,7 @@ impl Download for RemoteIndices {
                 Some(Value::Object(paths)) => paths,
                 _ => Map::new(),
             };
-            // What is not a pointer to a document is left out: clients follow these.
+            // Clients follow the URLs, so entries without one are dropped.
             paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
             Ok::<_, String>(Some((source, paths)))
         });
@@ -180,13 +181,13 @@ impl Download for RemoteIndices {
 
 /// Serves `/openapi/v3` and everything below it.
 pub struct OpenApiHandler {
-    /// Handlers in this process that have an index of their own at `/openapi/v3`: the servers behind us first.
+    /// Handlers in this process with their own v3 index. The delegate comes first.
     pub local: Vec<Arc<dyn UnprotectedHandler>>,
-    /// What backends publish.
+    /// The indices of backends.
     pub remote: Arc<RemoteIndices>,
-    /// The older documents of backends without an index, converted.
+    /// Converted documents of backends without a v3 index.
     pub converted: Arc<OpenApiV3>,
-    /// Who forwards to them.
+    /// Finds the proxy handler of a backend.
     pub registration: Arc<Registration>,
 }
 
@@ -229,7 +230,7 @@ impl OpenApiHandler {
         let mut document = Map::new();
         document.insert("paths", paths);
         let mut answer = Response::new(Body::full(json::to_vec(&Value::Object(document))));
-        // Upstream writes no type and lets it be guessed (kube-openapi/pkg/handler3).
+        // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3).
         answer.headers_mut().insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -251,10 +252,12 @@ impl OpenApiHandler {
         None
     }
 
-    /// What the backend that publishes a document says to the caller; while it does not answer, the one it had last.
+    /// Forwards to the backend that publishes the document. If it is unavailable, responds
+    /// with the last good document instead.
     async fn ask_publisher(&self, owner: &Published, key: &str, req: Request, authorized: Authorized) -> Response {
         let headers = req.headers().clone();
         let answer = owner.handler.serve(req, authorized).await;
+        // A 503 sent by the backend itself is passed on; only the proxy's own 503 is replaced.
         if answer.status() != StatusCode::SERVICE_UNAVAILABLE || FromBackend::of(&answer).is_some() {
             return answer;
         }
@@ -269,9 +272,9 @@ impl OpenApiHandler {
     }
 }
 
-/// Who publishes a document.
+/// The publisher of a document.
 struct Published {
-    /// The APIService.
+    /// Name of the APIService.
     name: Str,
     handler: Arc<ProxyHandler>,
 }

@@ -1,7 +1,8 @@
-//! From a request of a client to a request of a backend, and the answer back.
+//! The reverse proxy of the aggregator: forwards client requests to backends and streams the responses back.
 //!
-//! [`ProxyHandler`] decides and rewrites; [`transport`] holds connections; [`upgrade`] tunnels; [`crate::client::tls`] trusts.
-//! Nothing is buffered whole, nothing is parsed twice, and a client that leaves cancels its request at the backend.
+//! Entry point: [`ProxyHandler`], which decides about and rewrites each request. [`transport`] owns connections,
+//! [`upgrade`] tunnels upgraded ones, [`crate::client::tls`] verifies peers. Bodies are streamed, never buffered whole,
+//! and a client that disconnects cancels its request at the backend.
 
 pub mod answers;
 mod gunzip;

@@ -1,8 +1,8 @@
-//! Certificates that APIServices refer to: what Secrets and ConfigMaps hold of them now. A change is in effect for the next
-//! connection.
+//! Certificates that APIServices refer to, read from Secrets and ConfigMaps. A change applies to the next connection.
+//! Entry points: [`References::roots`], [`References::pair`].
 //!
-//! The server reads them as itself: who may write an APIService may have a Secret of the type `kubernetes.io/tls` used,
-//! though never read.
+//! The server reads the objects with its own rights: whoever may write an APIService can have a Secret of the type
+//! `kubernetes.io/tls` used, but cannot read it.
 
 use super::apiservice::ApiService;
 use crate::apimachinery::value::Value;
@@ -20,39 +20,39 @@ use std::sync::{Arc, OnceLock};
 
 const TLS_SECRET: &str = "kubernetes.io/tls";
 
-/// Secrets and ConfigMaps as their stores have them; decoded only where an APIService refers to one.
+/// Informers of Secrets and ConfigMaps. An object is decoded only if an APIService refers to it.
 pub struct References {
     secrets: Informer<Material>,
     config_maps: Informer<Material>,
     provider: Arc<CryptoProvider>,
 }
 
-/// Why an APIService cannot be served as its annotations have it: a reason and a message for its condition.
+/// Why a reference cannot be used: reason and message of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// One CamelCase word.
+    /// The condition's reason, a single CamelCase word.
     pub reason: &'static str,
-    /// For people; everybody who reads APIServices reads it, so it tells nothing of what an object holds, nor whether it is
-    /// there: the author of an APIService may not be allowed to know.
+    /// The condition's message. Everybody who can read APIServices sees it, so it discloses neither the content nor the
+    /// existence of the object, which the APIService's author may not be allowed to know.
     pub message: String,
-    /// What exactly is wrong, for the gateway's log.
+    /// The exact cause, for the gateway's log only.
     pub detail: String,
 }
 
-/// One object, and what was made of it.
+/// An object and the certificate decoded from it.
 struct Material {
     entry: Entry,
     pair: OnceLock<Result<Arc<CertifiedKey>, Unmet>>,
 }
 
-/// The informers' running ends.
+/// The handles that run the informers.
 pub struct Feeds {
     secrets: InformerHandle<Material>,
     config_maps: InformerHandle<Material>,
 }
 
 impl References {
-    /// References into these stores; nothing is there before the feeds run.
+    /// Creates informers over these stores. They are empty until the feeds run.
     pub fn new(
         secrets: Arc<dyn Storage>,
         config_maps: Arc<dyn Storage>,
@@ -72,33 +72,33 @@ impl References {
         (references, feeds)
     }
 
-    /// Fire when what is stored is known.
+    /// Fire when the initial lists are complete.
     pub fn synced(&self) -> [Signal; 2] {
         [self.secrets.synced().clone(), self.config_maps.synced().clone()]
     }
 
-    /// Calls `f` with each object that has changed.
+    /// Calls `f` for each object that has changed.
     pub fn subscribe(&self, f: impl Fn(Source, &str) + Clone + Send + Sync + 'static) {
         let told = f.clone();
         self.secrets.subscribe(move |c| told(Source::Secret, c.key));
         self.config_maps.subscribe(move |c| f(Source::ConfigMap, c.key));
     }
 
-    /// PEM of roots.
+    /// The referenced CA certificates, in PEM.
     ///
     /// # Errors
     /// [`Unmet`].
     pub fn roots(&self, reference: &Reference) -> Result<Bytes, Unmet> {
         let material = self.material(reference)?;
         let pem = datum(&material.entry.decode(), reference)?;
-        // No roots must never mean the system's.
+        // An empty bundle would otherwise select the system's roots.
         if pem.iter().all(u8::is_ascii_whitespace) {
             return Err(unmet(reference, format!("its key {:?} is empty", reference.key)));
         }
         Ok(pem)
     }
 
-    /// A certificate and its key, ready to be shown. The same until the Secret changes.
+    /// The referenced certificate and key. The same `Arc` until the Secret changes, so that connections can be shared.
     ///
     /// # Errors
     /// [`Unmet`].
@@ -143,7 +143,7 @@ impl Material {
 }
 
 impl Feeds {
-    /// Keeps both up to date, until dropped.
+    /// Keeps both informers up to date until dropped.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -153,7 +153,7 @@ impl Feeds {
 }
 
 impl ApiService {
-    /// True where this object is used for its backend.
+    /// Whether this object is used for the APIService's backend.
     pub fn refers_to(&self, source: Source, key: &str) -> bool {
         let both = [&self.backend.ca_from, &self.backend.certificate_from];
         both.into_iter()
@@ -162,8 +162,8 @@ impl ApiService {
     }
 }
 
-/// A reference that is of no use, because nothing is there or because of what is there. To the author of the APIService
-/// both are the same; the gateway's log tells them apart.
+/// The error for a reference to an absent or unusable object. The message is the same for both; only the gateway's log
+/// distinguishes them.
 pub(super) fn unmet(reference: &Reference, why: impl std::fmt::Display) -> Unmet {
     Unmet {
         reason: "ReferenceNotFound",
@@ -199,7 +199,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn a_secret_that_is_there_and_of_no_use_reads_as_one_that_is_absent() {
+    async fn an_unusable_secret_reads_like_an_absent_one() {
         let secrets = MemoryStorage::new();
         let (references, feeds) = References::new(secrets.clone(), MemoryStorage::new(), provider());
         let [_, certificate, key] = client_pair();

@@ -1,6 +1,7 @@
-//! From APIService objects to routes: `/apis/<g>/<v>` and below to a proxy handler, `/apis/<g>` to the group's document.
+//! Routes of APIServices: `/apis/<g>/<v>` and below to a proxy handler, `/apis/<g>` to the group's document. Entry
+//! point: [`Registration::new`].
 //!
-//! Runs where the informer tells of a change, so that a change of an object is in effect one watch hop later, whole.
+//! Runs synchronously in the informer's callback, so a change of an object takes effect at once and as a whole.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use crate::telemetry::QueueMetrics;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Keeps the mux in step with the APIServices.
+/// Keeps the mux in sync with the APIServices.
 pub struct Registration {
     informer: Informer<ApiService>,
     mux: Arc<PathRecorderMux>,
@@ -25,7 +26,7 @@ pub struct Registration {
     transports: Arc<Transports>,
     ledger: Arc<Ledger>,
     handlers: Mutex<HashMap<Str, Registered>>,
-    /// Held while settings are made and put in place: they are those of the latest object and of what it refers to.
+    /// Held while settings are computed and stored, so that older settings cannot overwrite newer ones.
     turn: Mutex<()>,
 }
 
@@ -35,7 +36,8 @@ struct Registered {
 }
 
 impl Registration {
-    /// Starts to follow `informer`, which has not begun to run. There is no queue: `queue` counts what upstream's would.
+    /// Subscribes to `informer`, which must not run yet. `queue` reports the metrics of upstream's work queue; there is
+    /// no queue.
     pub fn new(
         informer: Informer<ApiService>,
         mux: Arc<PathRecorderMux>,
@@ -58,19 +60,19 @@ impl Registration {
         registration
     }
 
-    /// The proxy handler of an APIService.
+    /// The proxy handler of an APIService, if registered.
     pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
         self.lock().get(name).map(|r| r.handler.clone())
     }
 
-    /// Builds all settings anew: the certificate we show to backends has changed.
+    /// Rebuilds the settings of all APIServices, after the client certificate has changed.
     pub fn refresh(&self) {
         for s in self.informer.snapshot().values() {
             self.renew(&s.name);
         }
     }
 
-    /// Builds an APIService's settings anew: what it refers to has changed.
+    /// Rebuilds the settings of one APIService, after an object that it refers to has changed.
     pub fn renew(&self, name: &str) {
         let _turn = self.turn();
         if let (Some(handler), Some(s)) = (self.handler(name), self.informer.get(name)) {
@@ -151,7 +153,7 @@ impl Registration {
             None => Settings::Local,
             Some(service) => {
                 let transport = self.transports.of(s);
-                // What is missing is told in the condition, not to callers.
+                // Details are reported in the condition, not to callers.
                 let is_described = !matches!(transport, Err(Unusable::Annotations(_)));
                 let account = self.ledger.of(&s.name);
                 account.limit_requests(s.backend.most_requests.unwrap_or(self.ledger.budget().requests));
@@ -174,7 +176,7 @@ impl Registration {
     }
 }
 
-/// The legacy core is claimed as a whole, `/api` included.
+/// The path of an APIService. That of the legacy core claims all of `/api`.
 fn path_of(s: &ApiService) -> String {
     if s.is_legacy() {
         "/api".into()

@@ -1,7 +1,7 @@
-//! Where a Service is: `host:port` from the gateway's own Services and EndpointSlices.
+//! Resolves Services to `host:port`, from the gateway's own Services and EndpointSlices. Follows
+//! `apiserver/pkg/util/proxy/proxy.go`. Entry point: [`ClusterResolver`].
 //!
-//! The rules are those of `apiserver/pkg/util/proxy/proxy.go`. A request costs one or two map lookups: objects are parsed
-//! when they change, not when they are asked for.
+//! Objects are parsed when they change, so a request costs one or two map lookups.
 
 mod objects;
 
@@ -15,19 +15,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Why a Service has no address now.
+/// Why a Service currently has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveError(pub String);
 
-/// Finds the address of a Service.
+/// Resolves a Service to its addresses.
 pub trait ServiceResolver: Send + Sync + 'static {
-    /// `host:port`, afresh for each request.
+    /// Returns one `host:port`, chosen anew on each call.
     ///
     /// # Errors
     /// [`ResolveError`].
     fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError>;
 
-    /// All of them, to choose from.
+    /// Returns all addresses to choose from.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -36,17 +36,17 @@ pub trait ServiceResolver: Send + Sync + 'static {
     }
 }
 
-/// Where a request may go.
+/// The addresses that a request may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoints {
-    /// There only.
+    /// A single address.
     One(Arc<str>),
-    /// To any of these; never empty.
+    /// One of several; never empty.
     Any(Arc<[Arc<str>]>),
 }
 
 impl Endpoints {
-    /// The addresses.
+    /// All addresses.
     pub fn all(&self) -> &[Arc<str>] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
@@ -55,7 +55,7 @@ impl Endpoints {
     }
 }
 
-/// Services and their slices, as the gateway stores them.
+/// Services and their EndpointSlices, as currently stored.
 #[derive(Clone)]
 pub struct ServiceIndex {
     services: Informer<Service>,
@@ -64,13 +64,13 @@ pub struct ServiceIndex {
 
 type SlicesByService = HashMap<Box<str>, Arc<Vec<Arc<EndpointSlice>>>>;
 
-/// Resolves `default/kubernetes:443` to this server, everything else through the index.
+/// Resolves `default/kubernetes:443` to this server and everything else through the index.
 pub struct ClusterResolver {
     index: ServiceIndex,
     loopback: Arc<str>,
     to_endpoints: bool,
     turn: AtomicUsize,
-    /// Ready endpoints, made when a Service or one of its slices has changed.
+    /// Cached lists of ready endpoints, valid until the Service or one of its slices changes.
     ready: ArcSwap<HashMap<ServiceReference, Ready>>,
 }
 
@@ -82,7 +82,7 @@ struct Ready {
 }
 
 impl ServiceIndex {
-    /// An index over these informers. To be made before the informers run.
+    /// Creates an index over these informers, which must not run yet.
     pub fn new(services: Informer<Service>, endpoint_slices: &Informer<EndpointSlice>) -> Self {
         let slices: Arc<ArcSwap<SlicesByService>> = Arc::default();
         let mine = slices.clone();
@@ -114,19 +114,20 @@ impl ServiceIndex {
         Self { services, slices }
     }
 
-    /// A Service.
+    /// The Service with this key.
     pub fn service(&self, key: &str) -> Option<Arc<Service>> {
         self.services.get(key)
     }
 
-    /// The slices of a Service.
+    /// The EndpointSlices of a Service.
     pub fn slices(&self, key: &str) -> Arc<Vec<Arc<EndpointSlice>>> {
         self.slices.load().get(key).cloned().unwrap_or_default()
     }
 }
 
 impl ClusterResolver {
-    /// `loopback` is this server's own `host:port`; `to_endpoints` goes to endpoints instead of cluster IPs.
+    /// `loopback` is this server's own `host:port`. With `to_endpoints`, requests go to
+    /// endpoints instead of cluster IPs.
     pub fn new(index: ServiceIndex, loopback: impl Into<Arc<str>>, to_endpoints: bool) -> Self {
         Self {
             index,
@@ -137,17 +138,18 @@ impl ClusterResolver {
         }
     }
 
-    /// The ready endpoints of the first family that has any.
+    /// The ready endpoints of the first address family that has any.
     fn ready(&self, wanted: &ServiceReference) -> Result<Arc<[Arc<str>]>, ResolveError> {
         let service = self.lookup(wanted)?;
         let slices = self.index.slices(wanted.key());
+        // Pointers suffice as the validator: the informers replace an object's `Arc` on every change.
         if let Some(made) = self.ready.load().get(wanted)
             && Arc::ptr_eq(&made.service, &service)
             && Arc::ptr_eq(&made.slices, &slices)
         {
             return Ok(made.addresses.clone());
         }
-        // Says what is wrong, where something is.
+        // Returns upstream's error if there is no usable endpoint.
         self.endpoint(wanted)?;
         let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
         let of = |preferred: bool| -> Vec<Arc<str>> {
@@ -208,8 +210,8 @@ impl ClusterResolver {
         let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
         let slices = self.index.slices(wanted.key());
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        // Slices of the service's first family come first; within a family, and within a slice, each request starts
-        // one further than the last.
+        // Round robin: each request starts one further within a family and within a slice. The Service's first address
+        // family has precedence.
         let (first, rest): (Vec<_>, Vec<_>) = slices
             .iter()
             .partition(|s| service.families.first().is_none_or(|f| s.address_type == *f));
@@ -280,7 +282,7 @@ fn no_port(wanted: &ServiceReference) -> ResolveError {
     ))
 }
 
-/// `host:port`, with brackets around IPv6 addresses.
+/// Joins host and port, with brackets around IPv6 addresses.
 pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")

@@ -1,7 +1,9 @@
-//! Last good documents of backends on disk, so that a gateway that starts while a backend is down lists what it had.
+//! Disk cache of the last good documents of backends, so that a gateway that starts while a backend is down can still
+//! list its resources.
 //!
-//! One file for each APIService and kind of document, written whole and renamed; of an APIService of another uid nothing is
-//! taken. What cannot be read or written is as good as not there: the backend will be asked anyway.
+//! One file per APIService and kind of document, replaced atomically by rename. A file is ignored if its APIService had
+//! another UID. Errors are only logged, since the backend will be queried anyway. Entry points: [`Shelf::load`],
+//! [`Shelf::save`].
 
 use super::apiservice::ApiService;
 use super::documents::Documents;
@@ -14,28 +16,28 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The directory, or nowhere.
+/// The disk cache. Without a directory it stores nothing.
 #[derive(Clone, Default)]
 pub struct Shelf {
     dir: Option<PathBuf>,
     documents: Documents,
 }
 
-/// What a document is.
+/// Kinds of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
     /// The aggregated discovery entry of the version.
     Discovery,
-    /// The paths of `/openapi/v2` below the version.
+    /// The paths of the backend's `/openapi/v2` that belong to the version.
     OpenApiV2,
     /// The index at `/openapi/v3`.
     OpenApiV3,
-    /// The document of the version that the index points to.
+    /// The document of the version, to which the index points.
     OpenApiV3Last,
 }
 
 impl Document {
-    /// How many kinds of them there are.
+    /// Number of kinds.
     pub const KINDS: usize = Self::OpenApiV3Last as usize + 1;
 
     const fn suffix(self) -> &'static str {
@@ -49,27 +51,27 @@ impl Document {
 }
 
 impl Shelf {
-    /// In this directory, which is made when something is to be kept. What is there already, made by a former version, is
-    /// closed to others: documents of backends are not for everybody on this machine.
+    /// Uses this directory, which is created on the first save. Tightens the permissions of existing files, since
+    /// earlier versions left them readable: backends' documents are private to the gateway.
     pub fn at(dir: Option<PathBuf>, documents: Documents) -> Self {
         if let Some(dir) = &dir
             && let Err(e) = close_to_others(dir)
             && e.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(dir = %dir.display(), "the directory of backends' documents cannot be closed to others: {e}");
+            tracing::warn!(dir = %dir.display(), "cannot restrict the permissions of the cache of backends' documents: {e}");
         }
         Self { dir, documents }
     }
 
-    /// What limits documents, on disk and elsewhere.
+    /// The limits that apply to documents.
     pub fn documents(&self) -> &Documents {
         &self.documents
     }
 
-    /// What was kept of an APIService, within the limits of today. Blocks for as long as the file takes to read.
+    /// Loads a document, subject to the current limits. Blocks on file I/O.
     pub fn load(&self, what: Document, of: &ApiService) -> Option<Value> {
         let place = self.place(what, &of.name)?;
-        let unusable = |why: String| tracing::warn!(file = %place.display(), "a document that was kept cannot be used: {why}; the backend is asked for it");
+        let unusable = |why: String| tracing::warn!(file = %place.display(), "cannot use a cached document: {why}; the backend will be queried");
         let most = self.documents.most_kept(what) as u64;
         let bytes = match read_up_to(&place, most) {
             Ok(Some(bytes)) => bytes,
@@ -88,10 +90,10 @@ impl Shelf {
         ours.then(|| file.unset(&["document"])).flatten()
     }
 
-    /// Keeps a document in place of the last one.
+    /// Stores a document, replacing the previous one.
     ///
     /// # Cancel safety
-    /// The document is kept or not, never in part.
+    /// Cancel safe: the file is replaced as a whole or not at all.
     pub async fn save(&self, what: Document, of: &ApiService, document: Value) {
         let Some(place) = self.place(what, &of.name) else {
             return;
@@ -110,27 +112,27 @@ impl Shelf {
             std::fs::rename(&draft, &place)
         });
         if let Some(Err(e)) = written.await {
-            tracing::warn!(%name, "a document of a backend cannot be kept below <data-dir>/aggregator: {e}");
+            tracing::warn!(%name, "cannot cache a document of a backend below <data-dir>/aggregator: {e}");
         }
     }
 
-    /// The APIService is gone.
+    /// Deletes the document of a deleted APIService.
     pub fn remove(&self, what: Document, name: &str) {
         if let Some(place) = self.place(what, name) {
-            // Mostly it is not there.
+            // Usually it does not exist.
             let _ = std::fs::remove_file(place);
         }
     }
 
     fn place(&self, what: Document, name: &str) -> Option<PathBuf> {
-        // As the store validates names; a file name must not be a path.
+        // The store validates names in the same way. A file name must not be a path.
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']) && name.len() < 200;
         let dir = self.dir.as_ref().filter(|_| plain)?;
         Some(dir.join(format!("{name}.{}", what.suffix())))
     }
 }
 
-/// A whole file; `None`: it is larger.
+/// Reads a whole file; `None` if it is larger than `most`.
 fn read_up_to(place: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
     let file = File::open(place)?;
     let mut bytes = Vec::with_capacity(file.metadata()?.len().min(most) as usize);
@@ -138,7 +140,7 @@ fn read_up_to(place: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-/// For the gateway's user alone.
+/// Accessible to the gateway's user only.
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -146,7 +148,7 @@ fn close_to_others(dir: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(dir, Permissions::from_mode(PRIVATE_DIR))?;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        // A link is not followed: what it leads to is not ours.
+        // Symbolic links are not followed: their targets are not ours.
         if entry.file_type()?.is_file() {
             std::fs::set_permissions(entry.path(), Permissions::from_mode(PRIVATE_FILE))?;
         }
@@ -161,7 +163,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn a_document_is_kept_for_its_object_alone() {
+    async fn a_document_is_loaded_for_its_own_object_only() {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::at(Some(dir.path().join("aggregator")), Documents::default());
         let of = |uid: &str| ApiService::from_value(&json!({"metadata": {"name": "v1.g", "uid": (uid)}, "spec": {}}));
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_the_limits_of_today_is_not_taken() {
+    fn a_file_beyond_the_current_limits_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let of = ApiService::from_value(&json!({"metadata": {"name": "v1.g", "uid": "1"}, "spec": {}}));
         let limits = DocumentLimits {
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn documents_are_private_also_those_of_a_former_version() {
+    async fn permissions_are_private_even_for_existing_files() {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let dir = tempfile::tempdir().unwrap();
         let kept = dir.path().join("aggregator");

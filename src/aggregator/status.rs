@@ -1,5 +1,5 @@
-//! `/debug/aggregator`: how each APIService does, for who is woken by it. JSON for programs (`torana status`), HTML for
-//! people, which needs nothing but this answer.
+//! `/debug/aggregator`: the state of each APIService, for operators. JSON for programs (`torana status`) and a
+//! self-contained HTML page for browsers. Entry point: [`StatusHandler`].
 
 mod page;
 
@@ -27,13 +27,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the page is.
+/// Path of the page.
 pub const PATH: &str = "/debug/aggregator";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Serves the page.
+/// Serves the page. Reads live state; stores nothing.
 pub struct StatusHandler {
     pub(super) api_services: Informer<ApiService>,
     pub(super) resolver: Arc<dyn ServiceResolver>,
@@ -61,7 +61,7 @@ impl UnprotectedHandler for StatusHandler {
     }
 }
 
-/// Browsers say so; everybody else gets JSON.
+/// Whether to render HTML: by `?format=`, else by the `Accept` header of browsers.
 fn wants_html(req: &Request) -> bool {
     match req.uri().query() {
         Some(q) if q.split('&').any(|p| p == "format=json") => false,
@@ -74,7 +74,7 @@ fn wants_html(req: &Request) -> bool {
 }
 
 impl StatusHandler {
-    /// All APIServices, those with a backend first, by name.
+    /// The document of all APIServices by name, those with a backend first.
     fn document(&self) -> Value {
         let now = OffsetDateTime::now_utc();
         let services = self.api_services.snapshot();
@@ -95,7 +95,7 @@ impl StatusHandler {
         out
     }
 
-    /// Where its requests go now.
+    /// The addresses to which requests currently go.
     fn addresses(&self, s: &ApiService) -> Vec<Arc<str>> {
         let found = s
             .service
@@ -104,7 +104,7 @@ impl StatusHandler {
         found.map_or_else(Vec::new, |endpoints| endpoints.all().to_vec())
     }
 
-    /// `reached` is where its requests go, and where those of all APIServices do.
+    /// The entry of one APIService. `reached` holds its own addresses and those of all APIServices.
     fn one(
         &self,
         s: &ApiService,
@@ -152,7 +152,7 @@ impl StatusHandler {
     }
 }
 
-/// What to look at first.
+/// The first thing an operator should check.
 fn hint(s: &ApiService, reason: &str, message: &str) -> Cow<'static, str> {
     Cow::Borrowed(match reason {
         "FailedDiscoveryCheck" => return failed_check(s, message),
@@ -169,7 +169,7 @@ fn hint(s: &ApiService, reason: &str, message: &str) -> Cow<'static, str> {
     })
 }
 
-/// The same, by how the check failed.
+/// The hint for a failed discovery check, by its error text.
 fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
     let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
     Cow::Borrowed(if says(&["dial unix"]) {
@@ -219,7 +219,7 @@ fn failed_socket(message: &str) -> &'static str {
     }
 }
 
-/// The server does not take the gateway's certificate.
+/// The hint if the backend rejects the gateway's certificate.
 fn ours_is_refused(s: &ApiService) -> String {
     let shown = match &s.backend.certificate_from {
         Some(reference) => reference.to_string(),
@@ -228,7 +228,7 @@ fn ours_is_refused(s: &ApiService) -> String {
     format!("the server refuses the certificate that it is shown, {shown}: compare it with the server's client CA")
 }
 
-/// The gateway does not take the server's certificate.
+/// The hint if the gateway rejects the backend's certificate.
 fn theirs_is_refused(s: &ApiService) -> String {
     let roots = match &s.backend.ca_from {
         Some(reference) => reference.to_string(),
@@ -243,7 +243,7 @@ fn theirs_is_refused(s: &ApiService) -> String {
     format!("the server's certificate is not what is expected: compare it with the name {name} and with {roots}")
 }
 
-/// How current a document is.
+/// The sync status of a document.
 fn document(seen: &Seen, now: OffsetDateTime) -> Value {
     let ago = |then: OffsetDateTime| shown(Duration::from_secs((now - then).whole_seconds().max(0).unsigned_abs()));
     let state = match (&seen.had, &seen.failing) {
@@ -266,7 +266,7 @@ fn document(seen: &Seen, now: OffsetDateTime) -> Value {
     v
 }
 
-/// What the aggregated document says of a version.
+/// The freshness of a version in the aggregated discovery document.
 fn freshness(discovery: &Value, s: &ApiService) -> String {
     let groups = discovery.get("items").items();
     let group = groups
@@ -307,8 +307,9 @@ fn requests(f: &Figures) -> Value {
     v
 }
 
-/// Every address that requests go to; of a target those that are used first stand first. Behind them those that no APIService
-/// leads to any more, while something is under way there: how they did says nothing about what becomes of a request.
+/// The states of all addresses that requests go to, those of an explicit target in failover order. Addresses that no
+/// APIService uses any more are listed behind them while requests are in flight there, without their health, which has
+/// no influence on new requests.
 fn endpoints(s: &ApiService, (reached, all): (&[Arc<str>], &BTreeSet<&str>), used: &[EndpointState]) -> Vec<Value> {
     let known = |address: &str| match used.iter().find(|e| *e.address == *address) {
         Some(state) => endpoint(state),
@@ -332,7 +333,7 @@ fn endpoints(s: &ApiService, (reached, all): (&[Arc<str>], &BTreeSet<&str>), use
     target.places.iter().map(of).collect()
 }
 
-/// Whether requests are let through to the endpoints, taken together.
+/// The circuit breaker state of all endpoints together.
 fn breaker(endpoints: &[Value]) -> &'static str {
     let count = |state: &str| endpoints.iter().filter(|e| e.str_at(&["state"]) == state).count();
     match (count("Ejected"), count("Probation")) {
@@ -371,7 +372,7 @@ fn endpoint(e: &EndpointState) -> Value {
     v
 }
 
-/// `1.3ms`, `250µs`, `2.1s`, `5m`, `3h`.
+/// Formats a duration: `1.3ms`, `250µs`, `2.1s`, `5m`, `3h`.
 fn shown(d: Duration) -> String {
     let us = d.as_micros();
     match us {
@@ -391,7 +392,7 @@ mod tests {
     use crate::aggregator::testing::*;
 
     #[tokio::test]
-    async fn the_page_tells_who_is_down_since_when_and_why() {
+    async fn the_page_lists_what_is_down_since_when_and_why() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
         let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_nothing_leads_to_any_more_is_not_told_of() {
+    async fn an_address_that_is_not_used_any_more_is_not_listed() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let (go, gone) = tokio::sync::watch::channel(false);
         let backend = |gone: tokio::sync::watch::Receiver<bool>| {
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_says_where_to_look_first() {
+    fn hints_name_the_first_thing_to_check() {
         let service = |annotations: Value| {
             let spec = json!({"group": "g", "version": "v1", "caBundle": "eA==", "service": {"namespace": "ns", "name": "ext"}});
             ApiService::from_value(&json!({"metadata": {"name": "v1.g", "annotations": annotations}, "spec": spec}))
@@ -579,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breaker_is_what_all_endpoints_make_of_it() {
+    fn the_breaker_summarises_all_endpoints() {
         let of = |states: &[&str]| breaker(&states.iter().map(|s| json!({"state": (*s)})).collect::<Vec<_>>());
         for (states, breaker) in [
             (&["Good", "Unused"][..], "Closed"),
@@ -595,7 +596,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_needs_no_network_and_runs_nothing() {
+    async fn the_page_is_self_contained_and_runs_no_scripts() {
         let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
         let evil = json!({"metadata": {"name": "v1.g", "uid": "u"},
             "spec": {"group": "g", "version": "v1", "service": {"namespace": "<script>alert(1)</script>", "name": "s", "port": 1}}});

@@ -1,4 +1,5 @@
-//! Test doubles: a storage in memory, a PKI made on the spot, TLS backends on 127.0.0.1.
+//! Test doubles for the aggregator: an in-memory storage, certificates made on the fly, TLS backends on 127.0.0.1, a
+//! clock that is advanced by hand, and [`World`], a whole aggregator.
 
 mod backend;
 mod clock;
@@ -55,7 +56,7 @@ pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// A group that outlives the handlers of a test, as the gateway's does; the test's runtime ends its tasks.
+/// A task group that outlives the handlers of a test, as in the gateway. The test's runtime ends its tasks.
 pub fn tasks() -> TaskGroup {
     let group = TaskGroup::new("test");
     std::mem::forget(group.clone());
@@ -77,7 +78,7 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
     })
 }
 
-/// Transports that no object's references are known to.
+/// A transport cache without any Secrets or ConfigMaps.
 pub fn transports(telemetry: &Telemetry) -> Transports {
     let (references, _feeds) = References::new(MemoryStorage::new(), MemoryStorage::new(), provider());
     Transports::new(
@@ -94,7 +95,7 @@ pub fn transports(telemetry: &Telemetry) -> Transports {
     )
 }
 
-/// A transport that trusts `ca_pem` for `ext.ns.svc`; empty: trusts anything.
+/// A transport that trusts `ca_pem` for `ext.ns.svc`, or any certificate if it is empty.
 pub fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
     Ok(Arc::new(Transport::new(tls(ca_pem)?, Arc::default(), tasks())))
 }
@@ -108,7 +109,7 @@ fn tls(ca_pem: &str) -> Result<ClientTls, String> {
     })
 }
 
-/// The trust of such a transport.
+/// The TLS configuration of such a transport.
 pub fn transport_tls(ca_pem: &str) -> ClientTls {
     tls(ca_pem).unwrap()
 }

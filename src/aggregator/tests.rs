@@ -1,4 +1,4 @@
-//! Targets by annotation, from the object to the backend.
+//! Explicit targets end to end: from an APIService's annotations to the backend.
 
 mod certificates;
 mod hostile;
@@ -29,7 +29,7 @@ async fn world() -> World {
     World::start(MemoryStorage::new(), MemoryStorage::new()).await
 }
 
-/// An APIService with these annotations, whose certificates `ca` vouches for.
+/// An APIService with these annotations, whose `caBundle` is `ca`.
 fn object(ca: &str, annotations: &[(&str, &str)]) -> Value {
     let mut object = apiservice("g", ca, 443);
     for (key, value) in annotations {
@@ -44,7 +44,7 @@ async fn passed(w: &World) {
     w.until("the route", served).await;
 }
 
-/// Says who it is, and counts how often it was asked for things.
+/// A backend that responds with its name, and the number of requests to it other than discovery.
 async fn named(pki: &Pki, name: &'static str) -> (Backend, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -58,7 +58,7 @@ async fn named(pki: &Pki, name: &'static str) -> (Backend, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn an_annotation_names_backends_outside_the_cluster() {
+async fn annotations_route_to_backends_outside_the_cluster() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let ((a, _), (b, _)) = (named(&pki, "a").await, named(&pki, "b").await);
     let w = world().await;
@@ -70,7 +70,7 @@ async fn an_annotation_names_backends_outside_the_cluster() {
     passed(&w).await;
     drop(a);
     for _ in 0..20 {
-        assert_eq!(w.get(THINGS).await, (200, "b".into()), "the other one answers");
+        assert_eq!(w.get(THINGS).await, (200, "b".into()), "the other one responds");
     }
 }
 
@@ -93,7 +93,7 @@ async fn requests_spread_by_weight() {
 }
 
 #[tokio::test]
-async fn a_failover_serves_while_the_first_is_down_and_no_longer() {
+async fn a_failover_backend_serves_only_while_the_first_is_down() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let (standby, _) = named(&pki, "standby").await;
     let (first, _) = named(&pki, "first").await;
@@ -112,7 +112,7 @@ async fn a_failover_serves_while_the_first_is_down_and_no_longer() {
     for _ in 0..20 {
         assert_eq!(w.get(THINGS).await, (200, "standby".into()), "no request is lost");
     }
-    // The same place again.
+    // The first backend returns on the same address.
     let listener = tokio::net::TcpListener::bind(place).await.unwrap();
     let acceptor = TlsAcceptor::from(pki.config.clone());
     let _first = Ends(tokio::spawn(async move {
@@ -127,7 +127,7 @@ async fn a_failover_serves_while_the_first_is_down_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_first_place_that_is_silent_is_left_for_the_failover() {
+async fn requests_fail_over_from_a_hanging_backend() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let silent = Backend::http(&pki, 100, |_| std::future::pending());
     let (silent, (standby, _)) = (silent.await, named(&pki, "standby").await);
@@ -156,10 +156,10 @@ async fn a_first_place_that_is_silent_is_left_for_the_failover() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(lost <= 8, "{lost} requests went to a place that is silent");
+    assert!(lost <= 8, "{lost} requests went to an address that hangs");
 }
 
-/// A task that ends with the test.
+/// A task that is aborted when the test ends.
 struct Ends(JoinHandle<()>);
 
 impl Drop for Ends {
@@ -201,7 +201,7 @@ async fn serve_http1(io: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = http1.serve_connection(TokioIo::new(io), service).await;
 }
 
-/// Listens on a socket: HTTP/1.1, HTTP/2, or TLS with what was agreed on.
+/// Listens on a Unix socket: HTTP/1.1, HTTP/2, or TLS with the negotiated version.
 fn on_socket(path: &Path, protocol: &'static str, pki: Option<&Pki>) -> Ends {
     let listener = UnixListener::bind(path).unwrap();
     let acceptor = pki.map(|p| TlsAcceptor::from(p.config.clone()));
@@ -223,7 +223,7 @@ fn on_socket(path: &Path, protocol: &'static str, pki: Option<&Pki>) -> Ends {
 }
 
 #[tokio::test]
-async fn sockets_of_this_machine_are_spoken_to() {
+async fn unix_sockets_serve_every_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let (h1, h2) = (
         Pki::new(&["api.example.com"], &[]),
@@ -254,7 +254,7 @@ async fn sockets_of_this_machine_are_spoken_to() {
 }
 
 #[tokio::test]
-async fn limits_of_an_apiservice_are_kept() {
+async fn timeouts_of_an_apiservice_are_enforced() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r: http::Request<Incoming>| async move {
         let unending = || Body::stream(Stalled);
@@ -288,7 +288,7 @@ async fn limits_of_an_apiservice_are_kept() {
         w.get("/apis/g/v1/silent").await,
         (503, "error trying to reach service: context deadline exceeded\n".into())
     );
-    assert!(w.cut_off("/apis/g/v1/stalled").await, "a body has the same end");
+    assert!(w.cut_off("/apis/g/v1/stalled").await, "the body has the same deadline");
 
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", silent.local_addr().unwrap());
@@ -298,7 +298,7 @@ async fn limits_of_an_apiservice_are_kept() {
     w.until("the connection is given up", told).await;
 }
 
-/// A body that never comes.
+/// A body that never yields a frame.
 struct Stalled;
 
 impl http_body::Body for Stalled {
@@ -313,7 +313,7 @@ impl http_body::Body for Stalled {
 }
 
 #[tokio::test]
-async fn a_budget_of_its_own_turns_away_what_is_over_it() {
+async fn requests_over_the_limit_of_an_apiservice_are_rejected() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r: http::Request<Incoming>| async move {
         match r.uri().path() {
@@ -333,7 +333,7 @@ async fn a_budget_of_its_own_turns_away_what_is_over_it() {
     passed(&w).await;
     let mut held = Box::pin(w.get("/apis/g/v1/silent"));
     let turned_away = || async { (w.get(THINGS).await.0 == 429).then_some(()) };
-    // The first one enters first.
+    // Poll the held request first, so that it takes the only place.
     tokio::select! {
         biased;
         _ = &mut held => unreachable!("it has no answer"),

@@ -1,5 +1,5 @@
-//! Transports by what connections depend on: APIServices on the same service with the same settings share connections,
-//! also with probes.
+//! Cache of [`Transport`]s by everything their connections depend on, so that APIServices with the same service and
+//! settings share connections, with each other and with probes. Entry point: [`Transports::of`].
 
 use super::apiservice::ApiService;
 use super::internal::{self, AGGREGATOR, PROBE};
@@ -19,7 +19,7 @@ use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The transports in use. Looked at when an APIService changes, not when a request comes.
+/// The transports in use. Accessed when an APIService changes, never per request.
 pub struct Transports {
     tls: TlsBuilder,
     identity: ArcSwapOption<CertifiedKey>,
@@ -32,26 +32,26 @@ pub struct Transports {
     known: Mutex<Vec<(TlsInputs, Way, Weak<Transport>)>>,
 }
 
-/// What every request through a transport has in common.
+/// Header rules for every request through a transport.
 #[derive(Clone, Debug)]
 pub struct Passing {
-    /// This gateway's name among others.
+    /// The hop header of this gateway replica, for loop detection.
     pub hop: HeaderValue,
-    /// Names of trailers that claim an identity.
+    /// Names of trailers that could claim an identity.
     pub identity: Arc<IdentityHeaders>,
 }
 
 /// Why there can be no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// `spec.caBundle` cannot be read: upstream's text.
+    /// `spec.caBundle` cannot be parsed. The text is upstream's.
     Bundle(String),
-    /// What the annotations ask for cannot be had.
+    /// The annotations are invalid or refer to unusable objects.
     Annotations(Unmet),
 }
 
 impl Transports {
-    /// None yet. Connections' tasks belong to `tasks`.
+    /// Creates an empty cache. The tasks of connections belong to `tasks`.
     pub fn new(
         provider: Arc<CryptoProvider>,
         references: Arc<References>,
@@ -74,13 +74,13 @@ impl Transports {
         }
     }
 
-    /// The certificate to show to backends from now on. Transports made before keep theirs until they are asked for
-    /// again.
+    /// Replaces the client certificate for transports created from now on. Existing ones keep theirs until they are
+    /// requested again.
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.identity.store(identity);
     }
 
-    /// Those in use.
+    /// All transports in use.
     pub fn all(&self) -> Vec<Arc<Transport>> {
         let known = self.known.lock().expect("no code panics while holding this lock");
         known.iter().filter_map(|(_, _, t)| t.upgrade()).collect()
@@ -97,6 +97,7 @@ impl Transports {
             timeouts: s.backend.timeouts,
         };
         let mut known = self.known.lock().expect("no code panics while holding this lock");
+        // Only weak references: a transport lives as long as a handler or a request uses it.
         known.retain(|(_, _, t)| t.strong_count() > 0);
         let found = known.iter().find(|(inputs, by, _)| inputs.same(&wanted) && *by == way);
         if let Some(transport) = found.and_then(|(_, _, t)| t.upgrade()) {
@@ -112,7 +113,8 @@ impl Transports {
             .bounded(self.bounds)
             .named(self.passing.hop.clone())
             .stripping(self.passing.identity.clone());
-        // As its probes ask. A name that makes no path has no requests either.
+        // Ejected addresses are probed like the APIService itself. A name that is not a
+        // valid path gets no requests either.
         if let Ok(mut question) = internal::question(&s.discovery_path(), AGGREGATOR, &PROBE) {
             question.headers.insert(HOPS, self.passing.hop.clone());
             transport = transport.asking(question);
@@ -137,7 +139,7 @@ impl Transports {
         let roots = ca.as_ref().map(|r| self.references.roots(r)).transpose();
         let pair = own.as_ref().map(|r| self.references.pair(r)).transpose();
         Ok(TlsInputs {
-            // A reference to roots is a wish to verify, whatever else is said.
+            // A reference to CA certificates expresses the wish to verify, even if the spec says otherwise.
             insecure: s.insecure && ca.is_none(),
             ca_bundle: roots.map_err(Unusable::Annotations)?.unwrap_or(s.ca_bundle.clone()),
             server_name: service.server_name(),
@@ -171,7 +173,7 @@ mod tests {
     use crate::aggregator::testing::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_was_left_alone_is_asked_as_probes_ask() {
+    async fn an_ejected_address_is_probed_as_the_aggregator() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -195,7 +197,7 @@ mod tests {
             transport.unanswered(&all[0], "late");
         }
         assert_eq!(*transport.choose(&all), all[1]);
-        assert!(told.try_recv().is_err(), "its time is not over");
+        assert!(told.try_recv().is_err(), "the ejection has not elapsed");
         clock.pass(std::time::Duration::from_millis(1001)).await;
         assert_eq!(*transport.choose(&all), all[1]);
         let (path, user) = told.recv().await.unwrap();
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_without_names_is_counted_with_each_full_handshake_and_requests_with_each_answer() {
+    async fn certificates_without_san_count_per_handshake_and_requests_per_response() {
         let pki = Pki::new(&[], &[b"h2"]);
         let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
         let telemetry = Telemetry::new();
@@ -222,7 +224,7 @@ mod tests {
             assert_eq!(got.unwrap().status, 200);
         }
         assert_eq!(telemetry.x509_flaws.missing_san.get(), 1, "one connection");
-        // Another service, so another transport: on the same one the session would be resumed, without a certificate.
+        // Another service has another transport: on the same one the session would be resumed, without a certificate.
         object.set(&["spec", "service", "name"], "other");
         let other = transports.of(&ApiService::from_value(&object)).unwrap();
         let got = internal::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;

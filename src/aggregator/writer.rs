@@ -1,4 +1,4 @@
-//! Writing APIService objects: what the controllers need, and the store behind it.
+//! Writes of APIService objects: the interface that the controllers need, implemented by the store.
 
 use super::apiservice::Condition;
 use crate::apimachinery::status::{Result, Status};
@@ -9,35 +9,35 @@ use crate::registry::store::{DeleteOptions, Store, WriteOptions};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Writes APIServices as the server itself.
+/// Writes APIServices with the server's own rights.
 #[async_trait]
 pub trait ApiServiceWriter: Send + Sync + 'static {
     /// Sets the Available condition through the status subresource.
     ///
     /// # Errors
-    /// Any Status.
+    /// The store's Status.
     async fn set_condition(&self, name: &str, condition: &Condition) -> Result<()>;
 
     /// Creates an object.
     ///
     /// # Errors
-    /// Any Status; AlreadyExists where it is there.
+    /// The store's Status; AlreadyExists if the object exists.
     async fn create(&self, object: Value) -> Result<()>;
 
-    /// Replaces the spec, and nothing else.
+    /// Replaces the spec only.
     ///
     /// # Errors
-    /// Any Status.
+    /// The store's Status.
     async fn set_spec(&self, name: &str, spec: &Value) -> Result<()>;
 
-    /// Deletes the object of this uid.
+    /// Deletes the object if it has this UID.
     ///
     /// # Errors
-    /// Any Status.
+    /// The store's Status.
     async fn delete(&self, name: &str, uid: &str) -> Result<()>;
 }
 
-/// The name under which the server's own writes are recorded.
+/// Field manager of the server's own writes.
 const MANAGER: &str = "kube-apiserver";
 
 fn options(subresource: &str) -> WriteOptions {
@@ -89,7 +89,7 @@ impl ApiServiceWriter for Arc<Store> {
     }
 }
 
-/// The object with this Available condition. The transition time changes only where the status does.
+/// Sets the Available condition. The transition time changes only if the status does.
 pub(super) fn with_condition(live: &Value, condition: &Condition, now: &str) -> Value {
     let mut object = live.clone();
     let mut conditions: Vec<Value> = live.at(&["status", "conditions"]).items().to_vec();
@@ -118,7 +118,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn the_transition_time_moves_with_the_status_only() {
+    fn the_transition_time_changes_only_with_the_status() {
         let live = json!({"metadata": {}, "status": {"conditions": [
             {"type": "Other", "status": "True"},
             {"type": "Available", "status": "True", "reason": "Passed", "lastTransitionTime": "t0"}]}});

@@ -1,4 +1,4 @@
-//! The schema table as server-side apply sees it.
+//! Adapter from the schema table to server-side apply: [`ApplyType`] implements [`ApplySchema`] for built-in kinds.
 
 use super::decode::zero;
 use super::{Emit, Field, Free, ListType, MapType, Ty, TypeDef};
@@ -6,7 +6,8 @@ use crate::apimachinery::Value;
 use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
 use crate::apimachinery::codec::json;
 
-/// A type, and how the field that holds it wants it seen.
+/// A position in the schema. List and map semantics come from the field that holds a value, so the field is kept
+/// rather than only its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ApplyType {
     /// The root of a document.
@@ -17,6 +18,7 @@ pub enum ApplyType {
     Element(Ty),
 }
 
+// Definitions and fields exist only in the static table, so identity is equality.
 impl PartialEq for TypeDef {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -110,7 +112,8 @@ impl ApplySchema for ApplyType {
         let f = self.def()?.field(name)?;
         match f.default {
             Some(text) => json::decode(text.as_bytes()).ok(),
-            // A required key that Go writes even if unset has its zero value as default in the published schema.
+            // The published schema gives a required, always-encoded key its zero value as default, and upstream's
+            // merge keys honour schema defaults.
             None if f.required && f.emit == Emit::Zero => Some(zero(f.ty)),
             None => None,
         }

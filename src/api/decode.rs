@@ -1,6 +1,8 @@
-//! What Go's typed decoder does to a document, done to a tree: unknown fields are found and dropped, types are checked,
-//! scalars take their canonical form, empty values go and always-written ones come, so that the tree is what upstream
-//! would encode again.
+//! Emulates a decode into Go's typed structs followed by an encode, on an untyped tree: unknown fields are reported
+//! and dropped, types are checked, scalars are canonicalized, empty values are dropped and always-written ones added.
+//! The result is what upstream would encode.
+//!
+//! Start at [`normalize`]. Duplicate keys are reported by the JSON codec; field validation policy is the caller's.
 
 mod converter;
 mod order;
@@ -16,14 +18,15 @@ use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Map, Str, Value};
 use std::fmt;
 
-/// Most bytes of memory that fields take which are always written. An empty container of a pod has three bytes of text,
-/// and more than a hundred afterwards; no object that fits into the store comes near.
+/// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three bytes of JSON
+/// and over a hundred in the tree, so a small body could otherwise expand without bound. Objects that fit into the
+/// store stay far below.
 const MAX_ADDED: usize = 16 << 20;
 
-/// Deepest nesting of objects; only JSON schemas nest at all without end.
+/// Maximum nesting depth of objects. Only JSON schemas are recursive and can reach it.
 const MAX_DEPTH: usize = 2_000;
 
-/// Why a document is none of the expected type: the decoder's text, to be wrapped into a 400.
+/// A value does not match the expected type. Holds Go's error text, which the caller wraps into a 400.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError(pub String);
 
@@ -35,20 +38,20 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Makes `v` what Go holds after decoding it into `def` and writes back: see the module.
+/// Rewrites `v` to what Go would encode after decoding it into `def`; see the module documentation.
 ///
-/// Returns the findings of strict validation (`unknown field "spec.foo"`), keys sorted on each level, as
-/// many as [`Findings`] keeps; duplicate keys are the JSON codec's findings, and [`in_document_order`] sorts both kinds as upstream
-/// reports them. The caller decides by `fieldValidation` what becomes of them.
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as [`Findings`] keeps,
+/// sorted by key at each level; [`in_document_order`] merges them with the JSON codec's duplicate-key findings in
+/// upstream's order. The caller applies `fieldValidation` to them.
 ///
 /// # Errors
-/// The first value of a wrong type, in the words of `encoding/json`; `v` is then half changed.
+/// The first value of a wrong type, with `encoding/json`'s message. `v` is then partially rewritten.
 pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     normalize_under("", def, v)
 }
 
-/// Like [`normalize`] for a part of a document that upstream decodes by itself, such as a custom resource's metadata:
-/// findings are told with the path of the part, type errors without.
+/// Like [`normalize`], for a part of a document that upstream decodes separately, such as a custom resource's metadata.
+/// Findings are prefixed with `path`; type errors, as upstream, are not.
 ///
 /// # Errors
 /// As of [`normalize`].
@@ -70,8 +73,8 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
     Ok(cx.findings.into_texts())
 }
 
-/// The value Go writes for a value of this type that is not set: `""`, `0`, `false`, `null`, or an object of the
-/// always-written fields.
+/// What Go encodes for an unset value of this type: `""`, `0`, `false`, `null`, or an object of the always-written
+/// fields.
 pub fn zero(ty: Ty) -> Value {
     match ty {
         Ty::String => Value::from(""),
@@ -86,12 +89,12 @@ pub fn zero(ty: Ty) -> Value {
     }
 }
 
-/// What an always-written field holds when nothing is set.
+/// The encoding of an always-written field that is unset.
 fn unset(f: &Field) -> Value {
     if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null }
 }
 
-/// The path to where the decoder stands, linked through the call stack: it costs nothing until it is asked for.
+/// The decoder's current path as a linked list through the call stack. Rendered only for a finding or an error.
 #[derive(Clone, Copy)]
 struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -145,6 +148,8 @@ impl<'a> At<'a> {
         out
     }
 
+    /// Go's `UnmarshalTypeError`: names the innermost struct, and the field path from the root without list indexes and
+    /// map keys.
     fn mismatch(&self, what: &str, go_type: &str) -> DecodeError {
         let (mut owner, mut path) = (None, String::new());
         for step in self.steps() {
@@ -172,7 +177,7 @@ fn dot(out: &mut String, name: &str) {
     out.push_str(name);
 }
 
-/// How Go prints a type.
+/// The type name as Go's reflection prints it.
 fn go_type(ty: Ty) -> String {
     match ty {
         Ty::String => "string".into(),
@@ -216,11 +221,12 @@ impl Cx {
         if at.depth > MAX_DEPTH {
             return Err(DecodeError("exceeded max depth".into()));
         }
-        // Keys and fields are both sorted, so one pass over each finds every pair.
+        // Merge join: keys and fields are both sorted by name.
         let mut fields = def.fields.iter().peekable();
         let mut missing: Vec<&'static Field> = Vec::new();
         let mut error = None;
         map.retain(|key, v| {
+            // `retain` cannot stop early; after an error the remaining members are kept unvisited.
             if error.is_some() {
                 return true;
             }
@@ -262,7 +268,7 @@ impl Cx {
         Ok(())
     }
 
-    /// True where the field stays.
+    /// Normalizes one member; returns whether to keep it.
     fn field(
         &mut self,
         def: &'static TypeDef,
@@ -276,7 +282,7 @@ impl Cx {
         self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
         Ok(match f.emit {
             Emit::OmitEmpty => !v.is_empty_value(),
-            // Empty lists do not survive the protobuf that objects are stored in.
+            // Protobuf cannot tell an empty list from an unset one, so upstream's storage turns `[]` into null.
             Emit::Null if matches!(v, Value::Array(a) if a.is_empty()) => !stored_as_protobuf(def),
             _ => true,
         })
@@ -300,7 +306,7 @@ impl Cx {
                 Ok(())
             }
             (Ty::Map(t), Value::Object(map)) => {
-                // The common maps (labels, selectors, data) hold strings, where there is nothing to do but look.
+                // Fast path: string maps (labels, selectors, data) need no rewriting.
                 if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
                     return Ok(());
                 }
@@ -312,6 +318,7 @@ impl Cx {
             (Ty::Bytes, Value::String(s)) => scalar::bytes(s),
             (Ty::Time, Value::String(s)) => scalar::time(s),
             (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
+            // `Time.UnmarshalJSON` decodes into a plain string, so its errors lack the field path.
             (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
                 "json: cannot unmarshal {} into Go value of type string",
                 json_type(v)
@@ -325,6 +332,7 @@ impl Cx {
         }
     }
 
+    /// Normalizes an element of a list or map. As in Go, null becomes the zero value.
     fn element(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
         if !v.is_null() {
             return self.value(ty, v, at);
@@ -363,14 +371,14 @@ impl Cx {
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// All are, but two groups that are stored as JSON, and the lists of kinds, which are not stored.
+/// Whether upstream stores this type as protobuf. CRDs and APIServices are stored as JSON; lists are never stored.
 fn stored_as_protobuf(def: &TypeDef) -> bool {
     !(def.name.ends_with("List")
         || def.name.starts_with("io.k8s.apiextensions-apiserver.")
         || def.name.starts_with("io.k8s.kube-aggregator."))
 }
 
-/// Drops the members of `map` that Go would leave out of a value of this type; for trees built by hand.
+/// Drops undeclared members of `map` and those that Go would omit when encoding this type; for trees built in code.
 pub fn prune_empty(def: &TypeDef, map: &mut Map) {
     map.retain(|key, v| match def.field(key) {
         Some(f) => !(v.is_null() && !f.always || f.emit == Emit::OmitEmpty && v.is_empty_value()),

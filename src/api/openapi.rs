@@ -1,6 +1,7 @@
-//! OpenAPI documents of the built-in kinds: the schemas of their definitions, in both dialects upstream serves.
+//! OpenAPI schemas of the built-in kinds, in both dialects upstream serves.
 //!
-//! Nothing here is kept: descriptions are inflated when a document is built and forgotten with the [`Components`].
+//! Start at [`Components::schemas`]. Nothing is cached here: the compressed descriptions are inflated while a document
+//! is built and dropped with the [`Components`]. Paths and whole documents are assembled by `endpoints`.
 
 use super::{Emit, Field, Free, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
 use crate::apimachinery::value::{Map, Value};
@@ -9,40 +10,40 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Read as _;
 
-/// All descriptions, deflated: NUL-ended, each definition's own before its fields', in table order.
+/// All descriptions, deflated: NUL-terminated, each definition's own before those of its fields, in table order.
 static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
 
-/// Types that stand in every group: their documents name the group version they are served under.
+/// Types that belong to every group: their schemas list the group versions of the document they appear in.
 const EVERYWHERE: [&str; 2] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
-/// Which OpenAPI the schemas are written for.
+/// The OpenAPI version a schema is rendered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Swagger 2.0: references into `#/definitions/`, no defaults.
     V2,
-    /// OpenAPI 3.0: references into `#/components/schemas/`, wrapped in `allOf` where something stands beside them.
+    /// OpenAPI 3.0: references into `#/components/schemas/`, wrapped in `allOf` if they have sibling keys.
     V3,
 }
 
-/// The text of every description, for as long as documents are being built (about a megabyte).
+/// The inflated descriptions (about 1 MB), held while documents are being built.
 #[derive(Debug)]
 pub struct Components {
     text: String,
-    /// Where each definition's descriptions start, in table order.
+    /// Byte offset of each definition's descriptions, in table order.
     starts: Vec<usize>,
 }
 
-/// The schema of one definition for a v3 document, or `None` where there is no such definition.
+/// The v3 schema of one definition, or `None` if it does not exist.
 ///
-/// Inflates the descriptions each time; building a whole document goes through [`Components`].
+/// Inflates all descriptions on each call; use [`Components`] to build a whole document.
 pub fn component(name: &str) -> Option<Value> {
     Some(Components::load().schema(Dialect::V3, by_name(name)?, &[]))
 }
 
-/// `names` and every definition they refer to, sorted, each once; names without a definition are left out.
+/// The transitive closure of `names` under references, sorted and without duplicates; unknown names are skipped.
 pub fn closure<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
     let mut seen: BTreeSet<&'static str> = BTreeSet::new();
     let mut open: Vec<&'static TypeDef> = names.into_iter().filter_map(by_name).collect();
@@ -59,7 +60,7 @@ pub fn closure<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'static str
     seen.into_iter().collect()
 }
 
-/// What a list or map holds in the end.
+/// The innermost element type of a list or map.
 fn element(ty: Ty) -> Ty {
     match ty {
         Ty::List(t) | Ty::Map(t) => element(*t),
@@ -67,7 +68,7 @@ fn element(ty: Ty) -> Ty {
     }
 }
 
-/// The definition that stands for a type in documents, where it has one.
+/// The definition a type is rendered as a `$ref` to, if any.
 fn reference(ty: Ty) -> Option<&'static str> {
     Some(match ty {
         Ty::Struct(r) => r.get().name,
@@ -93,7 +94,7 @@ fn reference(ty: Ty) -> Option<&'static str> {
 }
 
 impl Components {
-    /// Inflates the descriptions: a few milliseconds, to be done off the paths that wait.
+    /// Inflates the descriptions. Takes a few milliseconds: keep it off request paths.
     pub fn load() -> Self {
         let mut text = String::new();
         let read = flate2::read::DeflateDecoder::new(DESCRIPTIONS).read_to_string(&mut text);
@@ -103,6 +104,7 @@ impl Components {
         let mut at = 0;
         for def in types() {
             starts.push(at);
+            // Skips the definition's own description and one per field.
             at = ends
                 .nth(def.fields.len())
                 .expect("the text has one description for each row");
@@ -112,8 +114,8 @@ impl Components {
 
     /// `{name: schema}` of these definitions.
     ///
-    /// `group_versions` are those a v3 document is for, or all served ones in v2: `DeleteOptions` and `WatchEvent` are
-    /// said to be kinds of each.
+    /// `group_versions` are the one a v3 document describes, or all served ones for v2: `DeleteOptions` and
+    /// `WatchEvent` list themselves as kinds of each.
     pub fn schemas(&self, dialect: Dialect, names: &[&str], group_versions: &[(&str, &str)]) -> Map {
         let defs = names.iter().filter_map(|n| by_name(n));
         defs.map(|def| (def.name, self.schema(dialect, def, group_versions)))
@@ -138,7 +140,7 @@ impl Components {
                 required.push(f);
             }
         }
-        // Upstream's order is that of the fields in the source, which their numbers follow.
+        // Upstream lists required fields in Go source order, which the protobuf numbers follow.
         required.sort_by_key(|f| f.tag);
         if !properties.is_empty() {
             out.insert("properties", properties);
@@ -182,7 +184,7 @@ fn gvks(def: &TypeDef, group_versions: &[(&str, &str)]) -> Vec<Value> {
         .collect()
 }
 
-/// The schema of a definition that is no object of fields.
+/// Writes the type of a definition that is not an object with fields.
 fn scalar_form(dialect: Dialect, ty: Ty, out: &mut Map) {
     match (ty, dialect) {
         (Ty::Time | Ty::MicroTime, _) => {
@@ -211,6 +213,7 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
         _ if f.emit == Emit::Zero => element_default(f.ty),
         _ => None,
     };
+    // For lists and maps the enum applies to the elements, and the description does not list it.
     let text = match f.ty {
         Ty::List(_) | Ty::Map(_) => Cow::Borrowed(text),
         _ => with_values(text, values),
@@ -255,7 +258,8 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
     Value::Object(out)
 }
 
-/// The description with the values of an enumeration below it. Upstream tells of each what it means; no crate ships that.
+/// Appends the enum values to a description. Upstream also appends a description of each value, which the source of
+/// the table does not contain.
 fn with_values<'a>(text: &'a str, values: &[&str]) -> Cow<'a, str> {
     if values.is_empty() {
         return Cow::Borrowed(text);
@@ -264,7 +268,7 @@ fn with_values<'a>(text: &'a str, values: &[&str]) -> Cow<'a, str> {
     Cow::Owned(format!("{text}\n\nPossible enum values:{lines}"))
 }
 
-/// What v3 documents give as the default of a value Go holds by value.
+/// The default that v3 documents state for a field that Go does not hold by pointer.
 fn element_default(ty: Ty) -> Option<Value> {
     match ty {
         Ty::Struct(_) => Some(Value::object()),
@@ -283,6 +287,7 @@ fn schema(dialect: Dialect, ty: Ty, text: Option<&str>, default: Option<Value>) 
         match dialect {
             Dialect::V2 => drop(out.insert("$ref", format!("#/definitions/{name}"))),
             Dialect::V3 if out.is_empty() => drop(out.insert("$ref", format!("#/components/schemas/{name}"))),
+            // OpenAPI 3.0 ignores siblings of `$ref`.
             Dialect::V3 => drop(out.insert("allOf", json!([{"$ref": (format!("#/components/schemas/{name}"))}]))),
         }
         return out;
@@ -317,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_with_siblings_are_wrapped_and_bare_ones_are_not() {
+    fn references_with_siblings_are_wrapped_in_all_of() {
         let deployment = component("io.k8s.api.apps.v1.DeploymentSpec").expect("a definition");
         let strategy = deployment.at(&["properties", "strategy"]);
         assert_eq!(*strategy.get("default"), json!({}));
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_holds_stands_bare_and_required_fields_in_their_order() {
+    fn list_items_are_bare_references_and_required_keeps_source_order() {
         let selector =
             component("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement").expect("a definition");
         assert_eq!(*selector.get("required"), json!(["key", "operator"]));
@@ -353,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_name_the_values_of_enumerations() {
+    fn descriptions_list_enum_values() {
         let spec = component("io.k8s.api.core.v1.PodSpec").expect("a definition");
         let policy = spec.at(&["properties", "restartPolicy"]);
         let text = policy.str_at(&["description"]);
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn every_description_stands_at_its_field() {
+    fn descriptions_are_aligned_with_their_fields() {
         let all = Components::load();
         let pod = all.schema(Dialect::V3, by_name("io.k8s.api.core.v1.Pod").expect("pods"), &[]);
         assert!(
@@ -389,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn closures_reach_everything_and_end_on_recursion() {
+    fn closure_is_transitive_and_terminates_on_recursion() {
         let names = closure(["io.k8s.api.core.v1.Pod", "io.k8s.nothing"]);
         assert!(names.contains(&"io.k8s.apimachinery.pkg.api.resource.Quantity"));
         assert!(names.contains(&"io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"));
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_kinds_of_the_documents_own_group_version() {
+    fn delete_options_list_the_documents_group_version() {
         let all = Components::load();
         let options = by_name(EVERYWHERE[0]).expect("delete options");
         let schema = all.schema(Dialect::V3, options, &[("apps", "v1")]);

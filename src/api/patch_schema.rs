@@ -1,9 +1,9 @@
-//! The schema table as strategic merge patch sees it.
+//! Adapter from the schema table to strategic merge patch: [`PatchType`] implements [`PatchSchema`] for built-in kinds.
 
 use super::{Field, Free, PatchStrategy, Ty, TypeDef};
 use crate::apimachinery::patch::strategic::{FieldPatch, PatchSchema};
 
-/// A type a patch descends through.
+/// The schema at the patch's current position.
 #[derive(Clone, Copy, Debug)]
 pub enum PatchType {
     /// An object with declared fields.
@@ -16,7 +16,7 @@ impl PatchType {
     fn of(ty: Ty) -> Self {
         match ty {
             Ty::Struct(r) => Self::Def(r.get()),
-            // A list is known by its elements.
+            // Strategic merge looks up a list's element fields directly on the list.
             Ty::List(t) => Self::of(*t),
             other => Self::Ty(other),
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_merge_by_name_and_their_ports_by_number() {
+    fn keyed_lists_merge_by_their_merge_key() {
         let doc = json!({"spec": {"template": {"spec": {"containers": [
             {"name": "a", "image": "1", "ports": [{"containerPort": 80, "protocol": "TCP"}]}, {"name": "b", "image": "1"}]}}}});
         let body = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"2","ports":[{"containerPort":80,"name":"web"},{"containerPort":443}]}]}}}}"#;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_merge_and_lists_without_a_strategy_are_replaced() {
+    fn maps_merge_and_undeclared_lists_are_replaced() {
         let doc =
             json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x/1", "x/2"]}, "rules": [{"verbs": ["get"]}]});
         let body = r#"{"metadata":{"labels":{"c":"d"},"finalizers":["x/3","x/1"]},"rules":[{"verbs":["list"]}]}"#;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_with_strategy_replace_is_replaced() {
+    fn patch_strategy_replace_replaces_an_object() {
         let doc = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
         let body = r#"{"spec":{"selector":{"matchLabels":{"c":"d"}}}}"#;
         let got = patch(("policy", "v1", "PodDisruptionBudget"), doc, body).unwrap();

@@ -1,9 +1,9 @@
-//! Objects in protobuf, read and written over the schema table.
+//! The protobuf codec of built-in kinds, driven by the schema table. Start at [`encode`] and [`decode`].
 //!
-//! JSON and protobuf have the same fields, apart from embedded messages, which JSON inlines (`Field::through`), and a
-//! few scalars that are messages. Written is what upstream's generated code writes: fields by number, values that are no
-//! pointers even where they are zero, structs that are no pointers even where they are empty, maps by key. Read is
-//! anything that keeps to the wire format; unknown fields are passed over, in every mode of field validation.
+//! JSON and protobuf share their fields, except that JSON inlines embedded structs (`Field::through`) and that some
+//! scalars are messages. The encoder writes what upstream's generated marshallers write: fields by number, non-pointer
+//! scalars even if zero, non-pointer structs even if empty, maps sorted by key. The decoder accepts any valid wire
+//! encoding; it skips unknown fields in every field validation mode, as upstream does.
 
 mod order;
 mod read;
@@ -21,10 +21,10 @@ use crate::apimachinery::value::Value;
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// The definition by which a kind is read and written: its own, or that of `v1` for the two kinds that an older version
-/// of the group has in the same form (`PartialObjectMetadata`, `Eviction`).
+/// The definition that encodes a kind. The kinds that an older version of their group shares unchanged
+/// (`PartialObjectMetadata`, `Eviction`) use that of `v1`.
 pub fn definition(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
-    // The documents of the core group's discovery name no version.
+    // `APIVersions`, the discovery document at `/api`, has no apiVersion.
     let gv = match api_version {
         "" => GroupVersion::new("", "v1"),
         text => GroupVersion::parse(text)?,
@@ -37,7 +37,7 @@ pub fn definition(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
     })
 }
 
-/// An object in its envelope. `None`: a kind without messages.
+/// Encodes an object in its `runtime.Unknown` envelope. `None` if the kind has no protobuf definition.
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let def = definition(api_version, kind)?;
@@ -46,18 +46,18 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads a message and says what it is.
+/// Decodes a message without its envelope and sets `apiVersion` and `kind`.
 ///
 /// # Errors
-/// The decoder's text.
+/// The message is malformed or nests too deep.
 pub fn decode(def: &'static TypeDef, api_version: &str, kind: &str, raw: &[u8]) -> Result<Value, DecodeError> {
     decode_within(def, api_version, kind, raw, &mut Budget::unlimited())
 }
 
-/// As [`decode`], for a tree that takes no more than a budget.
+/// As [`decode`], with a memory budget for the resulting tree.
 ///
 /// # Errors
-/// The decoder's text.
+/// As of [`decode`], and if the budget is exhausted.
 pub fn decode_within(
     def: &'static TypeDef,
     api_version: &str,
@@ -71,7 +71,7 @@ pub fn decode_within(
     Ok(object)
 }
 
-/// The one list that is a message of its own outside of maps.
+/// `metav1.Verbs` is the only list, other than map values, that protobuf wraps in a message.
 fn is_wrapped(def: &TypeDef, f: &Field) -> bool {
     f.name == "verbs" && def.name.ends_with(".meta.v1.APIResource")
 }

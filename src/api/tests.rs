@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn names_fields_and_kinds_are_sorted() {
+fn definitions_fields_and_gvks_are_sorted() {
     assert!(types().is_sorted_by(|a, b| a.name < b.name));
     assert!(types().iter().all(|t| t.fields.is_sorted_by(|a, b| a.name < b.name)));
     assert!(table::GVKS.is_sorted_by(|a, b| (a.0, a.1, a.2) < (b.0, b.1, b.2)));
 }
 
 #[test]
-fn a_kind_and_its_fields_are_found() {
+fn kinds_and_fields_are_found_by_exact_name() {
     let pod = by_gvk("", "v1", "Pod").expect("pods");
     assert_eq!(pod.name, "io.k8s.api.core.v1.Pod");
     let Some(Ty::Struct(spec)) = pod.field("spec").map(|f| f.ty) else {
@@ -26,7 +26,7 @@ fn a_kind_and_its_fields_are_found() {
 }
 
 #[test]
-fn corrections_of_the_source_hold() {
+fn corrections_to_the_openapi_source_are_applied() {
     let ports = by_name("io.k8s.api.core.v1.Container")
         .and_then(|t| t.field("ports"))
         .expect("ports");
@@ -54,7 +54,7 @@ fn corrections_of_the_source_hold() {
 }
 
 #[test]
-fn protobuf_numbers_lead_through_embedded_messages() {
+fn protobuf_paths_include_embedded_messages() {
     let volume = by_name("io.k8s.api.core.v1.Volume").expect("volumes");
     let secret = volume.field("secret").expect("a volume source");
     assert_eq!((secret.through, secret.tag), ([2, 0], 6));
@@ -69,7 +69,7 @@ fn protobuf_numbers_lead_through_embedded_messages() {
 }
 
 #[test]
-fn the_table_stays_small() {
+fn the_table_stays_below_512_kib() {
     let rows: usize = types().iter().map(|t| t.fields.len()).sum();
     assert!(
         rows * size_of::<Field>() + size_of_val(types()) < 512 * 1024,
@@ -80,7 +80,7 @@ fn the_table_stays_small() {
 }
 
 #[test]
-fn a_field_added_by_one_line_is_read_written_applied_and_described() {
+fn fields_added_by_corrections_work_in_every_codec_and_schema() {
     use crate::apimachinery::apply::{ApplySchema, PathElement, typed::to_field_set};
     use crate::json;
 

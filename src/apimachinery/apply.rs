@@ -1,11 +1,14 @@
-//! Server-side apply: who owns which fields of an object, and what follows from it.
+//! Server-side apply: field ownership (`metadata.managedFields`) and merging of apply patches.
 //!
-//! * [`FieldSet`] is a set of paths into an object, with the encoding `metadata.managedFields[].fieldsV1` has.
-//! * [`typed`] walks objects with their schema: the set of fields of an object, the difference of two objects.
-//! * [`managed`] keeps `metadata.managedFields` on create, update and patch.
-//! * [`merge`] is apply itself: merging a configuration into the live object, conflicts, removal of what is no longer wanted.
+//! * [`FieldSet`] is a set of paths into an object; it reads and writes the `fieldsV1` encoding of
+//!   `metadata.managedFields`.
+//! * [`typed`] walks objects along their schema: the field set of an object, the difference between two objects.
+//! * [`managed`] updates `metadata.managedFields` on create, update and patch.
+//! * [`merge`] is apply itself: merging a configuration into the live object, detecting conflicts, removing fields
+//!   that the configuration no longer contains.
 //!
-//! The schema is seen through [`ApplySchema`], which the built-in table and the schemas of custom resources implement.
+//! Start at [`apply()`]. Schemas are accessed through [`ApplySchema`], implemented by the built-in schema table and
+//! by the schemas of custom resources. Storage and retries on conflict belong to the registry and the PATCH handler.
 
 mod changes;
 mod check;
@@ -22,40 +25,40 @@ pub use merge::{Applied, ApplyRequest, apply, apply_across};
 
 use super::value::Value;
 
-/// A type, as server-side apply sees it.
+/// A node of a schema, reduced to what server-side apply needs.
 pub trait ApplySchema: Copy {
-    /// What values of this type are.
+    /// The structure and ownership rule of values of this type.
     fn shape(self) -> Shape<Self>;
-    /// The member `name` of an object; `None` where the schema does not allow it.
+    /// The member `name` of an object; `None` if the schema does not allow it.
     fn member(self, name: &str) -> Option<Member<Self>>;
     /// The `i`-th key of a [`Shape::Keyed`] list.
     fn key(&self, i: usize) -> Option<&str>;
-    /// The default of a field of this type that is a list key.
+    /// The default value of field `name` of a list element, used when a list key is absent.
     fn key_default(self, name: &str) -> Option<Value>;
-    /// An object of this type with nothing set, as the server's types write it: what a new object is compared with.
+    /// The zero value of this type as upstream's Go types serialise it; a newly created object is compared with it.
     fn empty(self) -> Value;
 }
 
-/// What values of a type are.
+/// The structure of a type, and the granularity at which its fields are owned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape<S> {
-    /// One value.
+    /// A single value.
     Scalar(Scalar),
-    /// An object whose members are owned one by one.
+    /// An object whose members are owned individually.
     Object,
-    /// An object owned whole.
+    /// An object owned as a whole.
     AtomicObject,
-    /// A list owned whole.
+    /// A list owned as a whole.
     AtomicList,
-    /// A list of distinct scalars.
+    /// A list of unique scalars (`x-kubernetes-list-type: set`).
     Set(S),
-    /// A list of objects told apart by keys.
+    /// A list of objects identified by their key fields (`x-kubernetes-list-type: map`).
     Keyed(S),
-    /// No schema: objects are owned by member, lists whole.
+    /// No schema: objects are owned by member, lists as a whole.
     Deduced,
 }
 
-/// What a scalar may be.
+/// The scalar types a schema distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// A string.
@@ -71,33 +74,33 @@ pub enum Scalar {
 /// A member of an object type.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<S> {
-    /// Its type.
+    /// The member's type.
     pub schema: S,
-    /// It is a field the schema names, no key of a map.
+    /// True for a field declared by the schema, false for a key of a map.
     pub declared: bool,
 }
 
-/// An object at another version of its group.
+/// The result of converting an object to another version of its group.
 #[derive(Clone, Debug)]
 pub enum AtVersion<S> {
-    /// The version has the same shape: nothing to convert.
+    /// Both versions have the same shape, so no conversion is needed.
     Same,
-    /// The object converted, and its type there.
+    /// The converted object, and its type in the new version.
     Converted(Value, S),
-    /// The version is not known any more: what is named in it is forgotten.
+    /// The version is no longer served; ownership recorded in it is dropped.
     Unknown,
 }
 
-/// Converts objects between the versions managers name their fields in.
+/// Converts objects between the API versions that `managedFields` entries are recorded in.
 pub trait Versions<S> {
-    /// `object` (at whatever version it says it has) at `api_version`.
+    /// Converts `object` from the version in its `apiVersion` to `api_version`.
     fn at(&self, object: &Value, api_version: &str) -> AtVersion<S>;
-    /// Which of the kind's shapes that is: objects at versions of one number are the same. `None`: the version is not known
-    /// any more.
+    /// The index of the shape that `api_version` uses; versions with the same index need no conversion. `None`: the
+    /// version is no longer served.
     fn shape(&self, api_version: &str) -> Option<usize>;
 }
 
-/// For kinds whose versions all have one shape.
+/// [`Versions`] of a kind whose versions all have the same shape.
 #[derive(Clone, Copy, Debug)]
 pub struct OneShape;
 

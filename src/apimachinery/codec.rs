@@ -1,4 +1,7 @@
-//! Encodings of the object tree.
+//! Codecs for the object tree: JSON, YAML, CBOR, the protobuf envelope, and PEM.
+//!
+//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`findings`] collects the
+//! warnings of a decoder. Media type negotiation is left to `endpoints`.
 
 pub mod budget;
 pub mod cbor;
@@ -9,7 +12,7 @@ pub mod pem;
 pub mod protobuf;
 pub mod yaml;
 
-/// Bytes as lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);

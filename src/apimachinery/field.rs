@@ -1,4 +1,6 @@
-//! Field paths and error lists: how validation says what is wrong, in upstream's words.
+//! Field paths and validation errors, the counterparts of upstream's `field.Path` and `field.Error`.
+//!
+//! Start at [`FieldPath`] and [`FieldError`]; [`ErrorList`] collects errors up to a limit.
 //!
 //! Messages follow `k8s.io/apimachinery/pkg/util/validation/field/errors.go`.
 
@@ -11,11 +13,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Most bytes of a path. Keys are part of it, a client chooses those, and every path below repeats them.
+/// Maximum bytes of a path. Map keys are chosen by the client, and every nested path repeats its parents' keys.
 const MAX_PATH: usize = 2048;
-/// Most bytes of a value that an error shows.
+/// Maximum bytes of a value shown in an error.
 const MAX_VALUE: usize = 16 * 1024;
-/// Most bytes of an error's detail, which may show a difference of two objects.
+/// Maximum bytes of an error's detail, which may contain a diff of two objects.
 const MAX_DETAIL: usize = 32 * 1024;
 
 /// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
@@ -23,12 +25,12 @@ const MAX_DETAIL: usize = 32 * 1024;
 pub struct FieldPath(Str);
 
 impl FieldPath {
-    /// A path of one field; `""` is the root.
+    /// A path with a single field; `""` is the root.
     pub fn new(name: &str) -> Self {
         Self(Str::new(name))
     }
-    /// The path of a member.
-    // Called from thousands of places.
+    /// Appends a member: `.name`.
+    // Called from thousands of places; inlining it would bloat the binary.
     #[inline(never)]
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
@@ -37,10 +39,10 @@ impl FieldPath {
             self.with([".", name, ""])
         }
     }
-    /// Paths are made for every field that is looked at, and read only where something is wrong: no formatting.
+    /// Appends three parts. Validation builds a path for every field but reads it only on an error, so this avoids
+    /// `format!`.
     fn with(&self, parts: [&str; 3]) -> Self {
-        /// What the string type holds without an allocation; a longer one it takes over from a `String`, which grows
-        /// cheaper.
+        /// The inline capacity of [`Str`]. Longer text is built in a `String`, which grows more cheaply, and converted.
         const INLINE: usize = 24;
         let length = self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>();
         if length > INLINE {
@@ -57,7 +59,8 @@ impl FieldPath {
         parts.iter().for_each(|p| path.push_str(p));
         Self(path)
     }
-    /// The path as far as there is room for it. It ends in dots, and what is below has the same path.
+    /// Truncates a path that would exceed [`MAX_PATH`] and ends it in dots. Children of a truncated path have the
+    /// same path.
     #[cold]
     fn shortened(&self, parts: [&str; 3]) -> Self {
         const DOTS: &str = "...";
@@ -69,15 +72,15 @@ impl FieldPath {
         path.push_str(DOTS);
         Self(Str::from(path))
     }
-    /// The path of an element.
+    /// Appends a list index: `[i]`.
     pub fn index(&self, i: usize) -> Self {
         self.with(["[", &i.to_string(), "]"])
     }
-    /// The path of a map entry.
+    /// Appends a map key: `[k]`.
     pub fn key(&self, k: &str) -> Self {
         self.with(["[", k, "]"])
     }
-    /// The text of the path.
+    /// The path as text; empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -93,7 +96,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// What kind of wrong a field is. The text form is the cause's `reason`.
+/// The category of a validation error. Its text form is the cause's `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `FieldValueNotFound`
@@ -116,25 +119,25 @@ pub enum FieldErrorKind {
     Internal,
     /// `FieldValueTypeInvalid`
     TypeInvalid,
-    /// No error of its own: so many more were found and not kept, see [`ErrorList`].
+    /// Not an error itself: the number of errors omitted from a full [`ErrorList`].
     More(usize),
 }
 
-/// One thing that is wrong with one field: a word wide, as validation has a thousand places that push one and hardly an
-/// object that needs one.
+/// A validation error of one field. Boxed to one word because a thousand call sites may push one and few objects ever
+/// produce one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError(Box<Fault>);
 
-/// What a [`FieldError`] says.
+/// The content of a [`FieldError`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// What kind of wrong.
+    /// The error's category.
     pub kind: FieldErrorKind,
-    /// Where.
+    /// The path of the field.
     pub field: String,
-    /// The offending value as it is shown: Go's `%#v`-like form, already rendered (strings quoted).
+    /// The offending value, already rendered in upstream's form (strings quoted).
     pub bad_value: Option<String>,
-    /// The rest of the message.
+    /// The part of the message after the value.
     pub detail: String,
 }
 
@@ -151,8 +154,8 @@ impl DerefMut for FieldError {
     }
 }
 
-/// How upstream shows a bad value: strings quoted as Go's `%q` does, numbers and booleans bare, the rest as JSON. Of long
-/// ones the beginning.
+/// Renders a bad value as upstream does: strings quoted as by Go's `%q`, numbers and booleans bare, anything else as
+/// JSON. Long values are truncated.
 pub fn show(value: &Value) -> String {
     match value {
         Value::String(s) if s.len() > MAX_VALUE => {
@@ -165,7 +168,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Go's `strconv.Quote`.
+/// Quotes a string as Go's `strconv.Quote` does.
 pub fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
     out.push('"');
@@ -195,7 +198,7 @@ impl FieldError {
         Self(Box::new(Fault {
             kind,
             field: path.to_string(),
-            // `show` has cut its values already, and says so behind the limit.
+            // `show` has already truncated the value; the extra room keeps its "more bytes" suffix.
             bad_value: bad_value.map(|v| cut(v, 2 * MAX_VALUE)),
             detail: cut(detail.into_owned(), MAX_DETAIL),
         }))
@@ -203,7 +206,7 @@ impl FieldError {
     fn more(n: usize) -> Self {
         Self::of(FieldErrorKind::More(n), &FieldPath::default(), None, Cow::Borrowed(""))
     }
-    /// True for the count at the end of a full list, which stands for errors of any field.
+    /// True for the count at the end of a full list, which stands for errors of unspecified fields.
     pub fn is_more(&self) -> bool {
         matches!(self.kind, FieldErrorKind::More(_))
     }
@@ -212,31 +215,32 @@ impl FieldError {
     fn of_value(kind: FieldErrorKind, path: &FieldPath, value: &Value, detail: Cow<'_, str>) -> Self {
         Self::of(kind, path, Some(show(value)), detail)
     }
-    /// The field must be set.
+    /// A required field is missing.
     pub fn required<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Required, path, None, detail.into())
     }
-    /// The value is wrong.
+    /// The value is invalid.
     pub fn invalid<'a>(path: &FieldPath, value: impl Into<Value>, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of_value(FieldErrorKind::Invalid, path, &value.into(), detail.into())
     }
-    /// The value is wrong; `shown` is printed as it is.
+    /// The value is invalid; `shown` is printed verbatim.
     pub fn invalid_raw<'a>(path: &FieldPath, shown: impl Into<String>, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Invalid, path, Some(shown.into()), detail.into())
     }
-    /// The value stands there already.
+    /// The value occurs more than once.
     pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::of_value(FieldErrorKind::Duplicate, path, &value.into(), Cow::Borrowed(""))
     }
-    /// What the value names does not exist.
+    /// The object that the value refers to does not exist.
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::of_value(FieldErrorKind::NotFound, path, &value.into(), Cow::Borrowed(""))
     }
-    /// The field could not be judged.
+    /// The field could not be validated because of an internal error.
     pub fn internal<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Internal, path, None, detail.into())
     }
-    /// The value is none of `supported` (shown quoted, in the order given; upstream sorts sets before).
+    /// The value is not in `supported`. The values are shown quoted, in the given order; upstream sorts sets first,
+    /// so callers do.
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         Self::none_of(path, &value.into(), supported)
     }
@@ -249,11 +253,11 @@ impl FieldError {
         };
         Self::of_value(FieldErrorKind::NotSupported, path, value, detail.into())
     }
-    /// The field may not be set.
+    /// The field must not be set.
     pub fn forbidden<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Forbidden, path, None, detail.into())
     }
-    /// The value has more than `max` bytes (negative: no number is given).
+    /// The value is longer than `max` bytes; a negative `max` omits the number from the message.
     pub fn too_long(path: &FieldPath, max: i64) -> Self {
         let detail = if max >= 0 {
             format!("may not be more than {max} bytes")
@@ -273,7 +277,7 @@ impl FieldError {
         Self::of_value(FieldErrorKind::TypeInvalid, path, &value.into(), detail.into())
     }
 
-    /// The cause's `reason`.
+    /// The `reason` of the cause.
     pub fn reason(&self) -> &'static str {
         match self.kind {
             FieldErrorKind::NotFound => "FieldValueNotFound",
@@ -290,7 +294,7 @@ impl FieldError {
         }
     }
 
-    /// The message without the field: what a cause carries.
+    /// The message without the field path, as a Status cause carries it.
     pub fn body(&self) -> String {
         let title = match self.kind {
             FieldErrorKind::NotFound => "Not found",
@@ -332,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_read_as_upstream_prints_them() {
+    fn error_text_matches_upstream() {
         let p = FieldPath::new("spec").child("ports").index(0).child("port");
         let e = FieldError::invalid(&p, 0i64, "must be between 1 and 65535, inclusive");
         assert_eq!(
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_any_length_are_what_their_parts_say() {
+    fn paths_concatenate_their_parts_at_any_length() {
         let mut text = "a".to_owned();
         let mut path = FieldPath::new("a");
         for i in 0..12 {
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_values_of_errors_are_bounded() {
+    fn error_paths_and_values_are_truncated() {
         let long = "é".repeat(3000);
         let path = FieldPath::new("a").key(&long);
         assert!(path.as_str().starts_with("a[é") && path.as_str().ends_with("...") && path.as_str().len() <= 2051);

@@ -1,50 +1,50 @@
-//! Group, version, kind, resource and their pairs and triples.
+//! API group, version, kind and resource identifiers, combined as upstream's `schema` package combines them.
 
 use super::value::Str;
 use std::fmt;
 
-/// An API group and one of its versions; the core group is empty.
+/// An API group and one of its versions. The core group is the empty string.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupVersion {
     /// The group, empty for core.
     pub group: Str,
-    /// The version.
+    /// The version, for example `v1beta1`.
     pub version: Str,
 }
 
-/// Names a kind.
+/// Identifies a kind in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupVersionKind {
     /// The group, empty for core.
     pub group: Str,
-    /// The version.
+    /// The version, for example `v1beta1`.
     pub version: Str,
-    /// The kind.
+    /// The kind in CamelCase, for example `ConfigMap`.
     pub kind: Str,
 }
 
-/// Names a resource (lower-case plural) in one version.
+/// Identifies a resource (lower-case plural) in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupVersionResource {
     /// The group, empty for core.
     pub group: Str,
-    /// The version.
+    /// The version, for example `v1beta1`.
     pub version: Str,
-    /// The plural.
+    /// The plural resource name, for example `configmaps`.
     pub resource: Str,
 }
 
-/// Names a resource whatever its version. Displays as `pods` or `deployments.apps`.
+/// Identifies a resource independently of its version. Displays as `pods` or `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupResource {
     /// The group, empty for core.
     pub group: Str,
-    /// The plural.
+    /// The plural resource name, for example `configmaps`.
     pub resource: Str,
 }
 
 impl GroupVersion {
-    /// A group-version from its parts.
+    /// Builds a group-version from its parts.
     pub fn new(group: &str, version: &str) -> Self {
         Self {
             group: group.into(),
@@ -52,7 +52,7 @@ impl GroupVersion {
         }
     }
 
-    /// Parses an `apiVersion`: `v1` or `apps/v1`; `None` with more than one slash.
+    /// Parses an `apiVersion` such as `v1` or `apps/v1`; `None` if it has more than one slash.
     pub fn parse(api_version: &str) -> Option<Self> {
         match api_version.split_once('/') {
             None => Some(Self::new("", api_version)),
@@ -61,7 +61,7 @@ impl GroupVersion {
         }
     }
 
-    /// The kind of this group-version.
+    /// Combines this group-version with a kind.
     pub fn with_kind(&self, kind: &str) -> GroupVersionKind {
         GroupVersionKind {
             group: self.group.clone(),
@@ -70,7 +70,7 @@ impl GroupVersion {
         }
     }
 
-    /// `/api/v1` or `/apis/<group>/<version>`.
+    /// The URL prefix: `/api/v1` or `/apis/<group>/<version>`.
     pub fn path(&self) -> String {
         if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -81,7 +81,7 @@ impl GroupVersion {
 }
 
 impl GroupVersionKind {
-    /// A kind from its parts.
+    /// Builds an identifier from its parts.
     pub fn new(group: &str, version: &str, kind: &str) -> Self {
         Self {
             group: group.into(),
@@ -90,7 +90,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Its group and version.
+    /// The group and version, without the kind.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion {
             group: self.group.clone(),
@@ -98,14 +98,14 @@ impl GroupVersionKind {
         }
     }
 
-    /// The `apiVersion` of its objects.
+    /// The `apiVersion` of objects of this kind.
     pub fn api_version(&self) -> String {
         self.group_version().to_string()
     }
 }
 
 impl GroupResource {
-    /// A resource from its parts.
+    /// Builds an identifier from its parts.
     pub fn new(group: &str, resource: &str) -> Self {
         Self {
             group: group.into(),
@@ -115,7 +115,7 @@ impl GroupResource {
 }
 
 impl GroupVersionResource {
-    /// A resource from its parts.
+    /// Builds an identifier from its parts.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self {
             group: group.into(),
@@ -124,7 +124,7 @@ impl GroupVersionResource {
         }
     }
 
-    /// Without the version.
+    /// The identifier without its version.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource {
             group: self.group.clone(),
@@ -143,7 +143,7 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-/// As Go prints it: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
+/// Matches Go's output: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)

@@ -1,23 +1,24 @@
-//! Generated names and uids.
+//! Generated object names (`generateName`) and UIDs.
 
-/// Letters and digits that can neither spell a word nor be mistaken for one another.
+/// Upstream's alphabet: no vowels, so that no words appear, and no characters that look alike
+/// (`k8s.io/apimachinery/pkg/util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 5;
 const BASE_MAX: usize = 63 - SUFFIX;
 
-/// A name for `generateName`: the base, cut to 58 bytes, and five random characters.
+/// Returns a name for `generateName`: the base truncated to 58 bytes, followed by five random characters.
 pub fn generate(base: &str) -> String {
     generate_from(base, u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes()))
 }
 
-/// [`generate`] with the randomness given.
+/// [`generate`] with explicit randomness, for deterministic tests.
 pub fn generate_from(base: &str, seed: u128) -> String {
     let cut = (0..=base.len().min(BASE_MAX))
         .rev()
         .find(|&i| base.is_char_boundary(i))
         .unwrap_or(0);
     let mut name = base[..cut].to_owned();
-    // A v4 uuid has fixed bits in bytes 6 and 8; the lowest 48 bits are all random.
+    // A v4 UUID has fixed bits in bytes 6 and 8; its lowest 48 bits are all random.
     let mut bits = (seed as u64) & 0xffff_ffff_ffff;
     for _ in 0..SUFFIX {
         name.push(char::from(ALPHABET[(bits % 27) as usize]));
@@ -26,7 +27,7 @@ pub fn generate_from(base: &str, seed: u128) -> String {
     name
 }
 
-/// A new object's uid.
+/// Returns a random (v4) UID.
 pub fn uid() -> String {
     uuid::Uuid::new_v4().to_string()
 }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_base_is_cut_so_that_the_name_has_63_bytes() {
+    fn long_base_is_truncated_to_a_63_byte_name() {
         let n = generate(&"a".repeat(80));
         assert_eq!(n.len(), 63);
         assert!(n[58..].bytes().all(|c| ALPHABET.contains(&c)));

@@ -1,4 +1,4 @@
-//! Views on the metadata every object has.
+//! [`ObjectView`]: typed access to the fields every API object has (`apiVersion`, `kind`, `metadata`).
 
 use super::gvk::GroupVersionKind;
 use super::value::Value;
@@ -9,9 +9,9 @@ pub trait ObjectView {
     fn api_version(&self) -> &str;
     /// `kind`
     fn kind(&self) -> &str;
-    /// Group, version and kind.
+    /// Group, version and kind. A malformed `apiVersion` reads as the empty group and version.
     fn gvk(&self) -> GroupVersionKind;
-    /// A string of `metadata`.
+    /// The string field `key` of `metadata`.
     fn meta(&self, key: &str) -> &str;
     /// `metadata.name`
     fn name(&self) -> &str {
@@ -29,17 +29,17 @@ pub trait ObjectView {
     fn resource_version(&self) -> &str {
         self.meta("resourceVersion")
     }
-    /// The label's value.
+    /// The value of a label.
     fn label(&self, key: &str) -> Option<&str>;
-    /// The annotation's value.
+    /// The value of an annotation.
     fn annotation(&self, key: &str) -> Option<&str>;
-    /// Sets a field of `metadata`.
+    /// Sets a field of `metadata`, creating `metadata` if absent.
     fn set_meta(&mut self, key: &str, value: impl Into<Value>);
     /// Removes a field of `metadata`.
     fn unset_meta(&mut self, key: &str);
-    /// True where `metadata.deletionTimestamp` is set.
+    /// True if `metadata.deletionTimestamp` is set.
     fn is_being_deleted(&self) -> bool;
-    /// `metadata.finalizers`
+    /// `metadata.finalizers`; elements that are not strings are skipped.
     fn finalizers(&self) -> Vec<&str>;
 }
 

@@ -1,8 +1,8 @@
-//! The three patch formats that carry a change: JSON patch, JSON merge patch, strategic merge patch. (Apply patches carry
-//! a wish instead; see [`super::apply`].)
+//! The three patch formats that carry a change: JSON patch, JSON merge patch and strategic merge patch. Apply patches
+//! carry a desired configuration instead; see [`super::apply`].
 //!
-//! Each takes the object's tree and the request body and gives the new tree; failures are the statuses upstream answers
-//! with, some of which hide the reason.
+//! Each submodule takes the object's tree and the request body and returns the new tree. Errors are the statuses
+//! upstream returns; some of them omit the reason.
 
 pub mod json_patch;
 pub mod merge;
@@ -12,7 +12,7 @@ use super::codec::json;
 use super::status::Status;
 use super::value::{Map, Value};
 
-/// What the server tells about a patch that cannot be applied: the same for every reason.
+/// The Status for a patch that cannot be applied. Upstream returns the same text whatever the reason.
 pub(crate) fn rejected() -> Status {
     let mut s = Status::new(
         422,
@@ -23,7 +23,7 @@ pub(crate) fn rejected() -> Status {
     s
 }
 
-/// The decoder's error in Go's words where they are fixed.
+/// Translates a decoder error to Go's text where Go's text is fixed.
 fn go_syntax_error(e: &str) -> String {
     if e.starts_with("EOF while parsing") {
         "unexpected end of JSON input".to_owned()
@@ -32,7 +32,7 @@ fn go_syntax_error(e: &str) -> String {
     }
 }
 
-/// How Go's decoder calls the JSON type of a value.
+/// The name Go's JSON decoder uses for the type of a value.
 pub(crate) fn json_type(v: &Value) -> &'static str {
     match v {
         Value::Null => "null",
@@ -44,7 +44,8 @@ pub(crate) fn json_type(v: &Value) -> &'static str {
     }
 }
 
-/// Decodes a body that must be an object; `None` for `null`. The error is Go's text.
+/// Decodes a body that must be an object; `None` for `null`. The strings are the duplicate keys found; the error is
+/// Go's text.
 fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
     let (v, notes) = json::decode_noting(body).map_err(|e| go_syntax_error(&e))?;
     match v {
@@ -59,7 +60,7 @@ fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
     }
 }
 
-/// Go's `%v` of a decoded JSON value: `map[a:1 b:[x y]]`.
+/// Formats a decoded JSON value as Go's `%v` does: `map[a:1 b:[x y]]`.
 pub fn go_print(v: &Value) -> String {
     let mut out = String::new();
     go_print_into(v, &mut out);
@@ -73,6 +74,7 @@ fn go_print_into(v: &Value, out: &mut String) {
         Value::Int(i) => out.push_str(&i.to_string()),
         Value::Float(f) => {
             let abs = f.abs();
+            // Go's `%v` switches to an exponent below 1e-4 and from 1e21.
             if abs != 0.0 && !(1e-4..1e21).contains(&abs) {
                 let text = format!("{f:e}");
                 let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));

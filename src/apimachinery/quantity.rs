@@ -1,15 +1,17 @@
-//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), read and written as Kubernetes' `resource.Quantity`.
+//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), compatible with upstream's `resource.Quantity`
+//! (`k8s.io/apimachinery/pkg/api/resource/quantity.go`).
 //!
-//! A quantity is held exactly, in units of 10⁻⁹; what is finer rounds away from zero, as upstream does.
+//! Start at [`Quantity::parse`] and [`canonicalize`]. A quantity is stored exactly, in units of 10⁻⁹; like upstream,
+//! finer digits round away from zero.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 const NANO: i128 = 1_000_000_000;
-/// Binary quantities are capped at this many units, which are 2⁶³ − 1.
+/// Quantities with a binary suffix saturate at this many units (2⁶³ − 1).
 const BINARY_MAX: i128 = i64::MAX as i128;
 
-/// How a quantity is written.
+/// The suffix family a quantity is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `m`, `k`, `M`, `G` …
@@ -20,14 +22,14 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A number with the format it is written in.
+/// A number and the format it was written in.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// Texts of the three ways a quantity cannot be read.
+/// Upstream's messages for the three parse errors.
 const BAD_FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const BAD_NUMBER: &str = "unable to parse numeric part of quantity";
 const BAD_SUFFIX: &str = "unable to parse quantity's suffix";
@@ -46,7 +48,7 @@ const DECIMAL: [(&str, i32); 10] = [
 ];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// A text split at its seams.
+/// A quantity's text, split into its lexical parts.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -62,6 +64,7 @@ fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     };
     let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, suffix) = rest.split_at(number);
+    // The suffix may be an exponent such as e-3.
     let digits_end = suffix.trim_end_matches(|c: char| c.is_ascii_digit());
     let letters = digits_end.strip_suffix(['-', '+']).unwrap_or(digits_end);
     if number.is_empty() || !letters.bytes().all(|b| b"eEinumkKMGTP".contains(&b)) {
@@ -83,7 +86,7 @@ fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     })
 }
 
-/// Base (10 or 2), exponent and format of a suffix.
+/// Returns base (10 or 2), exponent and format of a suffix.
 fn scale(suffix: &str) -> Option<(u8, i32, Format)> {
     if let Some((_, e)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
         return Some((10, *e, Format::DecimalSi));
@@ -95,7 +98,7 @@ fn scale(suffix: &str) -> Option<(u8, i32, Format)> {
     exponent.parse().ok().map(|e| (10, e, Format::DecimalExponent))
 }
 
-/// `mantissa × 10^exponent` in nanos, rounded away from zero; `None` beyond what 128 bits hold.
+/// Converts `mantissa × 10^exponent` to nanos, rounding away from zero; `None` if it overflows 128 bits.
 fn decimal_nanos(mantissa: i128, exponent: i32) -> Option<i128> {
     let power = exponent.checked_add(9)?;
     if mantissa == 0 {
@@ -115,16 +118,16 @@ fn divide_up(n: i128, divisor: i128) -> i128 {
 }
 
 impl Quantity {
-    /// Zero.
+    /// Zero, in decimal SI format.
     pub const ZERO: Self = Self {
         nanos: 0,
         format: Format::DecimalSi,
     };
 
-    /// Reads a quantity; white space around it is ignored.
+    /// Parses a quantity. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Returns upstream's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = split(text.trim())?;
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
@@ -137,7 +140,7 @@ impl Quantity {
                 .checked_mul(10)
                 .and_then(|m| m.checked_add(i128::from(digit - b'0')))
             {
-                // 36 digits are finer than nano whatever the suffix, so the rest only matters for rounding.
+                // Beyond 36 digits every suffix puts the digit below one nano; further digits only affect rounding.
                 Some(m) if !fractional || i < 36 => {
                     mantissa = m;
                     places += i32::from(fractional);
@@ -170,7 +173,7 @@ impl Quantity {
         })
     }
 
-    /// A whole number.
+    /// A whole number of units.
     pub const fn from_i64(value: i64) -> Self {
         Self {
             nanos: value as i128 * NANO,
@@ -178,7 +181,7 @@ impl Quantity {
         }
     }
 
-    /// A number of thousandths.
+    /// A number of thousandths (milli-units).
     pub const fn from_millis(millis: i64) -> Self {
         Self {
             nanos: millis as i128 * 1_000_000,
@@ -186,32 +189,32 @@ impl Quantity {
         }
     }
 
-    /// The number in units of 10⁻⁹.
+    /// The value in units of 10⁻⁹.
     pub const fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// The number, rounded up to whole units.
+    /// The value rounded up to whole units, saturating at the bounds of `i64`.
     pub fn value(self) -> i64 {
         clamp(divide_up(self.nanos, NANO))
     }
 
-    /// The number in thousandths, rounded up.
+    /// The value in thousandths, rounded up, saturating at the bounds of `i64`.
     pub fn milli_value(self) -> i64 {
         clamp(divide_up(self.nanos, 1_000_000))
     }
 
-    /// True where there is no fraction.
+    /// True if the value has no fractional part.
     pub const fn is_integer(self) -> bool {
         self.nanos % NANO == 0
     }
 
-    /// -1, 0 or 1.
+    /// The sign: -1, 0 or 1.
     pub const fn signum(self) -> i32 {
         self.nanos.signum() as i32
     }
 
-    /// The sum, in the format of the first that is not zero; saturates.
+    /// The saturating sum, in the format of the first non-zero operand.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
@@ -221,7 +224,7 @@ impl Quantity {
         }
     }
 
-    /// The difference, in the format of the first that is not zero; saturates.
+    /// The saturating difference, in the format of the first non-zero operand.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
@@ -231,7 +234,7 @@ impl Quantity {
         }
     }
 
-    /// The format it is written in.
+    /// The format the quantity was written in.
     pub const fn format(self) -> Format {
         self.format
     }
@@ -241,10 +244,10 @@ fn clamp(n: i128) -> i64 {
     i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// The text the API answers for `text`: the same where upstream echoes it, else the canonical form.
+/// Returns the text the API serves for `text`: unchanged where upstream echoes its input, otherwise the canonical form.
 ///
 /// # Errors
-/// Upstream's text.
+/// Returns upstream's message.
 pub fn canonicalize(text: &str) -> Result<String, &'static str> {
     let trimmed = text.trim();
     let quantity = Quantity::parse(trimmed)?;
@@ -255,7 +258,8 @@ pub fn canonicalize(text: &str) -> Result<String, &'static str> {
     })
 }
 
-/// Upstream keeps the text of what its fast path reads without having to normalise.
+/// True if upstream serves the text unchanged. Its fast path (small numbers already in normal form) caches the input
+/// text.
 fn echoes(text: &str, quantity: Quantity) -> bool {
     let Ok(parts) = split(text) else { return false };
     let Some((base, exponent, _)) = scale(parts.suffix) else {
@@ -266,7 +270,7 @@ fn echoes(text: &str, quantity: Quantity) -> bool {
         return false;
     }
     if base == 2 {
-        // Ten bits take about three of the fast path's digits.
+        // Upstream's fast path budgets three decimal digits for every ten bits of the suffix.
         let digits = i32::try_from(whole.len()).unwrap_or(i32::MAX);
         let fast = parts.fraction.is_empty() && digits <= 14 - exponent / 10 * 3;
         return fast && whole.parse::<u64>().is_ok_and(|n| n % 8 != 0);
@@ -286,19 +290,21 @@ fn echoes(text: &str, quantity: Quantity) -> bool {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no fraction, an exponent that is a multiple of 3 and as small in magnitude as an integer
-    /// allows.
+    /// Writes the canonical form: no fraction, and the largest exponent divisible by 3 that keeps the mantissa an
+    /// integer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.write_str("0");
         }
         let units = self.nanos / NANO;
         if self.format == Format::BinarySi && self.is_integer() && units.abs() >= 1024 {
+            // Ei (2^60) is the largest binary suffix.
             let bits = (units.trailing_zeros() / 10 * 10).min(60);
             let suffix = BINARY.iter().find(|(_, b)| *b == bits).map_or("", |(s, _)| s);
             return write!(f, "{}{suffix}", units >> bits);
         }
         let (mut mantissa, mut exponent) = (self.nanos, -9);
+        // E (10^18) is the largest decimal suffix; exponents are not limited.
         while mantissa % 1000 == 0 && (exponent < 18 || self.format == Format::DecimalExponent) {
             mantissa /= 1000;
             exponent += 3;
@@ -322,7 +328,7 @@ impl std::str::FromStr for Quantity {
 }
 
 impl PartialEq for Quantity {
-    /// By number: `1` is `1000m`.
+    /// Compares by value: `1` equals `1000m`.
     fn eq(&self, other: &Self) -> bool {
         self.nanos == other.nanos
     }
@@ -348,7 +354,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn texts_come_back_in_upstreams_form() {
+    fn canonicalize_matches_upstream() {
         for (text, want) in [
             ("+5", "+5"),
             ("0100m", "0100m"),
@@ -377,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn parse_errors_match_upstream() {
         assert_eq!(Quantity::parse(""), Err(BAD_FORM));
         assert_eq!(Quantity::parse("lots"), Err(BAD_FORM));
         assert_eq!(Quantity::parse("1mm"), Err(BAD_SUFFIX));
@@ -386,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_keep_the_format_and_round_up_on_reading_units() {
+    fn sums_keep_the_format_and_values_round_up() {
         let sum = Quantity::parse("1Gi").and_then(|a| Quantity::parse("512Mi").map(|b| a.plus(b)));
         assert_eq!(sum.map(|q| q.to_string()), Ok("1536Mi".into()));
         assert_eq!(Quantity::from_millis(1001).value(), 2);
@@ -395,26 +401,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_texts_are_fixed_points(text in "[+-]?[0-9]{1,12}(\\.[0-9]{0,6})?(n|u|m|k|M|G|T|Ki|Mi|Gi|e[0-9]|)") {
-            let once = canonicalize(&text).expect("it is a quantity");
-            let twice = canonicalize(&once).expect("its own form is one");
+        fn canonicalize_is_idempotent(text in "[+-]?[0-9]{1,12}(\\.[0-9]{0,6})?(n|u|m|k|M|G|T|Ki|Mi|Gi|e[0-9]|)") {
+            let once = canonicalize(&text).expect("the text is a quantity");
+            let twice = canonicalize(&once).expect("the canonical form is a quantity");
             prop_assert_eq!(&once, &twice);
             prop_assert_eq!(Quantity::parse(&text), Quantity::parse(&once));
         }
 
         #[test]
-        fn canonical_numbers_mean_the_same(nanos in any::<i64>()) {
+        fn display_round_trips(nanos in any::<i64>()) {
             let q = Quantity { nanos: i128::from(nanos), format: Format::DecimalSi };
             prop_assert_eq!(Quantity::parse(&q.to_string()).map(|q| q.nanos), Ok(i128::from(nanos)));
         }
 
         #[test]
-        fn suffixes_scale_and_sums_undo(n in -9999i64..9999, m in -9999i64..9999, which in 0usize..13) {
+        fn suffixes_scale_and_plus_inverts_minus(n in -9999i64..9999, m in -9999i64..9999, which in 0usize..13) {
             let (suffix, units) = [
                 ("m", 0), ("", 1), ("k", 1000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000),
                 ("e3", 1000), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("Ti", 1 << 40), ("E2", 100), ("e0", 1),
             ][which];
-            let parse = |n: i64| Quantity::parse(&format!("{n}{suffix}")).expect("it is a quantity");
+            let parse = |n: i64| Quantity::parse(&format!("{n}{suffix}")).expect("the text is a quantity");
             let (a, b) = (parse(n), parse(m));
             match units {
                 0 => prop_assert_eq!(a.milli_value(), n),

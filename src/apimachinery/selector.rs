@@ -1,4 +1,4 @@
-//! Label and field selectors: upstream's grammar, matching, and rendering back.
+//! Label and field selectors: parsing with upstream's grammar, matching objects, and formatting.
 
 pub mod fields;
 pub mod labels;

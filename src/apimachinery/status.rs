@@ -1,22 +1,25 @@
-//! `metav1.Status`: every error a client of the API reads, with upstream's codes, reasons and words
+//! `metav1.Status`: the error type of every API verb, with upstream's codes, reasons and messages
 //! (`k8s.io/apimachinery/pkg/api/errors/errors.go`).
+//!
+//! The constructors of [`Status`] correspond to upstream's `errors.New…` functions. Encoding a Status as a response
+//! is left to `endpoints::respond`.
 
 use super::field::{FieldError, FieldErrorKind, MAX_TEXT, aggregate, cut, quote};
 use super::gvk::GroupResource;
 use super::value::{Map, Value};
 
-/// An answer of kind Status. As an error type it is what every API verb fails with.
+/// An API error (or, rarely, success) response. Every API verb returns it as its error type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason; empty where upstream gives none.
+    /// Machine-readable reason; empty where upstream sets none.
     pub reason: &'static str,
     /// Human-readable message.
     pub message: String,
-    /// What it is about. `None` leaves `details` out.
+    /// The object concerned and the causes. `None` omits `details`.
     pub details: Option<Box<Details>>,
-    /// A fresh continue token, for an expired one.
+    /// A fresh continue token, sent when the client's token has expired.
     pub continue_token: Option<String>,
 }
 
@@ -31,30 +34,31 @@ pub struct Details {
     pub kind: String,
     /// Uid of the object.
     pub uid: String,
-    /// Single causes.
+    /// The individual errors.
     pub causes: Vec<Cause>,
-    /// Seconds to wait; also sent as `Retry-After`. 0: not given.
+    /// Seconds to wait before a retry, also sent as `Retry-After`. 0 omits it.
     pub retry_after_seconds: u32,
 }
 
-/// One cause.
+/// One of the errors that make up a Status, usually of one field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cause {
-    /// Reason.
+    /// Machine-readable reason, such as `FieldValueInvalid`.
     pub reason: String,
-    /// Message.
+    /// Human-readable message.
     pub message: String,
-    /// Field.
+    /// Path of the field at fault.
     pub field: String,
 }
 
-/// What every API verb returns.
+/// The result of an API verb.
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
 impl Status {
-    /// A failure without details. Of a message of more than [`MAX_TEXT`] bytes the beginning is kept.
+    /// A failure without details. Messages are truncated to slightly more than [`MAX_TEXT`] bytes.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        // Some room for the frame around an aggregate, which is bounded itself and says how much it leaves out.
+        // Leaves room for the text around an aggregate. Aggregates are bounded by themselves and report how much they
+        // omit.
         const FRAME: usize = 4096;
         Self {
             code,
@@ -73,33 +77,34 @@ impl Status {
         self
     }
 
-    /// The details, made where absent.
+    /// The details, created if absent.
     pub fn details_mut(&mut self) -> &mut Details {
         self.details.get_or_insert_with(Default::default)
     }
 
-    /// Adds a wait, in seconds.
+    /// Sets `retryAfterSeconds`.
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details_mut().retry_after_seconds = seconds;
         self
     }
 
-    /// Seconds for `Retry-After`, 0 where none.
+    /// The value for `Retry-After` in seconds; 0 for none.
     pub fn retry_after(&self) -> u32 {
         self.details.as_ref().map_or(0, |d| d.retry_after_seconds)
     }
 
-    /// 404 for an object.
+    /// 404: the object does not exist.
     pub fn not_found(gr: &GroupResource, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{gr} {} not found", quote(name))).about(gr, name)
     }
 
-    /// 409: the name is taken.
+    /// 409: an object of that name already exists.
     pub fn already_exists(gr: &GroupResource, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{gr} {} already exists", quote(name))).about(gr, name)
     }
 
-    /// 409: the write lost, `why` says against what. `gr.resource` may be a Kind where upstream shows one.
+    /// 409: the write conflicts with the stored state; `why` says how. `gr.resource` may be a Kind where upstream
+    /// shows one.
     pub fn conflict(gr: &GroupResource, name: &str, why: &str) -> Self {
         Self::new(
             409,
@@ -109,7 +114,7 @@ impl Status {
         .about(gr, name)
     }
 
-    /// 409 of optimistic locking.
+    /// 409: optimistic locking failed.
     pub fn modified(gr: &GroupResource, name: &str) -> Self {
         Self::conflict(
             gr,
@@ -118,8 +123,8 @@ impl Status {
         )
     }
 
-    /// 422 with one cause per error, as far as they fit in [`MAX_TEXT`]. `kind` is the Kind (some callers: the resource, as
-    /// upstream).
+    /// 422 with one cause per error, as many as fit into [`MAX_TEXT`]. `kind` is the Kind; some callers pass the
+    /// resource, as upstream does.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let qualified = if group.is_empty() {
             kind.to_owned()
@@ -142,7 +147,7 @@ impl Status {
             message: e.body(),
             field: e.field.clone(),
         });
-        // The first one is told in any case.
+        // The first cause is included whatever its size.
         let mut fits = |c: &Cause| {
             let before = room;
             room = room.saturating_sub(c.message.len() + c.field.len());
@@ -152,17 +157,17 @@ impl Status {
         s
     }
 
-    /// 400.
+    /// 400 with the given message.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 401.
+    /// 401, the same for every failed authentication.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 for an object; `why` follows `is forbidden: `.
+    /// 403; `why` follows `is forbidden: `. An empty name or resource is left out of the message.
     pub fn forbidden(gr: &GroupResource, name: &str, why: &str) -> Self {
         let message = if gr.resource.is_empty() {
             format!("forbidden: {why}")
@@ -174,7 +179,7 @@ impl Status {
         Self::new(403, "Forbidden", message).about(gr, name)
     }
 
-    /// 405 of a resource that lacks the verb.
+    /// 405: the resource does not support the verb.
     pub fn method_not_supported(gr: &GroupResource, action: &str) -> Self {
         Self::new(
             405,
@@ -184,7 +189,7 @@ impl Status {
         .about(gr, "")
     }
 
-    /// 406.
+    /// 406: none of the media types in `Accept` is supported.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
             406,
@@ -193,7 +198,7 @@ impl Status {
         )
     }
 
-    /// 415.
+    /// 415: the media type of the request body is not supported.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::new(
             415,
@@ -205,7 +210,7 @@ impl Status {
         )
     }
 
-    /// 413.
+    /// 413: the request body or the object exceeds a limit.
     pub fn too_large(message: &str) -> Self {
         Self::new(
             413,
@@ -214,17 +219,17 @@ impl Status {
         )
     }
 
-    /// 410: what was asked for is no longer kept.
+    /// 410: the requested revision or continue token is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 429.
+    /// 429 with `Retry-After` in seconds.
     pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
         Self::new(429, "TooManyRequests", message).with_retry_after(retry_after)
     }
 
-    /// 500 with upstream's prefix.
+    /// 500 with upstream's prefix and the error as its cause.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         let mut s = Self::new(500, "InternalError", format!("Internal error occurred: {error}"));
         s.details_mut().causes.push(Cause {
@@ -234,22 +239,22 @@ impl Status {
         s
     }
 
-    /// 500 as Go code makes it of an error that is no Status: no reason, the bare text.
+    /// 500 without a reason, as upstream returns for an error that is not a Status.
     pub fn raw_error(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 503.
+    /// 503 with the given message.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// 504.
+    /// 504 with `Retry-After` in seconds.
     pub fn timeout(message: impl std::fmt::Display, retry_after: u32) -> Self {
         Self::new(504, "Timeout", format!("Timeout: {message}")).with_retry_after(retry_after)
     }
 
-    /// The object a client reads.
+    /// The Status as an object tree, ready to encode.
     pub fn to_value(&self) -> Value {
         let mut m = Map::new();
         m.insert("kind", "Status");
@@ -273,7 +278,7 @@ impl Status {
         Value::Object(m)
     }
 
-    /// The Success answer of a delete. Upstream gives it neither message nor code.
+    /// The Success Status of a delete. Upstream sets neither message nor code.
     pub fn deleted(gr: &GroupResource, name: &str, uid: &str) -> Value {
         let details = Details {
             name: name.to_owned(),
@@ -338,14 +343,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_quoted_as_go_quotes_them() {
+    fn names_are_quoted_like_go() {
         let gr = GroupResource::new("", "configmaps");
         let absent = Status::not_found(&gr, "a\0b");
         assert_eq!(absent.message, "configmaps \"a\\x00b\" not found");
     }
 
     #[test]
-    fn a_refusal_is_bounded_whatever_is_wrong() {
+    fn invalid_status_is_bounded() {
         let path = FieldPath::new("spec");
         let wrong = |i| FieldError::invalid(&path.index(i), "v".repeat(200), "no");
         let many: ErrorList = (0..1_000_000).map(wrong).collect();

@@ -1,24 +1,26 @@
-//! `meta.k8s.io/v1` Tables: what `kubectl get` prints.
+//! `meta.k8s.io/v1` Tables, the server-side printing format behind `kubectl get`.
+//!
+//! Start at [`table`]; which columns a kind has is decided by its printer (`controlplane`) or its CRD.
 
 use super::value::{Map, Value};
 
-/// A column.
+/// A column definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading, in title case.
     pub name: String,
-    /// OpenAPI type of its cells: `string`, `integer`, `number`, `boolean`, `date`.
+    /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
     pub ty: &'static str,
-    /// OpenAPI format, `name` for the column that names the object.
+    /// OpenAPI format; `name` marks the column that holds the object's name.
     pub format: &'static str,
-    /// What it shows.
+    /// Text that describes the column to API clients.
     pub description: String,
-    /// 0 is always shown, above only in wide output.
+    /// 0 is always shown; higher values only in wide output.
     pub priority: i32,
 }
 
 impl Column {
-    /// A column without format.
+    /// A column without a format.
     pub fn new(name: &str, ty: &'static str, priority: i32, description: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -29,12 +31,12 @@ impl Column {
         }
     }
 
-    /// The column with a format.
+    /// Sets the format.
     pub fn with_format(self, format: &'static str) -> Self {
         Self { format, ..self }
     }
 
-    /// The column definition a client reads: all members are always there.
+    /// Encodes the column definition. Upstream omits no member, so all are written.
     pub fn to_value(&self) -> Value {
         let mut m = Map::new();
         m.insert("name", self.name.as_str());
@@ -46,7 +48,7 @@ impl Column {
     }
 }
 
-/// The columns of kinds without any of their own.
+/// The columns of kinds that define none: name and creation time.
 pub fn default_columns() -> Vec<Column> {
     const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
     const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
@@ -56,20 +58,20 @@ pub fn default_columns() -> Vec<Column> {
     ]
 }
 
-/// Which object a row carries: `includeObject`.
+/// The `includeObject` query parameter: how much of the object each row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Its metadata, as a PartialObjectMetadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
-    /// None: a literal null.
+    /// No object; `object` is null.
     None,
 }
 
 impl IncludeObject {
-    /// Reads the query parameter; empty is `Metadata`. `None`: the value is unknown.
+    /// Parses the query parameter; empty means `Metadata`. `None` for an unknown value.
     pub fn parse(s: &str) -> Option<Self> {
         match s {
             "" | "Metadata" => Some(Self::Metadata),
@@ -80,7 +82,7 @@ impl IncludeObject {
     }
 }
 
-/// The metadata of an object as `PartialObjectMetadata` of `version` (`v1`, `v1beta1`).
+/// Reduces an object to a `PartialObjectMetadata` of `version` (`v1` or `v1beta1`).
 pub fn partial_object_metadata(object: &Value, version: &str) -> Value {
     let mut m = Map::new();
     m.insert("kind", "PartialObjectMetadata");
@@ -89,7 +91,7 @@ pub fn partial_object_metadata(object: &Value, version: &str) -> Value {
     Value::Object(m)
 }
 
-/// A row of a table of `version`.
+/// Builds a table row. `version` applies to the embedded PartialObjectMetadata.
 pub fn row(
     cells: Vec<Value>,
     conditions: Option<Value>,
@@ -111,8 +113,8 @@ pub fn row(
     Value::Object(m)
 }
 
-/// A table of `version`. `list_metadata` has `resourceVersion`, `continue` and `remainingItemCount` where the list has them;
-/// `columns` of `None` are written as null, as in all but the first event of a watch.
+/// Builds a table of `version`. `list_metadata` holds the list's `resourceVersion`, `continue` and
+/// `remainingItemCount`. `columns` is `None` for all but the first event of a watch, where upstream writes null.
 pub fn table(version: &str, list_metadata: Value, columns: Option<&[Column]>, rows: Vec<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "Table");
@@ -126,7 +128,8 @@ pub fn table(version: &str, list_metadata: Value, columns: Option<&[Column]>, ro
     Value::Object(m)
 }
 
-/// An age as kubectl prints it: two units where the first is small, one where it is large (`90s`, `5m12s`, `3h`, `2d4h`, `400d`).
+/// Formats a duration as kubectl does (`duration.HumanDuration`): with two units while the first is small, with one
+/// when it is large (`90s`, `5m12s`, `3h`, `2d4h`, `400d`).
 pub fn human_duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
@@ -138,7 +141,7 @@ pub fn human_duration(seconds: i64) -> String {
     };
     let (minutes, hours) = (seconds / MINUTE, seconds / HOUR);
     match seconds {
-        // A clock that is a little ahead is no reason to worry anybody.
+        // Like upstream, tolerate a clock skew of one second.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         s if s < 2 * MINUTE => format!("{s}s"),
@@ -153,7 +156,7 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// The age of something that began at `timestamp` (RFC 3339), at `now` (seconds since 1970): `<unknown>` where it did not.
+/// The time since `timestamp` (RFC 3339) at `now` (Unix seconds); `<unknown>` if it does not parse.
 pub fn age(timestamp: &str, now: i64) -> String {
     match super::time::parse(timestamp) {
         Ok(t) => human_duration(now - t.unix_timestamp()),
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_carry_what_was_asked_for() {
+    fn rows_embed_the_requested_part_of_the_object() {
         let o = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
         let carried = |i| {
             row(vec!["a".into(), 1i64.into()], None, &o, i, "v1")

@@ -1,20 +1,22 @@
-//! Timestamps as the API writes them. The clock is an argument wherever a test may want to hold it.
+//! Timestamps and durations in the formats of the API (`metav1.Time`, `metav1.MicroTime`) and of Go's `time` package.
+//!
+//! All functions but [`now`] and [`now_micro`] take the time as an argument, so tests need no clock.
 
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Now, in whole seconds: `metav1.Now()`.
+/// The current time in whole seconds, as `metav1.Now()`.
 pub fn now() -> String {
     format(OffsetDateTime::now_utc())
 }
 
-/// Now, with six digits of a second: `metav1.NowMicro()`.
+/// The current time in microseconds, as `metav1.NowMicro()`.
 pub fn now_micro() -> String {
     format_micro(OffsetDateTime::now_utc())
 }
 
-/// RFC 3339 in UTC, whole seconds, `Z`.
+/// Formats as RFC 3339 in UTC with whole seconds and `Z`.
 pub fn format(t: OffsetDateTime) -> String {
     let t = t.to_offset(time::UtcOffset::UTC);
     let (date, clock) = (t.date(), t.time());
@@ -29,7 +31,7 @@ pub fn format(t: OffsetDateTime) -> String {
     )
 }
 
-/// RFC 3339 in UTC with six fraction digits.
+/// Formats as RFC 3339 in UTC with six fraction digits.
 pub fn format_micro(t: OffsetDateTime) -> String {
     let mut s = format(t);
     s.pop();
@@ -37,18 +39,18 @@ pub fn format_micro(t: OffsetDateTime) -> String {
     s
 }
 
-/// Seconds since 1970 as `metav1.Time` is written.
+/// Formats Unix seconds as `metav1.Time`; `None` if out of range.
 pub fn format_unix(seconds: i64) -> Option<String> {
     OffsetDateTime::from_unix_timestamp(seconds).ok().map(format)
 }
 
-/// Reads RFC 3339 with any offset and any fraction.
+/// Parses RFC 3339 with any offset and any fraction.
 ///
 /// # Errors
-/// Go's text, for the common case of a text that is no time at all.
+/// Returns Go's text for a malformed time; an out-of-range component has one generic text.
 pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
-    // Go wants an upper-case T and Z; RFC 3339 and the `time` crate allow more.
+    // Go requires an upper-case `T` and `Z`; RFC 3339 and the `time` crate also accept lower case.
     let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z');
     let parsed = if shaped {
         OffsetDateTime::parse(s, &Rfc3339).ok()
@@ -58,10 +60,10 @@ pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
     parsed.ok_or_else(|| cannot_parse(s, LAYOUT))
 }
 
-/// Reads a `metav1.MicroTime`: exactly six fraction digits.
+/// Parses a `metav1.MicroTime`, which must have exactly six fraction digits.
 ///
 /// # Errors
-/// Go's text.
+/// Returns Go's text.
 pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let Some(rest) = s.get(19..) else {
@@ -79,9 +81,9 @@ pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
     Ok(t)
 }
 
-/// Go names the first layout element that does not fit and the text that was left.
+/// Go's error text: the first layout element that does not match, and the input left at that point.
 fn cannot_parse(s: &str, layout: &str) -> String {
-    // (bytes before the element, its layout text, its length, or its separator)
+    // (offset of the element, its layout text, its length)
     const ELEMENTS: [(usize, &str, usize); 6] = [
         (0, "2006", 4),
         (5, "01", 2),
@@ -105,6 +107,7 @@ fn cannot_parse(s: &str, layout: &str) -> String {
         }
     }
     let rest = s.get(19..).unwrap_or("");
+    // Go accepts a fraction of a second even if the layout has none.
     let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
     if !(zone.starts_with('Z') || zone.starts_with('+') || zone.starts_with('-')) {
         return fail(rest, "Z07:00");
@@ -112,10 +115,10 @@ fn cannot_parse(s: &str, layout: &str) -> String {
     format!("parsing time {s:?}: value out of range")
 }
 
-/// Go's `time.ParseDuration` without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
+/// Parses Go's duration syntax without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
 ///
 /// # Errors
-/// What was expected.
+/// Returns a hint at the expected syntax; meant for our own flags and files, not for API responses.
 pub fn parse_duration(value: &str) -> Result<Duration, String> {
     let nanos = go_nanos(value).map_err(|_| "expected a duration such as 90s, 1m30s or 300ms")?;
     if nanos > MOST_NANOS {
@@ -124,10 +127,10 @@ pub fn parse_duration(value: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
-/// Go's `time.ParseDuration`. `None`: zero or negative.
+/// Parses a duration like Go's `time.ParseDuration`. `None`: zero or negative.
 ///
 /// # Errors
-/// Go's words.
+/// Returns Go's text.
 pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -146,17 +149,17 @@ pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
     Ok((!negative && nanos > 0).then(|| Duration::from_nanos(nanos)))
 }
 
-/// Go's durations are 63 bits of nanoseconds.
+/// A Go duration is a signed 64-bit count of nanoseconds.
 const MOST_NANOS: f64 = i64::MAX as f64;
 
-/// Why a text is no duration.
+/// The reason a text is not a duration.
 enum Odd<'a> {
     Invalid,
     NoUnit,
     Unit(&'a str),
 }
 
-/// The nanoseconds of numbers with units, which may be more than a duration holds.
+/// Parses numbers with units into nanoseconds, which may exceed the range of a Go duration.
 fn go_nanos(text: &str) -> Result<f64, Odd<'_>> {
     if text == "0" {
         return Ok(0.0);
@@ -187,7 +190,7 @@ fn go_nanos(text: &str) -> Result<f64, Odd<'_>> {
     Ok(nanos)
 }
 
-/// A duration as Go's `Duration.String` prints it: `1m2.5s`, `512.25ms`, `0s`.
+/// Formats a duration like Go's `Duration.String`: `1m2.5s`, `512.25ms`, `0s`.
 pub fn go_duration(d: Duration) -> String {
     fn trimmed(whole: u128, part: u128, digits: usize, unit: &str) -> String {
         let part = format!("{part:0digits$}");
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_parse_like_go() {
         let s = Duration::from_secs;
         for (text, want) in [
             ("5s", Ok(Some(s(5)))),
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_print_as_gos() {
+    fn durations_format_like_go() {
         for (nanos, want) in [
             (0, "0s"),
             (7, "7ns"),
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn any_offset_is_read_and_utc_is_written() {
+    fn any_offset_parses_and_utc_is_written() {
         let t = parse("2024-02-29T23:30:00.123456789+01:00").unwrap();
         assert_eq!(format(t), "2024-02-29T22:30:00Z");
         assert_eq!(format_micro(t), "2024-02-29T22:30:00.123456Z");
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_as_go_prints_them() {
+    fn parse_errors_match_go() {
         let e = |s| parse(s).unwrap_err();
         assert_eq!(
             e("x"),

@@ -1,8 +1,9 @@
-//! Names, labels, annotations and object metadata: the checks every kind shares, in upstream's words
+//! Validation that all kinds share: names, labels, annotations and object metadata, with upstream's messages
 //! (`k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validation`).
 //!
-//! A check returns the messages of all that is wrong; an empty list means the value is fine. The patterns are matched by
-//! hand: a name is checked on every write, and the patterns only appear in messages.
+//! A check returns one message per violation; an empty list means the value is valid. [`meta::validate_object_meta`]
+//! is the check of whole metadata. Patterns are matched by hand instead of with a regex engine because names are
+//! checked on every write; the regular expressions only appear in messages.
 
 pub mod meta;
 pub mod net;
@@ -16,12 +17,12 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// Longest DNS label.
+/// Maximum length of a DNS label.
 pub const LABEL_MAX: usize = 63;
-/// Longest DNS subdomain.
+/// Maximum length of a DNS subdomain.
 pub const SUBDOMAIN_MAX: usize = 253;
 
-/// A message that shows examples and the pattern, as upstream words it (with its two spaces before `or`).
+/// Formats a message with examples and the pattern, with upstream's wording (including its two spaces before `or`).
 pub fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{message} (regex used for validation is '{pattern}')");
@@ -33,17 +34,17 @@ pub fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String 
     )
 }
 
-/// The message of a value longer than `max` characters.
+/// The message for a value longer than `max` characters.
 pub fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// The message of a number outside `low..=high`.
+/// The message for a number outside `low..=high`.
 pub fn out_of_range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
-/// What an empty value is told.
+/// The message for an empty value.
 pub const EMPTY: &str = "must be non-empty";
 
 fn is_dns_char(b: u8) -> bool {
@@ -82,6 +83,7 @@ pub fn dns1123_label(s: &str) -> Vec<String> {
         out.push(too_long(LABEL_MAX));
     }
     if !matches_label(s) {
+        // A subdomain that is not a label contains dots.
         out.push(if matches_subdomain(s) {
             "must not contain dots".to_owned()
         } else {
@@ -107,7 +109,7 @@ pub fn dns1123_subdomain(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks a DNS-1123 subdomain that may have underscores: `_tcp.example.com`, as search lists have.
+/// Checks a DNS-1123 subdomain that may contain underscores, as DNS search lists do: `_tcp.example.com`.
 pub fn dns1123_subdomain_with_underscore(s: &str) -> Vec<String> {
     const FORM: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
     let mut out = Vec::new();
@@ -148,7 +150,7 @@ pub fn wildcard_dns1123_subdomain(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks a DNS-1035 label: as DNS-1123, but starting with a letter.
+/// Checks a DNS-1035 label: a DNS-1123 label that starts with a letter.
 pub fn dns1035_label(s: &str) -> Vec<String> {
     let mut out = Vec::new();
     if s.len() > LABEL_MAX {
@@ -164,7 +166,7 @@ pub fn dns1035_label(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks a label key or another qualified name: `name` or `example.com/name`.
+/// Checks a label key or other qualified name: `name` or `example.com/name`.
 pub fn qualified_name(s: &str) -> Vec<String> {
     const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
@@ -197,13 +199,14 @@ pub fn qualified_name(s: &str) -> Vec<String> {
     } else if name.len() > LABEL_MAX {
         out.push(format!("name part must be no more than {LABEL_MAX} bytes"));
     }
+    // An empty name causes this error, too, as upstream.
     if !matches_qualified(name) {
         out.push(format!("name part {}", pattern_error(WORDS, QUALIFIED, &EXAMPLES)));
     }
     out
 }
 
-/// Checks a label value: empty, or at most 63 bytes of a name.
+/// Checks a label value: empty, or at most 63 bytes of name characters.
 pub fn label_value(s: &str) -> Vec<String> {
     let mut out = Vec::new();
     if s.len() > LABEL_MAX {
@@ -219,7 +222,7 @@ pub fn label_value(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks a name that becomes one segment of a path.
+/// Checks a name that is used as a URL path segment.
 pub fn path_segment_name(s: &str) -> Vec<String> {
     match s {
         "." | ".." => vec![format!("may not be '{s}'")],
@@ -227,7 +230,7 @@ pub fn path_segment_name(s: &str) -> Vec<String> {
     }
 }
 
-/// Checks a prefix of a name that becomes one segment of a path.
+/// Checks a `generateName` whose result is used as a URL path segment.
 pub fn path_segment_prefix(s: &str) -> Vec<String> {
     ["/", "%"]
         .into_iter()
@@ -244,7 +247,7 @@ fn dot_dirs(s: &str) -> Option<String> {
     }
 }
 
-/// Checks a key of a ConfigMap or Secret, which may become a file name.
+/// Checks a key of a ConfigMap or Secret, which may become a file name when mounted.
 pub fn config_map_key(s: &str) -> Vec<String> {
     let mut out = Vec::new();
     if s.len() > SUBDOMAIN_MAX {
@@ -265,7 +268,7 @@ pub fn config_map_key(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks the name of an environment variable: any printable ASCII but `=`.
+/// Checks the name of an environment variable: any printable ASCII except `=`.
 pub fn env_var_name(s: &str) -> Vec<String> {
     if s.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -302,10 +305,10 @@ pub fn http_header_name(s: &str) -> Vec<String> {
     )]
 }
 
-/// How a kind checks its names. `prefix` is true for a `generateName`, to which characters will be added.
+/// A kind's name check. `prefix` is true for a `generateName`, to which a suffix will be added.
 pub type NameFn = fn(name: &str, prefix: bool) -> Vec<String>;
 
-/// A `generateName` may end in a dash. Upstream checks it with its last *two* characters replaced by `a`
+/// Masks the trailing dash of a `generateName`. Upstream replaces its last *two* characters by `a`
 /// (`pkg/api/validation/generic.go`), so `x.-` passes.
 fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     if prefix && name.len() > 1 && name.ends_with('-') {
@@ -319,17 +322,19 @@ fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Names of most kinds.
+/// The name check of most kinds: a DNS subdomain.
 pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
     dns1123_subdomain(&masked(name, prefix))
 }
 
-/// Names of kinds whose check of names is declared: nothing but the name itself, and its length in bytes.
+/// The name check of kinds with declarative validation. It ignores `generateName` and reports the maximum length in
+/// bytes.
 pub fn name_is_declared_subdomain(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
         return Vec::new();
     }
     let mut out = dns1123_subdomain(name);
+    // Declarative validation words the limit in bytes.
     let coded = too_long(SUBDOMAIN_MAX);
     if let Some(long) = out.iter_mut().find(|m| **m == coded) {
         *long = format!("must be no more than {SUBDOMAIN_MAX} bytes");
@@ -337,17 +342,17 @@ pub fn name_is_declared_subdomain(name: &str, prefix: bool) -> Vec<String> {
     out
 }
 
-/// Names of Namespaces and some others.
+/// The name check of Namespaces and some other kinds: a DNS label.
 pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
     dns1123_label(&masked(name, prefix))
 }
 
-/// Names of Services.
+/// The name check of Services: a DNS-1035 label.
 pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
     dns1035_label(&masked(name, prefix))
 }
 
-/// Names that only must fit into a path, such as those of RBAC objects.
+/// The name check of kinds whose names only have to fit into a URL path, such as RBAC objects.
 pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
         path_segment_prefix(name)
@@ -361,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_and_subdomains_are_told_apart() {
+    fn labels_and_subdomains_are_distinguished() {
         for ok in ["a", "a-b", "0a", "a0"] {
             assert!(dns1123_label(ok).is_empty() && dns1123_subdomain(ok).is_empty(), "{ok}");
         }
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_label_key_is_wrong_twice() {
+    fn empty_label_key_yields_two_errors() {
         let e = qualified_name("");
         assert_eq!(e.len(), 2);
         assert_eq!(e[0], "name part must be non-empty");
@@ -394,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generate_name_loses_its_last_two_characters_for_the_check() {
+    fn generate_name_check_masks_the_last_two_characters() {
         assert!(name_is_dns_subdomain("x.-", true).is_empty());
         assert!(!name_is_dns_subdomain("x.-", false).is_empty());
         assert!(name_is_dns_subdomain("é-", true).is_empty());
@@ -402,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_checks_of_names_count_bytes_and_know_no_prefixes() {
+    fn declarative_name_check_counts_bytes_and_ignores_prefixes() {
         assert!(name_is_declared_subdomain("A_", true).is_empty());
         assert_eq!(name_is_declared_subdomain("A_", false), dns1123_subdomain("A_"));
         assert_eq!(
@@ -412,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_may_not_climb_directories() {
+    fn keys_must_not_traverse_directories() {
         assert_eq!(config_map_key(".."), ["must not be '..'"]);
         assert_eq!(config_map_key("..a"), ["must not start with '..'"]);
         assert!(config_map_key("a..b_C-1").is_empty());

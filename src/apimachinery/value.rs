@@ -1,8 +1,8 @@
-//! The dynamic object tree every layer passes on when it must look inside an object.
+//! [`Value`]: the dynamic object tree used wherever the server must look inside an object.
 //!
-//! Objects at rest and on their way out are bytes; this tree exists between decoding a request and encoding what is
-//! stored. Maps are sorted vectors: Kubernetes objects have few keys per level, lookups are binary searches over
-//! contiguous memory, and encoding is deterministic, which makes "nothing changed" a comparison of bytes.
+//! Stored objects and responses are bytes; the tree only exists between decoding a request and encoding the object
+//! for storage. Maps are sorted vectors: Kubernetes objects have few keys per level, lookups stay within contiguous
+//! memory, and encoding is deterministic, so that "unchanged" is a comparison of bytes.
 
 use compact_str::CompactString;
 use std::fmt;
@@ -11,7 +11,8 @@ use std::hash::{Hash, Hasher};
 /// The string type of the tree: up to 24 bytes are stored inline.
 pub type Str = CompactString;
 
-/// A JSON value with Kubernetes' number rules: an integer that fits `i64` is an integer, everything else is a float.
+/// A JSON value with Kubernetes' number rules: an integer literal that fits `i64` is an integer, any other number a
+/// float.
 #[derive(Clone, PartialEq, Default)]
 pub enum Value {
     /// JSON `null`.
@@ -40,13 +41,14 @@ static NULL: Value = Value::Null;
 // === impl Map ===
 
 impl Map {
-    /// An empty map.
+    /// Creates an empty map.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Builds a map from pairs in any order; of pairs with the same key the last one wins, as in Go's decoder.
+    /// Builds a map from pairs in any order. Of duplicate keys the last wins, as in Go's decoder.
     pub fn from_pairs(mut pairs: Vec<(Str, Value)>) -> Self {
+        // Most input is sorted already, because encoders write sorted keys.
         if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
             // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -65,8 +67,8 @@ impl Map {
         self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
     }
 
-    /// Where `key` stands. Objects have few keys, mostly of different lengths: looking at those costs less than comparing
-    /// the text of some of them, as halving does.
+    /// The index of `key`. A linear scan that compares lengths first beats binary search on small maps, whose keys
+    /// mostly differ in length.
     fn position(&self, key: &str) -> Option<usize> {
         const FEW: usize = 16;
         if self.0.len() > FEW {
@@ -77,22 +79,22 @@ impl Map {
             .position(|(k, _)| k.len() == key.len() && k.as_str() == key)
     }
 
-    /// How many keys sort behind this one.
+    /// The number of keys that sort after `key`.
     pub fn keys_after(&self, key: &str) -> usize {
         self.0.len() - self.0.partition_point(|(k, _)| k.as_str() <= key)
     }
 
-    /// The value under `key`.
+    /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.position(key).map(|i| &self.0[i].1)
     }
 
-    /// The value under `key`, to be changed.
+    /// Mutable access to the value of `key`.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.position(key).map(|i| &mut self.0[i].1)
     }
 
-    /// The value under `key`, inserted as null where absent.
+    /// The value of `key`, inserted as null if absent.
     pub fn entry(&mut self, key: &str) -> &mut Value {
         let i = self.position(key).unwrap_or_else(|| {
             let i = self.0.partition_point(|(k, _)| k.as_str() < key);
@@ -102,17 +104,17 @@ impl Map {
         &mut self.0[i].1
     }
 
-    /// The object under `key`; whatever else stood there (or nothing) is replaced by an empty object.
+    /// The object under `key`. A missing or non-object value is replaced by an empty object.
     pub fn object_entry(&mut self, key: &str) -> &mut Map {
         self.entry(key).make_object()
     }
 
-    /// True where `key` is present, also with a null value.
+    /// True if `key` is present, even with a null value.
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()
     }
 
-    /// Sets `key`, returning what stood there.
+    /// Sets `key` and returns its previous value.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         let key = key.into();
         match self.find(&key) {
@@ -124,22 +126,26 @@ impl Map {
         }
     }
 
-    /// Makes room for so many more pairs, and no more than these.
+    /// Reserves capacity for exactly `pairs` more pairs.
     pub fn reserve(&mut self, pairs: usize) {
         self.0.reserve_exact(pairs);
     }
 
-    /// Removes `key`.
+    /// Removes `key` and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.position(key).map(|i| self.0.remove(i).1)
     }
 
-    /// Sets (`Some`) and removes (`None`) many keys, which come in order and each once. One pass over both sides: a client
-    /// that changes every second key of a large object one by one would move all others each time.
+    /// Sets (`Some`) and removes (`None`) many keys, which must be sorted and unique. Large batches are merged in one
+    /// pass: single insertions into a sorted vector would be quadratic, and clients choose how many keys a patch
+    /// changes.
     pub fn change(&mut self, changes: Vec<(Str, Option<Value>)>) {
-        /// Fewer are made one by one: that moves less than a pass does.
+        /// Below this, single changes move less data than a full pass.
         const FEW: usize = 8;
-        debug_assert!(changes.windows(2).all(|w| w[0].0 < w[1].0), "changes come in order");
+        debug_assert!(
+            changes.windows(2).all(|w| w[0].0 < w[1].0),
+            "changes are sorted and unique"
+        );
         if changes.len() < FEW {
             for (key, value) in changes {
                 match value {
@@ -155,6 +161,7 @@ impl Map {
             while let Some(pair) = mine.next_if(|(k, _)| *k < key) {
                 out.push(pair);
             }
+            // Replaced or removed, so the old value is dropped in either case.
             mine.next_if(|(k, _)| *k == key);
             out.extend(value.map(|v| (key, v)));
         }
@@ -162,42 +169,42 @@ impl Map {
         self.0 = out;
     }
 
-    /// Pairs in key order.
+    /// Iterates over pairs in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
         self.0.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Pairs in key order, values to be changed.
+    /// Iterates over pairs in key order with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.0.iter_mut().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Keys in order.
+    /// Iterates over keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(k, _)| k.as_str())
     }
 
-    /// Values in key order.
+    /// Iterates over values in key order.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.0.iter().map(|(_, v)| v)
     }
 
-    /// Keeps the pairs `f` approves of.
+    /// Removes the pairs for which `f` returns false.
     pub fn retain(&mut self, mut f: impl FnMut(&str, &mut Value) -> bool) {
         self.0.retain_mut(|(k, v)| f(k, v));
     }
 
-    /// Number of pairs.
+    /// The number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True where there is no pair.
+    /// True if the map has no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The string under `key`, or `""`.
+    /// The string under `key`, or `""` if it is absent or not a string.
     pub fn str(&self, key: &str) -> &str {
         self.get(key).and_then(Value::as_str).unwrap_or("")
     }
@@ -225,39 +232,39 @@ impl Value {
         Self::Object(Map::new())
     }
 
-    /// The member under `key`, or null where this is no object or has no such key.
+    /// The member under `key`, or null if this is not an object or has no such key.
     pub fn get(&self, key: &str) -> &Value {
         self.as_object().and_then(|m| m.get(key)).unwrap_or(&NULL)
     }
 
-    /// The value at the end of `path` through objects, or null.
+    /// The value at `path`, descending through objects, or null.
     pub fn at(&self, path: &[&str]) -> &Value {
         path.iter().fold(self, |v, k| v.get(k))
     }
 
-    /// The value at the end of `path` through objects, to be changed; `None` where it does not exist.
+    /// Mutable access to the value at `path`; `None` if it does not exist.
     pub fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value> {
         path.iter().try_fold(self, |v, k| v.as_object_mut()?.get_mut(k))
     }
 
-    /// Sets the value at the end of `path`, making objects on the way.
+    /// Sets the value at `path`, creating objects on the way and replacing non-objects.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let slot = path.iter().fold(self, |v, k| v.make_object().entry(k));
         *slot = value.into();
     }
 
-    /// Removes the value at the end of `path`.
+    /// Removes the value at `path` and returns it.
     pub fn unset(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         self.at_mut(parents)?.as_object_mut()?.remove(last)
     }
 
-    /// The string at the end of `path`, or `""`.
+    /// The string at `path`, or `""` if it is absent or not a string.
     pub fn str_at(&self, path: &[&str]) -> &str {
         self.at(path).as_str().unwrap_or("")
     }
 
-    /// Turns this value into an object unless it is one, and returns it.
+    /// Replaces this value by an empty object unless it is an object, and returns the object.
     pub fn make_object(&mut self) -> &mut Map {
         if !matches!(self, Self::Object(_)) {
             *self = Self::object();
@@ -276,7 +283,7 @@ impl Value {
         }
     }
 
-    /// The object, if this is one, to be changed.
+    /// Mutable access to the object, if this is one.
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Self::Object(m) => Some(m),
@@ -292,7 +299,7 @@ impl Value {
         }
     }
 
-    /// The elements, if this is an array, to be changed.
+    /// Mutable access to the elements, if this is an array.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Self::Array(a) => Some(a),
@@ -300,7 +307,7 @@ impl Value {
         }
     }
 
-    /// The elements of an array, or none at all.
+    /// The elements of an array; an empty slice for any other value.
     pub fn items(&self) -> &[Value] {
         self.as_array().map(Vec::as_slice).unwrap_or(&[])
     }
@@ -343,7 +350,7 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    /// True for null, `false`, 0, `""`, `[]` and `{}`: what Go's `omitempty` leaves out.
+    /// True for null, `false`, 0, `""`, `[]` and `{}`, the values that Go's `omitempty` omits.
     pub fn is_empty_value(&self) -> bool {
         match self {
             Self::Null => true,
@@ -357,7 +364,7 @@ impl Value {
     }
 }
 
-/// Floats are never NaN, so that equality is one.
+/// Sound because floats are never NaN.
 impl Eq for Value {}
 
 impl Eq for Map {}
@@ -369,7 +376,7 @@ impl Hash for Value {
             Self::Null => {}
             Self::Bool(b) => b.hash(state),
             Self::Int(i) => i.hash(state),
-            // The two zeros are equal; adding zero makes them one.
+            // `0.0` and `-0.0` are equal and must hash alike; adding zero normalises the sign.
             Self::Float(f) => (f + 0.0).to_bits().hash(state),
             Self::String(s) => s.hash(state),
             Self::Array(a) => a.hash(state),
@@ -469,7 +476,8 @@ impl<'de> serde::Deserialize<'de> for Value {
     }
 }
 
-/// Builds a [`Value`] with `serde_json::json!`'s syntax. For set-up and answers, not for hot paths.
+/// Builds a [`Value`] with the syntax of `serde_json::json!`. It converts through `serde_json`, so keep it off hot
+/// paths.
 #[macro_export]
 macro_rules! json {
     ($($t:tt)*) => { $crate::apimachinery::Value::from($crate::apimachinery::value::__serde_json::json!($($t)*)) };
@@ -485,7 +493,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_changes_are_the_same_as_one_after_the_other(
+        fn batch_change_equals_single_changes(
             before in proptest::collection::btree_map("[a-f]{0,2}", any::<i64>(), 0..40),
             changes in proptest::collection::btree_map("[a-f]{0,2}", any::<Option<i64>>(), 0..40),
         ) {
@@ -502,7 +510,7 @@ mod tests {
         }
 
         #[test]
-        fn pairs_in_any_order_make_the_map_that_inserting_them_makes(
+        fn from_pairs_equals_insertion(
             pairs in proptest::collection::vec(("[a-d]{0,2}", any::<i64>()), 0..30),
         ) {
             let mut want = Map::new();
@@ -526,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn of_duplicate_keys_the_last_one_wins() {
+    fn last_duplicate_key_wins() {
         let m = Map::from_pairs(vec![
             ("b".into(), 1i64.into()),
             ("a".into(), 2i64.into()),
@@ -539,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_on_set_and_absent_on_get() {
+    fn set_creates_parents_and_get_tolerates_absence() {
         let mut v = Value::object();
         v.set(&["metadata", "labels", "x"], "y");
         assert_eq!(v.str_at(&["metadata", "labels", "x"]), "y");

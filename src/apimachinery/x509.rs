@@ -1,10 +1,10 @@
-//! Certificate signing requests and the names in certificates, read so strictly that no other reader finds something else
-//! in them.
+//! Certificate signing requests and distinguished names, parsed as strict DER.
 //!
-//! A check of a subject is worth what the check and the signer, or the server that is shown the certificate, agree on.
-//! Readers differ in string types they do not know (and then skip), in data after the end, in lengths with leading zeros,
-//! in the second of two values. So everything here is DER to the letter: each length in its shortest form, each structure
-//! used up to its last byte, each value of a name decoded or the whole refused.
+//! Start at [`CertificateRequest`] and [`Name`]. Checking a subject only helps if the check and the consumer (the
+//! signer, or the server that is shown the certificate) parse the same value. Parsers disagree on unknown string
+//! types (which some skip), trailing data, non-minimal lengths and repeated attributes. Therefore every length must
+//! be minimal, every structure must be consumed to its last byte, and a name with a value that cannot be decoded is
+//! rejected as a whole.
 
 mod der;
 mod name;
@@ -15,7 +15,7 @@ pub(crate) mod testing;
 pub use name::Name;
 pub use request::CertificateRequest;
 
-/// Why something is refused; the text is for whoever sent it.
+/// Why the input was rejected; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

@@ -1,4 +1,5 @@
-//! Options → the authorizers in the operator's order, and what feeds them.
+//! Builds the authorizers from the options, in the operator's order, and starts the informers and the file reload that
+//! feed them.
 
 use crate::authz::abac::Abac;
 use crate::authz::config::{self, AuthorizerConfig, Mode};
@@ -20,20 +21,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the configuration file is looked at.
+/// Interval at which the configuration file is checked for changes.
 const RELOAD: Duration = Duration::from_secs(5);
 
-/// Whether callers may.
+/// The authorizers, and what they are fed from.
 pub struct Access {
-    /// `system:masters`, then the modes.
+    /// `system:masters` first, then the configured modes.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Roles and bindings; followed whatever the modes, since who may write them is judged by them.
+    /// Roles and bindings. They are followed in every mode, because the escalation check on writes to them needs them.
     pub roles: Arc<Rbac>,
     parts: Parts,
     reload: Option<(PathBuf, Arc<Current>)>,
 }
 
-/// What authorizers are made of and keep when the configuration changes.
+/// State that is shared by successive authorizer configurations.
 #[derive(Clone)]
 struct Parts {
     roles: Arc<Rbac>,
@@ -42,7 +43,7 @@ struct Parts {
     counts: ClientRequestMetrics,
 }
 
-/// The authorizers of the configuration that was read last.
+/// The authorizers of the configuration read last.
 struct Current(ArcSwap<Union>);
 
 #[async_trait]
@@ -62,10 +63,11 @@ impl Authorizer for Current {
     }
 }
 
-/// Builds them. They know nothing, and allow only `system:masters`, until [`Access::start`].
+/// Builds the authorizers. Until [`Access::start`] they hold no roles or objects; of RBAC only `system:masters` is
+/// allowed.
 ///
 /// # Errors
-/// One line: a file cannot be used.
+/// A one-line message about the file that cannot be used.
 pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access, String> {
     let o = &options.authorization;
     let roles = Rbac::new();
@@ -129,7 +131,7 @@ impl Parts {
 }
 
 impl Access {
-    /// Reads what decisions depend on from now on. The signals fire when all of it is known.
+    /// Starts the informers and the file reload. The returned signals fire when the informers have synced.
     pub fn start(self, plane: &ControlPlane, authorizers: &[AuthorizerConfig], tasks: &TaskGroup) -> Vec<Signal> {
         const RBAC: &str = "rbac.authorization.k8s.io";
         let storage = |group: &str, plural: &str| plane.store(group, plural).storage().clone();
@@ -165,7 +167,7 @@ fn types(authorizers: &[AuthorizerConfig]) -> BTreeSet<&'static str> {
     all.filter(|m| *m != Mode::Webhook).map(Mode::name).collect()
 }
 
-/// Takes over each new content of the file that can be used; what cannot leaves the old one in force.
+/// Applies each new content of the file; if it is invalid the previous configuration stays in force.
 async fn follow(path: PathBuf, current: Arc<Current>, parts: Parts, required: BTreeSet<&'static str>) {
     let mut seen = tokio::fs::read(&path).await.ok();
     loop {
@@ -192,10 +194,10 @@ async fn follow(path: PathBuf, current: Arc<Current>, parts: Parts, required: BT
         match union {
             Ok(union) => {
                 current.0.store(Arc::new(union));
-                tracing::info!(file = %path.display(), "the authorization configuration was reloaded");
+                tracing::info!(file = %path.display(), "authorization configuration reloaded");
             }
             Err(e) => {
-                tracing::error!(file = %path.display(), "the changed authorization configuration is not used: {e}");
+                tracing::error!(file = %path.display(), "invalid authorization configuration; keeping the previous one: {e}");
             }
         }
         seen = Some(text);

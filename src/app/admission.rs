@@ -1,5 +1,5 @@
-//! `--enable-admission-plugins`, `--disable-admission-plugins` and `--admission-control-config-file` → the admission
-//! chain, in upstream's order.
+//! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
+//! and `--admission-control-config-file`.
 
 use crate::admission::configuration::Shape;
 use crate::admission::plugins::*;
@@ -10,17 +10,17 @@ use crate::telemetry::Telemetry;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// What plugins are made from.
+/// Dependencies of the plugins.
 pub struct Needs<'a> {
-    /// Reads of other resources; filled when all stores exist.
+    /// Reads of other resources; available once all stores exist.
     pub cluster: Cluster,
-    /// Asked by plugins that check a further permission.
+    /// For plugins that check a further permission.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Counts and times.
+    /// Metrics.
     pub telemetry: &'a Telemetry,
-    /// What plugins are told.
+    /// The admission configuration file.
     pub configuration: Configuration,
-    /// How long pods stay on a node that is not ready, or that nobody can reach.
+    /// Default toleration seconds for nodes that are not ready, and for unreachable ones.
     pub toleration_seconds: [i64; 2],
 }
 
@@ -72,10 +72,10 @@ fn about(plugin: &str, error: impl Display) -> String {
     about_file(format!("{plugin}: {error}"))
 }
 
-/// Reads the configuration file, if one is named.
+/// Reads the configuration file, if there is one.
 ///
 /// # Errors
-/// One line: what is wrong with it.
+/// A one-line message about the file.
 pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String> {
     match &options.config_file {
         None => Ok(Configuration::default()),
@@ -83,10 +83,10 @@ pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String
     }
 }
 
-/// The plugins that are on, in the order of [`AdmissionOptions::on`].
+/// The enabled plugins, in the order of [`AdmissionOptions::on`].
 ///
 /// # Errors
-/// One line: a plugin does not take its configuration.
+/// A one-line message about an invalid plugin configuration.
 pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Result<Arc<dyn Admission>, String> {
     let mut plugins = Vec::new();
     for name in options.on() {
@@ -103,7 +103,7 @@ fn pod_security(needs: &Needs<'_>) -> Result<PodSecurityConfig, String> {
     }
 }
 
-/// Puts a plugin under its name, with the phases it has.
+/// Wraps plugins with their name, phases and metrics.
 struct Make<'a> {
     name: &'static str,
     telemetry: &'a Telemetry,
@@ -124,8 +124,8 @@ impl Make<'_> {
     }
 }
 
-/// `None`: a plugin that is accepted by name and has nothing to do here (its feature is off in v1.36, or it lets
-/// everything pass).
+/// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is off in
+/// v1.36 or because upstream's plugin admits everything.
 fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admission>>, String> {
     let make = Make {
         name,

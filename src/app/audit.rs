@@ -1,4 +1,4 @@
-//! Options → auditing.
+//! Builds the audit policy and backends from the options.
 
 use crate::audit::backend::log::Log;
 use crate::audit::backend::webhook::Webhook;
@@ -10,10 +10,10 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::audit::AuditMetrics;
 use std::sync::Arc;
 
-/// Builds it; `None` where nothing is recorded.
+/// The configured auditing; `None` if no policy or no backend is configured.
 ///
 /// # Errors
-/// One line: the policy, the file or the kubeconfig cannot be used.
+/// A one-line message about the policy, log file or kubeconfig that cannot be used.
 pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option<Arc<Audit>>, String> {
     let metrics = AuditMetrics::new(telemetry.registry());
     let options = &options.audit;

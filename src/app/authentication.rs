@@ -1,4 +1,4 @@
-//! Options and loaded certificates → the authenticators, in upstream's order.
+//! Builds the authenticators from the options and the loaded certificates, in upstream's order.
 
 use super::identity_providers;
 use super::live::Live;
@@ -23,17 +23,17 @@ use crate::telemetry::authentication::TokenCacheMetrics;
 use http::HeaderName;
 use std::sync::Arc;
 
-/// Who calls, and which headers must not travel on.
+/// The authenticators, and what is derived from the same options.
 pub struct Authentication {
-    /// Front proxy, client certificate, token, WebSocket token, anonymous.
+    /// Tries front proxy, client certificate, bearer token, WebSocket token and anonymous, in this order.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Tokens alone, for TokenReviews.
+    /// Tokens only, for TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
-    /// Whether somebody without credentials is let in anywhere.
+    /// Whether anonymous requests are allowed on any path.
     pub anonymous: bool,
-    /// Makes tokens of service accounts, and publishes what verifies them.
+    /// Issues service account tokens, and publishes the keys that verify them.
     pub service_accounts: ServiceAccounts,
-    /// To be removed from every request.
+    /// Identity headers to remove from every request.
     pub identity_headers: IdentityHeaders,
 }
 
@@ -42,10 +42,10 @@ fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String>
     names.iter().map(parse).collect()
 }
 
-/// Builds them.
+/// Builds the authenticators.
 ///
 /// # Errors
-/// One line: a header name, the token file or a key cannot be used.
+/// A one-line message about the header name, token file or key that cannot be used.
 pub fn build(
     options: &CompletedOptions,
     port: &Port,

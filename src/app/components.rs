@@ -1,4 +1,4 @@
-//! The components whose statuses are told: the store, and what a control plane runs beside the API server on one machine.
+//! Probes behind ComponentStatus: the stores, and the components that a control plane runs on the same machine.
 
 use super::store::Stores;
 use crate::client::probe;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-/// A component on this machine, by its port.
+/// A component on this machine, with its port.
 struct Local(&'static str, u16);
 
-/// A store, by its place: other clusters know it as `etcd-0`.
+/// A store, by index. ComponentStatus shows it as `etcd-0` and so on, upstream's names.
 struct Store(String, Weak<Stores>, usize);
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Probe for Store {
     }
 }
 
-/// All of them, with upstream's names and ports.
+/// All probes, with upstream's names and ports.
 pub fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
     let mut all: Vec<Arc<dyn Probe>> = vec![
         Arc::new(Local("controller-manager", 10257)),

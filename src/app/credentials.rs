@@ -1,4 +1,4 @@
-//! What `torana token` and `torana kubeconfig` do.
+//! The commands `torana token` and `torana kubeconfig`.
 
 use crate::cli::credentials::{KubeconfigCommand, Subject, TokenCommand};
 use crate::client::{Client, ClientConfig};
@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Asks the server for a token.
+/// Requests a service account token from the server.
 ///
 /// # Errors
-/// One line: the kubeconfig cannot be used, the server does not answer or refuses.
+/// A one-line message: the kubeconfig cannot be used, or the server does not answer or rejects the request.
 pub fn token(command: &TokenCommand) -> BoxFuture<'_, Result<String, String>> {
     asked_for_token(command).boxed()
 }
@@ -35,10 +35,10 @@ async fn asked_for_token(command: &TokenCommand) -> Result<String, String> {
     }
 }
 
-/// Makes a kubeconfig's text.
+/// Renders a kubeconfig.
 ///
 /// # Errors
-/// One line: a file cannot be used, the server does not answer or refuses.
+/// A one-line message: a file cannot be used, or the server does not answer or rejects the request.
 pub fn kubeconfig(command: &KubeconfigCommand) -> BoxFuture<'_, Result<String, String>> {
     written(command).boxed()
 }

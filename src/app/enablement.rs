@@ -1,11 +1,11 @@
-//! Which of the built-in APIs are served: `--runtime-config` over what this release has
-//! (`k8s.io/apiserver/pkg/server/resourceconfig`).
+//! Decides which built-in APIs are served: `--runtime-config` applied to the versions of this release (upstream's
+//! `k8s.io/apiserver/pkg/server/resourceconfig`). Later rows win:
 //!
 //! ```text
 //! api/all, api/ga, api/beta, api/alpha    every version of that stability, in this order
 //! group/version                           over those
 //! group/version/resource                  over all
-//! ```
+//! group/version/resource                  over all of the above
 
 use crate::aggregator::autoregister;
 use crate::apimachinery::gvk::GroupVersion;
@@ -14,7 +14,7 @@ use crate::cli::value::go_bool;
 use crate::controlplane::{ControlPlane, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Versions upstream has types for, beside those it may serve.
+/// Versions for which upstream still has types but which it no longer serves. Keys for them are valid.
 const OLD: [(&str, &str); 6] = [
     ("apps", "v1beta1"),
     ("apps", "v1beta2"),
@@ -24,16 +24,16 @@ const OLD: [(&str, &str); 6] = [
     ("rbac.authorization.k8s.io", "v1beta1"),
 ];
 
-/// What is served.
+/// The set of served versions and resources.
 #[derive(Debug, Default)]
 pub struct Enablement {
     versions: BTreeMap<(String, String), bool>,
     resources: BTreeMap<(String, String, String), bool>,
-    /// What was asked for and is not there.
+    /// Keys that enable an API which this release does not have.
     pub warnings: Vec<String>,
 }
 
-/// `v1` is GA, `v1beta1` beta, `v1alpha1` alpha.
+/// Whether a version belongs to a wide key: `v1` is GA, `v1beta1` beta, `v1alpha1` alpha.
 fn is_of(wide: &str, version: &str) -> bool {
     let rest = version.strip_prefix('v').unwrap_or(version);
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -46,10 +46,10 @@ fn is_of(wide: &str, version: &str) -> bool {
 }
 
 impl Enablement {
-    /// Reads the pairs against the versions that are built in.
+    /// Evaluates the flag against the built-in versions.
     ///
     /// # Errors
-    /// One line, in upstream's words.
+    /// A one-line message, worded as upstream words it.
     pub fn read(config: &RuntimeConfig, served: &[GroupVersion]) -> Result<Self, String> {
         let known = |group: &str, version: &str| {
             served.iter().any(|gv| gv.group == group && gv.version == version)
@@ -130,7 +130,7 @@ impl Enablement {
         *own.or(version_on).unwrap_or(&true)
     }
 
-    /// What is left of a group version; `None`: nothing.
+    /// The group version with its enabled resources; `None` if there are none.
     pub fn of(&self, group: &Group) -> Option<Group> {
         let resources = group.resources.iter();
         let resources: Vec<_> = resources
@@ -143,7 +143,7 @@ impl Enablement {
         })
     }
 
-    /// The group versions of the core server that are served, in the order of the table.
+    /// The enabled group versions of the control plane, in table order.
     pub fn groups(&self, plane: &ControlPlane) -> Vec<Group> {
         plane.groups.iter().filter_map(|g| self.of(g)).collect()
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrower_key_counts() {
+    fn narrower_keys_win() {
         let e = read(&[
             ("api/all", "false"),
             ("autoscaling/v1", ""),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_in_upstreams_words() {
+    fn invalid_values_give_upstreams_messages() {
         let refused = |key: &str, value: &str| read(&[(key, value)]).unwrap_err();
         assert_eq!(
             refused("nope.example.com/v1", "true"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_not_there_is_named() {
+    fn enabling_an_absent_api_gives_a_warning() {
         let e = read(&[("storage.k8s.io/v1beta1", "true"), ("api/beta", "true")]).unwrap();
         assert_eq!(
             e.warnings,

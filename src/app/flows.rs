@@ -1,4 +1,4 @@
-//! Keeps the classification of requests true to the stored FlowSchemas and PriorityLevelConfigurations.
+//! Follows the stored FlowSchemas and PriorityLevelConfigurations and updates the classifier of requests.
 
 mod dangling;
 
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// What follows the stored objects.
+/// The classifier, and the informers that update it.
 pub struct Flows {
     /// Classifies requests.
     pub schemas: Arc<FlowSchemas>,
-    /// Fire when all stored schemas and levels are known.
+    /// Fire when all stored schemas and levels have been read.
     pub synced: [Signal; 2],
-    /// Feed the rest.
+    /// Must be started for updates to arrive.
     pub consumer: Consumer,
 }
 
-/// What must run for it.
+/// The informers, and the writer of the `Dangling` conditions.
 pub struct Consumer {
     feeds: [InformerHandle<Value>; 2],
     dangling: Dangling,
 }
 
-/// Follows them; nothing happens before the consumer runs.
+/// Sets up the informers. Nothing is read before the consumer is started.
 pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
     let flows = Arc::new(FlowSchemas::new().counting(telemetry.dispatched.clone()));
     let informer = |plural| {
@@ -65,7 +65,7 @@ pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
 }
 
 impl Consumer {
-    /// Starts it in `tasks`; it ends with the group.
+    /// Runs the consumer in `tasks`, until the group stops.
     pub fn start(self, tasks: &TaskGroup) {
         let [schemas, levels] = self.feeds;
         tasks.spawn_until_stopped("flow schemas", schemas.run());

@@ -1,4 +1,4 @@
-//! Post-start hooks and checks of the servers, under upstream's names.
+//! Post-start hooks and health checks of the servers, under upstream's names.
 
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{self, Advertise, Trust, flowcontrol, priority_classes, rbac, retry};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long the default roles and classes may take; longer, and the process ends.
+/// Time limit for creating the default roles and classes; exceeding it ends the process.
 const DEFAULTS: Duration = Duration::from_secs(30);
-/// How long the flow control defaults may take.
+/// Time limit for creating the flow control defaults.
 const FLOW_CONTROL: Duration = Duration::from_secs(300);
 
-/// Makes the default objects.
+/// Adds the hooks that create the default objects.
 pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     let p = plane.clone();
     server.add_post_start_hook("rbac/bootstrap-roles", move |_| async move {
@@ -37,8 +37,9 @@ pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     });
 }
 
-/// Makes the system namespaces, the server's own Service and endpoints, the record of cluster IPs and the trust of backends,
-/// and keeps them. One pass makes them all; it is known by the names of upstream's hooks that make one of them each.
+/// Adds the hooks that create and maintain the system namespaces, the server's own Service and endpoints, the record of
+/// cluster IPs, and the trust bundle for backends. Upstream has one hook for each; here a single pass creates them all,
+/// so the other hooks only wait for it.
 pub fn system_objects(
     server: &mut GenericServer,
     plane: &Arc<ControlPlane>,
@@ -68,7 +69,8 @@ pub fn system_objects(
     });
 }
 
-/// Follows the CustomResourceDefinitions and gives them their names. The signal fires when all stored ones are known.
+/// Adds the hooks that follow the CustomResourceDefinitions and accept their names. The signal fires when all stored
+/// definitions have been read.
 pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: &Telemetry) -> Signal {
     let store = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
     let (naming, feed) = Naming::new(store, telemetry);
@@ -77,7 +79,7 @@ pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: 
     server.add_post_start_hook("start-apiextensions-informers", move |cx| async move {
         let stop = cx.tasks.stop_signal().clone();
         cx.tasks.spawn("definition informer", async move {
-            // Stopping first: an informer has no end of its own.
+            // Biased towards stopping, because an informer never ends by itself.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}
@@ -99,7 +101,7 @@ pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: 
     synced
 }
 
-/// `/readyz` waits until all informers have seen what is stored.
+/// Makes `/readyz` fail until all informers have synced.
 pub fn informers_synced(server: &mut GenericServer, synced: Vec<Signal>) {
     server.add_health_check(informer_sync(synced));
 }

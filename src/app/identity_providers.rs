@@ -1,4 +1,5 @@
-//! `--authentication-config` and `--oidc-*` → the authenticator of identity providers, replaced as the file changes.
+//! Builds the authenticator of identity providers from `--authentication-config` and `--oidc-*`, and reloads the file
+//! when it changes.
 
 use crate::apimachinery::codec::hex;
 use crate::authn::oidc::configuration::{AnonymousConfig, JwtIssuer};
@@ -14,23 +15,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the file is looked at.
+/// Interval at which the file is checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long new providers have to be discovered before the former ones go.
+/// Time limit for the discovery of new providers, before a reload is given up and the previous ones stay.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What the options lead to.
+/// The result of the options.
 pub struct IdentityProviders {
-    /// Recognises their tokens.
+    /// Authenticates the tokens of the configured providers.
     pub tokens: Arc<JwtAuthenticators>,
-    /// What the file says about callers without credentials.
+    /// The file's settings for anonymous requests.
     pub anonymous: Option<AnonymousConfig>,
 }
 
-/// Builds it; providers are discovered in tasks of `tasks`, and so is the file followed.
+/// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`.
 ///
 /// # Errors
-/// One line: a file cannot be used.
+/// A one-line message about the file that cannot be used.
 pub fn build(
     options: &CompletedOptions,
     tasks: &TaskGroup,
@@ -74,16 +75,16 @@ pub fn build(
     })
 }
 
-/// Tells this server from others in metrics, without naming it.
+/// Identifies this server in metrics without revealing its host name.
 fn server_id(options: &CompletedOptions) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, options.host_name.as_bytes());
     format!("sha256:{}", hex(digest.as_ref()))
 }
 
 enum Failure {
-    /// It stays wrong until it is changed.
+    /// Permanent until the file changes.
     Text(String),
-    /// It may be right in a while.
+    /// The providers were not discovered in time; may succeed later.
     Providers,
 }
 
@@ -99,10 +100,10 @@ struct Follower {
 
 impl Follower {
     async fn follow(mut self, stop: Signal) {
-        // What failed, as long as it stays the same.
+        // The content that failed, so that it is tried and reported only once.
         let mut refused = None;
         loop {
-            // An end comes first.
+            // Biased towards stopping.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,
@@ -120,7 +121,7 @@ impl Follower {
             match changed {
                 Ok(false) => refused = None,
                 Ok(true) => {
-                    tracing::info!(file = %self.path.display(), "the authentication configuration was reloaded");
+                    tracing::info!(file = %self.path.display(), "authentication configuration reloaded");
                     self.metrics.reloaded(true);
                     refused = None;
                 }
@@ -131,10 +132,10 @@ impl Follower {
                             error
                         }
                         Failure::Providers => {
-                            format!("its providers were not discovered within {HEALTHY_WITHIN:?}")
+                            format!("the providers were not discovered within {HEALTHY_WITHIN:?}")
                         }
                     };
-                    tracing::error!(%error, "the authentication configuration cannot be used, the former one stays");
+                    tracing::error!(%error, "invalid authentication configuration; keeping the previous one");
                     self.metrics.reloaded(false);
                 }
             }

@@ -1,4 +1,4 @@
-//! `--kubelet-*` → how nodes are reached: the files read, and looked at again.
+//! Configures the connections to kubelets from the `--kubelet-*` flags; the files are watched for changes.
 
 use crate::cli::CompletedOptions;
 use crate::client::names::SystemNames;
@@ -10,13 +10,13 @@ use rustls::crypto::CryptoProvider;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the files are looked at.
+/// Interval at which the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the control plane is told; connections, and the task that looks at the files, belong to `tasks`.
+/// The kubelet configuration of the control plane. Its connections and the task that watches the files run in `tasks`.
 ///
 /// # Errors
-/// One line that names the flag and the file.
+/// A one-line message that names the flag and the file.
 pub fn config(
     options: &CompletedOptions,
     provider: &Arc<CryptoProvider>,

@@ -1,4 +1,4 @@
-//! The objects that tokens depend on, read from the stores as soon as there are any.
+//! The objects that token authenticators look up, read from the stores once those exist.
 
 use crate::admission::Cluster;
 use crate::apimachinery::value::Value;
@@ -10,7 +10,7 @@ use crate::storage::{Entry, Storage};
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
-/// Reads through the cluster's reader; writes, once there is a control plane, through its stores.
+/// Reads through the cluster reader, and writes through the control plane once there is one.
 pub struct Live {
     cluster: Cluster,
     plane: OnceLock<Arc<ControlPlane>>,
@@ -25,14 +25,14 @@ impl Live {
         })
     }
 
-    /// Lets it write, too.
+    /// Enables writes.
     pub fn fill(&self, plane: Arc<ControlPlane>) {
-        // A second control plane cannot happen within one gateway.
+        // Set only once: a gateway has a single control plane.
         let _ = self.plane.set(plane);
     }
 }
 
-/// Holds as long as the entry is the object's newest state.
+/// Holds while the entry is the object's latest version.
 struct Unchanged {
     storage: Arc<dyn Storage>,
     entry: Arc<Entry>,
@@ -46,7 +46,7 @@ impl Ground for Unchanged {
 
 impl std::fmt::Debug for Unchanged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // An entry may hold a token.
+        // The entry is omitted because it may contain a token.
         f.debug_struct("Unchanged")
             .field("revision", &self.entry.revision)
             .finish_non_exhaustive()
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Unchanged {
 #[async_trait]
 impl Objects for Live {
     async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String> {
-        // Claims are signed, but may be anything: no key of another resource is to be had by them.
+        // Claims are signed but their content is arbitrary; a slash would address the key of another resource.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }
@@ -80,7 +80,7 @@ impl Objects for Live {
         let cx = Context::system(namespace);
         let changed = plane.store("", "secrets").update_with(&cx, name, "", change).await;
         if let Err(error) = changed {
-            tracing::warn!(namespace, name, %error, "the use of a token in this Secret could not be noted");
+            tracing::warn!(namespace, name, %error, "could not label the Secret of a used token");
         }
     }
 }

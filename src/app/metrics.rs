@@ -1,4 +1,4 @@
-//! The store's figures under upstream's names, read when the metrics are scraped.
+//! Storage metrics under upstream's names, collected on each scrape.
 
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Publishes object counts, the caches and the size of the store. `count_every`: `--etcd-count-metric-poll-period`, the
-/// age that counts may have; zero: there are none.
+/// Publishes object counts, cache metrics and the size of the store. `count_every` is the maximum age of the counts
+/// (`--etcd-count-metric-poll-period`); zero disables them.
 pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, [String; 2]> = groups
@@ -33,6 +33,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     let storages = plane.storages().into_iter();
     let storages: Vec<_> = storages.map(|(name, s)| (name, Arc::downgrade(&s))).collect();
     let caches = Caches::register(telemetry);
+    // Weak references: the callback must not keep a closed store alive.
     let stores = Arc::downgrade(stores);
     telemetry.before_scrape(move || {
         let Some(stores) = stores.upgrade() else { return };
@@ -43,7 +44,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
                 *counted = Some(Instant::now());
                 for ((group, resource), storage) in &storages {
                     let Some(storage) = storage.upgrade() else { continue };
-                    // A cache that is not there yet tells nothing.
+                    // No values for a cache that is not initialised yet.
                     let found = storage.encoded_bytes().map(|bytes| (storage.count(), bytes));
                     objects.set([group, resource], found);
                 }
@@ -62,7 +63,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     });
 }
 
-/// Group and plural of a custom resource, whose prefix says both: `/registry/<group>/<plural>/`.
+/// Group and plural of a custom resource, taken from its prefix `/registry/<group>/<plural>/`.
 fn custom(prefix: &str) -> [String; 2] {
     let parts: Vec<&str> = prefix.trim_matches('/').split('/').collect();
     match parts.as_slice() {

@@ -1,5 +1,5 @@
-//! From completed options to an open port: keys and certificates made or loaded and watched, the socket bound, the
-//! administrator's kubeconfig written. What answers is handed in last, by whoever composes the server.
+//! The serving port: generates or loads and watches certificates, binds the socket, and writes the administrator's
+//! kubeconfig. [`Port::prepare`] does all that; [`Port::open`] then attaches the handler.
 
 use crate::cli::CompletedOptions;
 use crate::pki::{self, Credentials, Kubeconfig, Pki, PkiOptions};
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
-/// How often files of certificates are looked at.
+/// Interval at which certificate files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often generated certificates are looked at.
+/// Interval at which generated certificates are checked for expiry.
 const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
-/// A bound port, not yet answering, and everything certificates are needed for elsewhere.
+/// A bound port that does not accept connections yet, and the certificates that other modules need.
 pub struct Port {
-    /// CAs of client certificates, for the authenticator and for `client-ca-file` of the published ConfigMap.
+    /// CAs of client certificates; for the authenticator and for `client-ca-file` in the published ConfigMap.
     pub client_ca: Arc<DynamicCa>,
     /// CAs of front proxies.
     pub request_header_ca: Arc<DynamicCa>,
-    /// Shown to backends.
+    /// Client certificate presented to backends.
     pub proxy_client: Arc<DynamicKeyPair>,
-    /// Where an administrator's kubeconfig was written.
+    /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     tls: Arc<TlsConfig>,
     listener: Listener,
@@ -38,9 +38,9 @@ pub struct Port {
     tasks: Tasks,
 }
 
-/// A port that answers; its helpers end when it is dropped.
+/// A port that accepts connections. Dropping it ends the tasks that watch its certificates.
 pub struct OpenPort {
-    /// The server.
+    /// Handle of the running server.
     pub server: ServerHandle,
     _tasks: Tasks,
 }
@@ -55,7 +55,7 @@ impl Drop for Tasks {
     }
 }
 
-/// Issues generated leaves again before they end, however long the server runs; the file check picks them up.
+/// Reissues generated certificates before they expire. The file watch then picks them up.
 async fn renew(mut options: PkiOptions) {
     loop {
         tokio::time::sleep(RENEW_INTERVAL).await;
@@ -78,12 +78,12 @@ fn text(error: impl Display) -> String {
 }
 
 impl Port {
-    /// Prepares everything. Needs a tokio runtime, and the data directory to be this process's alone.
+    /// Prepares the port. Needs a tokio runtime; the data directory must belong to this process alone.
     ///
     /// # Errors
-    /// One line: the port is taken, a file cannot be read or written, a certificate cannot be used.
+    /// A one-line message: the port is taken, a file cannot be read or written, a certificate cannot be used.
     pub fn prepare(options: &CompletedOptions, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
-        // The port first: a second server on the same machine is told before it touches any file.
+        // Bind first, so that a second server on the same machine fails before it touches any file.
         let listener = listener::bind(options.bind, options.serving.share_port).map_err(text)?;
         let pki = pki::ensure(&options.pki_options()).map_err(text)?;
         let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
@@ -151,7 +151,7 @@ impl Port {
         self.listener.local_addr()
     }
 
-    /// Lets `handler` answer.
+    /// Starts serving with `handler`.
     pub fn open(self, handler: Arc<dyn Handler>, metrics: PortMetrics) -> OpenPort {
         let server = Server {
             tls: self.tls,
@@ -166,7 +166,8 @@ impl Port {
     }
 }
 
-/// A serving certificate from outside is verified by whoever issued it: its own chain is all we know of that.
+/// Writes the administrator's kubeconfig. For a serving certificate given by flag its own chain is the CA data, because
+/// its issuer is not known.
 fn write_kubeconfig(
     options: &CompletedOptions,
     pki: &Pki,
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_is_prepared_from_nothing_but_a_directory() {
+    async fn a_port_is_prepared_in_an_empty_data_directory() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = format!("--data-dir={}", tmp.path().join("data").display());
         let options = serve(&["--secure-port=0", "--bind-address=127.0.0.1", &dir]);

@@ -1,4 +1,4 @@
-//! The two servers behind the aggregator: extensions, and core in front of it.
+//! Builds the two servers behind the aggregator, extensions and core, and the control plane whose stores they serve.
 
 use super::enablement::Enablement;
 use super::store::Stores;
@@ -29,10 +29,10 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The core server's stores.
+/// Builds the control plane and waits until its stores are loaded.
 ///
 /// # Errors
-/// One line: options or the store refuse, or one of our own groups (`own`) cannot be served.
+/// A one-line message: an option or the store is unusable, or an additional group (`own`) cannot be served.
 #[allow(clippy::too_many_arguments, reason = "what it is made from, once")]
 pub async fn control_plane(
     stores: &Arc<Stores>,
@@ -93,21 +93,21 @@ pub async fn control_plane(
     Ok(plane)
 }
 
-/// What every group version is served with.
+/// Settings shared by all group versions.
 pub struct Serving {
     /// `--runtime-config`
     pub enabled: Enablement,
     /// `--min-request-timeout`
     pub min_request_timeout: Duration,
-    /// Encodings that feature gates switch on.
+    /// Encodings enabled by feature gates.
     pub codecs: Codecs,
-    /// Asked again where an update creates.
+    /// For the second check when an update creates an object.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Where discovery and OpenAPI of it all are.
+    /// Collects discovery and OpenAPI of the served groups.
     pub published: Published,
-    /// Where our own groups stand among others.
+    /// Discovery priorities of the additional groups.
     pub priorities: Vec<(GroupVersion, Priorities)>,
-    /// Counts what is served.
+    /// Metrics.
     pub telemetry: Telemetry,
 }
 
@@ -128,9 +128,9 @@ impl Serving {
     }
 }
 
-/// Priorities of the built-in groups.
+/// Discovery priorities of the built-in groups.
 pub fn priorities(gv: &GroupVersion) -> Priorities {
-    // The aggregator's own group stands before all others.
+    // The aggregator's own group precedes all others.
     let own = (gv.group == "apiregistration.k8s.io").then_some((20001, 0));
     let (group, version) = own
         .or_else(|| aggregator::autoregister::priorities(&gv.group, &gv.version))
@@ -138,7 +138,7 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
     Priorities { group, version }
 }
 
-/// Extensions: the CustomResourceDefinition group.
+/// The extension server: the CustomResourceDefinition group.
 pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let served = serving.enabled.groups(plane);
@@ -148,14 +148,14 @@ pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
     server
 }
 
-/// Core: every other built-in group, in front of extensions.
+/// The core server: every other built-in group, with the extension server as its delegate.
 pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
     let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
     let enabled = serving.enabled.groups(plane);
     let own = enabled.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
-    // Groups in the order of their rows, each with its versions, best first.
+    // Groups in table order, each with its versions, preferred one first.
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
     for gv in groups.iter().map(|g| &g.gv).filter(|gv| !gv.group.is_empty()) {
         match names.iter_mut().find(|(group, _)| *group == gv.group.as_str()) {
@@ -196,7 +196,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     server
 }
 
-/// The aggregator's own group, in the head server. Its OpenAPI is published apart: the head merges all.
+/// Installs the aggregator's own group in the head server. Its OpenAPI is kept apart because the aggregator merges all
+/// documents.
 pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> Published {
     let own = Published {
         openapi: Arc::default(),

@@ -1,4 +1,5 @@
-//! Keys and issuers of service-account tokens → those who make, recognise and publish them.
+//! Service account tokens: builds their issuer and authenticators from the options, and publishes the OpenID Connect
+//! discovery documents.
 
 use super::live::Live;
 use crate::authn::jwt::{PublicKey, Signer};
@@ -15,13 +16,13 @@ use http::{Method, StatusCode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Everything about them.
+/// Authenticators and issuer of service account tokens.
 pub struct ServiceAccounts {
-    /// Tokens kept in Secrets.
+    /// Authenticates tokens stored in Secrets.
     pub legacy: Arc<ServiceAccountTokens>,
-    /// Tokens of TokenRequests.
+    /// Authenticates tokens issued through TokenRequest.
     pub bound: Arc<ServiceAccountTokens>,
-    /// How they are made.
+    /// Issues tokens.
     pub requests: TokenRequests,
     keys: VerificationKeys,
 }
@@ -32,10 +33,10 @@ fn read<T>(flag: &str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) 
     parse(&bytes).map_err(about)
 }
 
-/// Reads the keys. The generated ones are there already.
+/// Reads the keys. Generated ones must exist already.
 ///
 /// # Errors
-/// One line: a file that cannot be read, or holds no key that can be used.
+/// A one-line message about the file that cannot be read or that holds no usable key.
 pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemetry) -> Result<ServiceAccounts, String> {
     let (o, audiences) = (
         &options.authentication.service_account,
@@ -52,7 +53,7 @@ pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemet
     for path in &o.key_files {
         keys.extend(public(path)?);
     }
-    // What we sign we accept; beside the generated key, sa.pub may hold former ones.
+    // Tokens we sign must be accepted. Besides the generated key, sa.pub may hold earlier ones.
     keys.push(signer.public().clone());
     if o.signing_key.is_none() && o.key_files.is_empty() {
         keys.extend(public(&made.join("sa.pub"))?);
@@ -92,7 +93,8 @@ pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemet
 }
 
 impl ServiceAccounts {
-    /// What is to be published: `external` is `host:port` as others reach this server.
+    /// The discovery documents; `None` if the issuer does not allow any. `external` is the `host:port` under which
+    /// clients reach this server.
     pub fn documents(&self, options: &CompletedOptions, external: &str) -> Option<discovery::Documents> {
         let o = &options.authentication.service_account;
         let uri = o.jwks_uri.clone();
@@ -109,7 +111,7 @@ impl ServiceAccounts {
     }
 }
 
-/// Serves the documents. Who may read them is for the authorizer to say.
+/// Serves the discovery documents; the authorizer decides who may read them.
 pub fn publish(server: &GenericServer, documents: discovery::Documents) {
     let discovery::Documents { configuration, key_set } = documents;
     for (path, media, body) in [

@@ -1,4 +1,5 @@
-//! Where objects are: the embedded engine or etcd, as the flags say, and which resources are elsewhere.
+//! Opens the storage backends that the flags select: the embedded engine or etcd, with separate etcd clusters for some
+//! resources.
 
 use crate::apimachinery::gvk::GroupResource;
 use crate::cli::CompletedOptions;
@@ -17,28 +18,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time between looks at whether everything is read.
+/// Poll interval while waiting for the stores to load.
 const POLL: Duration = Duration::from_millis(20);
-/// Time between looks at the encryption configuration; upstream's.
+/// Interval at which the encryption configuration is reloaded; upstream's.
 const RELOAD: Duration = Duration::from_secs(60);
 
-/// The stores of a gateway.
+/// The storage backends of a gateway.
 pub struct Stores {
     main: Arc<dyn Backend>,
-    /// `--etcd-servers-overrides`: by distinct set of servers, with the resources that are there.
+    /// `--etcd-servers-overrides`: one backend per distinct set of servers, with its resources.
     elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
     encryption: Option<Arc<Encryption>>,
     reload: bool,
     telemetry: Telemetry,
-    /// What the caches of all of them may take of memory.
+    /// Memory budget shared by the caches of all backends.
     budget: Arc<Budget>,
 }
 
 impl Stores {
-    /// Opens what the flags name.
+    /// Opens the backends.
     ///
     /// # Errors
-    /// One line that names the flag.
+    /// A one-line message that names the flag.
     pub async fn open(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Arc<Self>, String> {
         let storage = &options.storage;
         let dir = &storage.data_dir;
@@ -96,9 +97,7 @@ impl Stores {
         [&self.main].into_iter().chain(self.elsewhere.iter().map(|(_, b)| b))
     }
 
-    /// The store of a resource.
-    ///
-    /// `revive`: what is done to objects that others have stored.
+    /// The store of a resource. `revive` converts objects written by other programs to the storage version.
     pub fn resource(&self, resource: &GroupResource, config: ResourceConfig, revive: Revive) -> Arc<dyn Storage> {
         let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
@@ -111,14 +110,14 @@ impl Stores {
         backend.resource_with(config, wiring)
     }
 
-    /// Waits until everything asked for so far is in memory, or the time is over, which is only logged: upstream's
-    /// `storage-readiness`.
+    /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
+    /// logged.
     pub async fn loaded(&self, within: Duration) {
         let until = Instant::now() + within;
         for backend in self.all() {
             while let Err(what) = backend.loaded() {
                 if Instant::now() >= until {
-                    tracing::error!(%what, "some resources could not be read in time; requests for them wait or fail");
+                    tracing::error!(%what, "some resources were not loaded in time; requests for them wait or fail");
                     break;
                 }
                 tokio::time::sleep(POLL).await;
@@ -126,25 +125,25 @@ impl Stores {
         }
     }
 
-    /// What the caches take of memory.
+    /// The memory budget of the caches.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// How many stores there are: the main one and those of overrides.
+    /// Number of backends: the main one and those for overrides.
     pub fn count(&self) -> usize {
         self.all().count()
     }
 
-    /// Whether the store at this place answers.
+    /// Health of the backend with this index.
     ///
     /// # Errors
-    /// One line: what is wrong.
+    /// A one-line reason.
     pub fn health(&self, place: usize) -> Result<(), String> {
         self.all().nth(place).map_or(Ok(()), |store| store.health())
     }
 
-    /// The checks of health and readiness, under upstream's names.
+    /// Adds the health and readiness checks, under upstream's names.
     pub fn add_checks(&self, server: &mut GenericServer) {
         for (i, store) in self.all().enumerate() {
             let (health, readiness) = match i {
@@ -156,7 +155,8 @@ impl Stores {
             };
             let backend = store.clone();
             let check = move || backend.health();
-            // Readiness asks the store once, under its own name (recording health/endpoints, readyz-verbose-exclude-etcd).
+            // `/readyz` has one store check, with a name of its own (golden health/endpoints,
+            // readyz-verbose-exclude-etcd).
             server.add_health_check(HealthCheck::new(health, Endpoints::HEALTHZ_LIVEZ, check));
             let backend = store.clone();
             let check = move || backend.readiness();
@@ -174,7 +174,7 @@ impl Stores {
             server.add_post_start_hook(hook, move |cx| async move {
                 let stop = cx.tasks.stop_signal().clone();
                 cx.tasks.spawn("encryption configuration", async move {
-                    // Stopping first: following a file has no end of its own.
+                    // Biased towards stopping, because following a file never ends by itself.
                     tokio::select! {
                         biased;
                         () = stop.wait() => {}
@@ -186,7 +186,7 @@ impl Stores {
         }
     }
 
-    /// The figures of all of them.
+    /// Statistics of all backends together.
     pub fn figures(&self) -> Figures {
         let mut sum = Figures::default();
         for figures in self.all().map(|b| b.figures()) {
@@ -197,21 +197,21 @@ impl Stores {
         sum
     }
 
-    /// Ends watches and closes everything. Blocks.
+    /// Ends watches and closes the backends. Blocks.
     pub fn shutdown(&self) {
         self.all().for_each(|b| b.shutdown());
     }
 }
 
-/// Reads the file again every so often.
+/// Reloads the encryption configuration periodically.
 async fn follow(encryption: Arc<Encryption>) {
     loop {
         tokio::time::sleep(RELOAD).await;
         let again = encryption.clone();
         match tokio::task::spawn_blocking(move || again.reload()).await {
             Ok(Ok(false)) => {}
-            Ok(Ok(true)) => tracing::info!("the encryption configuration has changed and is in use"),
-            Ok(Err(error)) => tracing::error!(error, "the changed encryption configuration is not used"),
+            Ok(Ok(true)) => tracing::info!("encryption configuration reloaded"),
+            Ok(Err(error)) => tracing::error!(error, "invalid encryption configuration; keeping the previous one"),
             Err(e) => tracing::error!("reading the encryption configuration: {e}"),
         }
     }
@@ -219,7 +219,7 @@ async fn follow(encryption: Arc<Encryption>) {
 
 fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Backend>, String> {
     let settings = embedded::Options {
-        // 0: never, as upstream's.
+        // Zero disables compaction, as upstream.
         history: match storage.compaction_interval {
             Duration::ZERO => Duration::MAX,
             interval => interval,
@@ -230,10 +230,10 @@ fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Ba
     Ok(Engine::open(&storage.data_dir, settings).map_err(|e| format!("--data-dir: {e}"))?)
 }
 
-/// How the flags say that a cluster is reached.
+/// The connection parameters of an etcd cluster, from the flags.
 ///
 /// # Errors
-/// One line that names the flag.
+/// A one-line message that names the flag.
 pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> {
     let read = |flag: &str, path: &Path| {
         std::fs::read(path).map_err(|e| format!("--{flag}: cannot read {}: {e}", path.display()))

@@ -1,4 +1,5 @@
-//! What `torana store` does.
+//! The `torana store` commands: check, statistics, compaction, backup, restore, and copies between the embedded engine
+//! and etcd. The work on the files is in `storage::embedded::tool`.
 
 use super::store::access;
 use crate::cli::options::EtcdOptions;
@@ -16,11 +17,11 @@ use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What row prefixes begin with, whatever `--etcd-prefix` says.
+/// First path element of the embedded engine's keys, independent of `--etcd-prefix`.
 const ROOT: &str = "/registry";
-/// Below the prefix, what is no object of an API: they are made anew by whoever needs them.
+/// Key prefixes of data that is not an API object. It is not copied, because its owners recreate it.
 const NO_OBJECTS: [&str; 4] = ["/ranges/", "/masterleases/", "/peerserverleases/", "/health"];
-/// Directories that are not named after their resource.
+/// Storage directories that are not named after their resource.
 const IRREGULAR: [(&str, &str); 5] = [
     ("services/specs", "services"),
     ("services/endpoints", "endpoints"),
@@ -29,10 +30,10 @@ const IRREGULAR: [(&str, &str); 5] = [
     ("ingress", "ingresses"),
 ];
 
-/// How long etcd has for its first answer.
+/// Timeout of the first request to etcd.
 const CONTACT: Duration = Duration::from_secs(5);
 
-/// Shows on a terminal how far something long has come.
+/// A progress bar, shown only if standard error is a terminal.
 struct Bar {
     what: &'static str,
     shown: Instant,
@@ -56,15 +57,15 @@ impl Bar {
         let filled = (done * 40).checked_div(of).unwrap_or(40).min(40) as usize;
         let end = if done >= of { "\n" } else { "" };
         let bar = "#".repeat(filled) + &".".repeat(40 - filled);
-        // A terminal that is gone is no failure of the work.
+        // Losing the terminal is not an error of the operation.
         let _ = write!(std::io::stderr(), "\r{} [{bar}] {done}/{of}{end}", self.what);
     }
 }
 
-/// Does it; what is to be printed. Needs a tokio runtime, and blocks.
+/// Runs the command and returns the text to print. Needs a tokio runtime, and blocks.
 ///
 /// # Errors
-/// One line.
+/// A one-line message.
 pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, String>> {
     done(command).boxed_local()
 }
@@ -108,7 +109,7 @@ async fn done(command: StoreCommand) -> Result<String, String> {
     }
 }
 
-/// What went wrong with a store, and by which flag it was named.
+/// The message for a storage error, with the flag that names the store.
 fn told(e: tool::OpenError) -> String {
     match e {
         tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => format!("--data-dir: {e}"),
@@ -146,7 +147,7 @@ async fn exchange(etcd: &EtcdOptions) -> Result<Exchange, String> {
     exchange.map_err(|e| format!("--etcd-servers: {e}"))
 }
 
-/// The prefix with one slash before it and none behind.
+/// The etcd prefix, normalised to one leading slash and no trailing one.
 fn prefix(etcd: &EtcdOptions) -> String {
     format!("/{}", etcd.prefix.trim_matches('/'))
 }
@@ -263,7 +264,7 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
     Ok(held(&tool::stats(dir).map_err(told)?))
 }
 
-/// The resource of a key: its directory, but for those with names of their own.
+/// The resource of a key: the last element of its directory, except for irregular directories.
 fn resource_name(key: &str) -> String {
     let directory = tool::resource_of(key);
     let irregular = IRREGULAR.iter().find(|(d, _)| *d == directory);

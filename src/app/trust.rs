@@ -1,4 +1,5 @@
-//! What certificates on disk lead to while the server runs: the published trust, and the identity shown to backends.
+//! Propagates reloaded certificates: to the published trust bundle, and to the client certificate presented to
+//! backends.
 
 use super::port::Port;
 use crate::aggregator::Aggregator;
@@ -28,7 +29,7 @@ fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -
     })
 }
 
-/// What backends must believe, as of now and as it changes. The task ends with `tasks`.
+/// The trust bundle for backends; the channel follows changes of the CA files. The task ends with `tasks`.
 pub fn published(options: &CompletedOptions, port: &Port, tasks: &TaskGroup) -> watch::Receiver<Arc<Trust>> {
     let (clients, proxies) = (port.client_ca.clone(), port.request_header_ca.clone());
     let (send, receive) = watch::channel(trust(options, &clients, &proxies));
@@ -36,7 +37,7 @@ pub fn published(options: &CompletedOptions, port: &Port, tasks: &TaskGroup) -> 
     let (options, stop) = (options.clone(), tasks.stop_signal().clone());
     tasks.spawn("published trust", async move {
         loop {
-            // Any of them; an end comes first.
+            // Biased towards stopping; the order of the two sources does not matter.
             let alive = tokio::select! {
                 biased;
                 () = stop.wait() => false,
@@ -52,7 +53,7 @@ pub fn published(options: &CompletedOptions, port: &Port, tasks: &TaskGroup) -> 
     receive
 }
 
-/// Shows backends the new certificate when the files change.
+/// Hands reloaded proxy client certificates to the aggregator.
 pub fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator, tasks: &TaskGroup) {
     let mut changes = pair.subscribe();
     let stop = tasks.stop_signal().clone();

@@ -1,4 +1,4 @@
-//! What an answer's bytes say: the Status of a failure, the object of a success.
+//! Decodes response bodies for audit events: [`decode`] yields the response object, [`status`] the `responseStatus`.
 
 use super::event::ResponseStatus;
 use crate::api;
@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::Read;
 
-/// Most bytes of an answer that are recorded; an event with a larger one says that it is truncated.
+/// Maximum size of a recorded response body in bytes. The event of a larger one is marked as truncated.
 pub const LARGEST: usize = 10 << 20;
 
 #[derive(Clone, Copy)]
@@ -30,18 +30,19 @@ fn codec(headers: &HeaderMap) -> Option<Codec> {
     }
 }
 
-/// Whether the answer is an object in one of the API's encodings.
+/// True if the response is an object in one of the API's encodings.
 pub fn is_object(headers: &HeaderMap) -> bool {
     codec(headers).is_some()
 }
 
-/// The object of an answer; `None` where there is none, or none that can be read.
+/// Decodes the response object. `None` if the body is not an API object or cannot be decoded.
 pub fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
     let codec = codec(headers)?;
     let unpacked;
     let bytes = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes()) {
         None => bytes,
         Some(b"gzip") => {
+            // The limit applies to the decompressed size, which a small body can inflate without bound.
             let mut out = Vec::new();
             let mut limited = flate2::read::GzDecoder::new(bytes).take(LARGEST as u64 + 1);
             limited.read_to_end(&mut out).ok()?;
@@ -64,11 +65,11 @@ pub fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
             api::protobuf::decode(def, api_version, kind, unknown.raw).ok()?
         }
     };
-    // Documents that are no API objects (OpenAPI, version) are not recorded, as upstream has it.
+    // Documents without a kind (OpenAPI, version) are not recorded, as upstream.
     value.get("kind").as_str().is_some().then_some(value)
 }
 
-/// The status of an event: of a Status, what it says; else the code.
+/// The `responseStatus` of an event: the fields of the Status if the response is one, the bare code otherwise.
 pub fn status(code: u16, object: Option<&Value>) -> ResponseStatus {
     match object {
         Some(object) if object.str_at(&["kind"]) == "Status" && object.str_at(&["apiVersion"]) == "v1" => {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_in_every_encoding() {
+    fn a_status_is_decoded_from_every_encoding() {
         let refused = crate::apimachinery::status::Status::not_found(
             &crate::apimachinery::gvk::GroupResource::new("", "pods"),
             "p",
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_answers_are_read_and_others_left_alone() {
+    fn gzip_is_decompressed_and_non_objects_are_ignored() {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(b"{\"kind\":\"PodList\"}").unwrap();
         let packed = packed.finish().unwrap();

@@ -1,4 +1,5 @@
-//! Where events go: a sink (log, webhook), how it is fed (mode), and how large events may be.
+//! Audit backends. A [`Backend`] combines a [`Sink`] (log file or webhook) with a delivery mode and a limit on event
+//! size.
 
 mod batch;
 pub mod log;
@@ -17,56 +18,56 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How a backend is fed.
+/// Delivery mode of a backend (`--audit-log-mode`, `--audit-webhook-mode`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
-    /// Nobody waits; events that find the buffer full are dropped.
+    /// Requests do not wait. Events are dropped if the queue is full.
     Batch(Batching),
-    /// Requests wait until their events are stored, or storing them has failed.
+    /// Requests wait until their events are stored or have failed.
     Blocking,
-    /// And a request whose arrival cannot be stored is refused.
+    /// Like `Blocking`, and a request is rejected if its `RequestReceived` event cannot be stored.
     BlockingStrict,
 }
 
-/// How events are gathered.
+/// Parameters of batch mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batching {
-    /// Most events that wait.
+    /// Capacity of the queue, in events.
     pub buffer: usize,
-    /// Most events of one write.
+    /// Maximum number of events in a batch.
     pub max_size: usize,
-    /// Longest time a write waits for more events; zero: not at all.
+    /// How long a batch waits for more events before it is written; zero: not at all.
     pub max_wait: Duration,
-    /// Writes per second, and how many may come at once.
+    /// Batches per second and burst; `None`: unthrottled.
     pub throttle: Option<(f64, usize)>,
 }
 
-/// How large events may be, in bytes of their JSON.
+/// Limits on the size of events, in bytes of their JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// An event larger than this loses its objects; one that is still larger is dropped.
+    /// A larger event is stored without its objects, or dropped if it is still too large.
     pub max_event: usize,
-    /// Most bytes of one write.
+    /// Maximum size of one batch.
     pub max_batch: usize,
 }
 
-/// What becomes of a write that was handed over.
+/// Outcome of handing events to a sink. Either way, `true` means stored.
 pub enum Write {
-    /// It is on its way; the receiver says how it ended.
+    /// The sink is processing the write; the receiver resolves with its result.
     Queued(oneshot::Receiver<bool>),
-    /// It is to be run.
+    /// The write happens when the caller drives this future.
     Work(Pin<Box<dyn Future<Output = bool> + Send>>),
 }
 
-/// Stores events. A sink logs and counts its own failures.
+/// Stores events. A sink logs and counts its own failures, so callers only need the result.
 pub trait Sink: Send + Sync + 'static {
-    /// Its name in metrics.
+    /// The plugin name used in metrics and logs.
     fn name(&self) -> &'static str;
-    /// Begins to store them.
+    /// Starts to store the events.
     fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write;
 }
 
-/// A sink with its mode.
+/// A sink with its delivery mode.
 pub struct Backend {
     sink: Arc<dyn Sink>,
     mode: Mode,
@@ -76,7 +77,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Feeds `sink`. The worker of a batching backend is one of `tasks`.
+    /// Starts a backend. In batch mode, its worker is spawned in `tasks`.
     pub fn start(
         sink: Arc<dyn Sink>,
         mode: Mode,
@@ -108,7 +109,8 @@ impl Backend {
         }
     }
 
-    /// The event as it may be stored here.
+    /// Applies the size limit (upstream's `plugin/pkg/audit/truncate`): the event, reduced if necessary; `None` if it
+    /// is dropped.
     fn fit(&self, event: &Arc<Event>) -> Option<Arc<Event>> {
         let Some(limit) = self.truncation else {
             return Some(event.clone());
@@ -125,21 +127,19 @@ impl Backend {
         tracing::error!(
             audit_id = %event.subject.audit_id,
             max = limit.max_event,
-            "an audit event is too large even without its objects and is dropped"
+            "audit event dropped: too large even without its objects"
         );
         self.metrics.failed("truncate", 1);
         None
     }
 
-    /// Begins to store an event: whether failing matters, and what says how it ended, where requests wait for it.
+    /// Starts to store an event. In the blocking modes, returns whether a failure rejects the request, and the receiver
+    /// of the result.
     pub(super) fn submit(&self, event: &Arc<Event>, tasks: &TaskGroup) -> Option<(bool, oneshot::Receiver<bool>)> {
         let event = self.fit(event)?;
         if let Some(queue) = &self.queue {
             if queue.try_send(event).is_err() {
-                tracing::error!(
-                    backend = self.sink.name(),
-                    "the audit buffer is full; an event is dropped"
-                );
+                tracing::error!(backend = self.sink.name(), "audit event dropped: the buffer is full");
                 self.metrics.failed("buffered", 1);
             }
             return None;
@@ -149,7 +149,7 @@ impl Backend {
             Write::Work(work) => {
                 let (tell, stored) = oneshot::channel();
                 let started = tasks.spawn("audit event", async move {
-                    // Nobody may be waiting any more.
+                    // The receiver is gone if the client disconnected.
                     let _ = tell.send(work.await);
                 });
                 if !started {

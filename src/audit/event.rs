@@ -1,4 +1,5 @@
-//! The event: `audit.k8s.io/v1` Event, its JSON with fields in upstream's order, and the one line of the legacy format.
+//! The `audit.k8s.io/v1` Event and its two encodings: JSON with fields in upstream's order ([`Event::encode`]) and the
+//! one-line legacy format ([`Event::legacy`]).
 
 use super::policy::Stage;
 use crate::apimachinery::codec::json::{encode, encode_int, encode_str};
@@ -12,55 +13,55 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use time::OffsetDateTime;
 
-/// What does not change while a request is served.
+/// The part of an event that stays the same in all stages of a request.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The request's audit id.
     pub audit_id: Arc<str>,
-    /// Path and query as the client wrote them.
+    /// Path and query as sent by the client.
     pub uri: String,
-    /// What is asked for.
+    /// The resolved verb and resource.
     pub info: Arc<RequestInfo>,
-    /// Who asks; `None` where nobody was recognised.
+    /// The authenticated user, before impersonation; `None` if authentication failed.
     pub user: Option<Arc<UserInfo>>,
-    /// Where from, the client first, the peer last.
+    /// Source addresses: forwarded ones first (the client), the peer last.
     pub source_ips: Vec<IpAddr>,
-    /// The client's name for itself, cut to a length.
+    /// The `User-Agent` header, truncated.
     pub user_agent: String,
-    /// When the request had arrived.
+    /// When the request was received.
     pub received: OffsetDateTime,
 }
 
-/// A reference to an object, beyond what the path says.
+/// Object metadata for `objectRef`; the resource comes from the request path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
-    /// Namespace.
+    /// `objectRef.namespace`
     pub namespace: String,
-    /// Name.
+    /// `objectRef.name`
     pub name: String,
-    /// Uid.
+    /// `objectRef.uid`
     pub uid: String,
-    /// Resource version.
+    /// `objectRef.resourceVersion`
     pub resource_version: String,
 }
 
-/// What was answered.
+/// `responseStatus` of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResponseStatus {
-    /// HTTP status code.
+    /// HTTP status code; zero is omitted.
     pub code: u16,
-    /// `Success` or `Failure`, where the answer is a Status.
+    /// `Success` or `Failure` if the response is a Status; empty otherwise.
     pub status: String,
-    /// Its message.
+    /// Message of the Status.
     pub message: String,
-    /// Its reason.
+    /// Reason of the Status.
     pub reason: String,
-    /// Its details.
+    /// Details of the Status; null if it has none.
     pub details: Value,
 }
 
 impl ResponseStatus {
-    /// A code alone.
+    /// A status with only the code, for responses that are not a Status.
     pub fn of(code: u16) -> Self {
         Self {
             code,
@@ -68,7 +69,7 @@ impl ResponseStatus {
         }
     }
 
-    /// The bounded fields of a Status.
+    /// The fields of a Status that events record; the rest is unbounded.
     pub fn of_status(code: u16, status: &Value) -> Self {
         let text = |key: &str| status.str_at(&[key]).to_owned();
         Self {
@@ -81,32 +82,32 @@ impl ResponseStatus {
     }
 }
 
-/// One event.
+/// An audit event.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The request.
+    /// The stage-independent part.
     pub subject: Arc<Subject>,
-    /// How much of it is said.
+    /// How much of the request is recorded.
     pub level: AuditLevel,
-    /// Where in its life it is.
+    /// The stage of the request that this event reports.
     pub stage: Stage,
-    /// Whom the caller acts as, and under which constraint.
+    /// The impersonated user and the impersonation constraint (empty if unconstrained).
     pub impersonated: Option<(Arc<UserInfo>, &'static str)>,
-    /// The object; only for resources.
+    /// Reference to the object; only for resource requests.
     pub object: Option<ObjectRef>,
-    /// What was answered, once it was.
+    /// The response; `None` before there is one.
     pub status: Option<ResponseStatus>,
-    /// The object of the request, as JSON.
+    /// The request object, as JSON.
     pub request_object: Option<Bytes>,
-    /// That of the answer.
+    /// The response object, as JSON.
     pub response_object: Option<Bytes>,
     /// When the stage was reached.
     pub at: OffsetDateTime,
-    /// Whatever those who served it left.
+    /// Annotations added by filters and admission plugins.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Members of one JSON object, in the order they are written.
+/// Writes the members of one JSON object in call order, so that the output matches the field order of Go's structs.
 struct Members<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
@@ -131,7 +132,7 @@ impl<'a> Members<'a> {
         encode_str(value, self.key(key));
     }
 
-    /// Left out where empty.
+    /// Writes a string member unless it is empty (Go's `omitempty`).
     fn some(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             self.text(key, value);
@@ -178,7 +179,7 @@ fn user(u: &UserInfo, out: &mut Vec<u8>) {
 }
 
 impl Event {
-    /// The JSON of it. `typed`: with kind and version, as a line of a log; without, as an item of an EventList.
+    /// The event as JSON. `typed` includes kind and apiVersion, for a line of a log; items of an EventList omit them.
     pub fn encode(&self, typed: bool) -> Vec<u8> {
         let s = &*self.subject;
         let mut out = Vec::with_capacity(
@@ -233,7 +234,7 @@ impl Event {
         out
     }
 
-    /// The legacy format: one line, without its end.
+    /// The legacy format, as upstream's `EventString` (`pkg/audit/format.go`): one line without the line break.
     pub fn legacy(&self) -> String {
         let s = &*self.subject;
         let listed = |groups: &[String]| groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
@@ -276,7 +277,7 @@ impl Event {
         )
     }
 
-    /// Without the objects, and saying so: what is left of an event that is too large.
+    /// A copy without request and response objects, annotated as truncated.
     #[must_use]
     pub fn truncated(&self) -> Self {
         let mut out = Self {
@@ -290,7 +291,7 @@ impl Event {
     }
 }
 
-/// Microseconds without the zeros at their end, as Go's `RFC3339Nano` prints them.
+/// Formats a time with microseconds but without trailing zeros, as Go's `RFC3339Nano` does.
 fn nano(t: OffsetDateTime) -> String {
     let text = format_micro(t);
     let text = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_upstreams_fields_in_upstreams_order() {
+    fn json_fields_are_in_upstreams_order() {
         let text = String::from_utf8(event().encode(true)).unwrap();
         assert_eq!(
             text,
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legacy_line_is_upstreams() {
+    fn the_legacy_format_matches_upstream() {
         assert_eq!(
             event().legacy(),
             "1970-01-01T00:00:01.5Z AUDIT: id=\"id-1\" stage=\"ResponseComplete\" ip=\"10.0.0.1\" method=\"create\" \
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_event_says_so_and_has_no_objects() {
+    fn a_truncated_event_is_annotated_and_has_no_objects() {
         let text = String::from_utf8(event().truncated().encode(true)).unwrap();
         assert!(!text.contains("requestObject") && text.contains("\"audit.k8s.io/truncated\":\"true\""));
     }

@@ -1,5 +1,6 @@
-//! Rules → level and stages: `audit.k8s.io/v1` Policy, as upstream's `k8s.io/apiserver/pkg/audit/policy` applies it.
-//! The first rule that matches decides; a request that none matches is not recorded.
+//! The audit policy (`audit.k8s.io/v1` Policy): ordered rules that assign a level and omitted stages to a request,
+//! matched as in upstream's `pkg/audit/policy/checker.go`. Entry point: [`Policy::decide`]. The first matching rule
+//! applies; a request that matches none is not recorded.
 
 mod parse;
 #[cfg(test)]
@@ -10,21 +11,21 @@ pub use parse::PolicyError;
 use crate::request::{AuditLevel, RequestInfo, UserInfo};
 use std::path::Path;
 
-/// When in a request's life an event is made.
+/// The stage of a request at which an event is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It arrived.
+    /// The request was received, before any handler ran.
     RequestReceived,
-    /// The head of a long answer was sent.
+    /// The response headers of a long-running request were sent.
     ResponseStarted,
-    /// The answer was sent.
+    /// The response body was completed.
     ResponseComplete,
-    /// It came to a panic.
+    /// A handler panicked.
     Panic,
 }
 
 impl Stage {
-    /// All, in order.
+    /// Every stage, in order.
     pub const ALL: [Self; 4] = [
         Self::RequestReceived,
         Self::ResponseStarted,
@@ -32,7 +33,7 @@ impl Stage {
         Self::Panic,
     ];
 
-    /// As policies and events write it.
+    /// The name used in policies and events.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RequestReceived => "RequestReceived",
@@ -43,95 +44,95 @@ impl Stage {
     }
 }
 
-/// A set of stages.
+/// A set of stages, as a bit mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages(u8);
 
 impl Stages {
-    /// With one more.
+    /// Adds a stage.
     #[must_use]
     pub const fn with(self, stage: Stage) -> Self {
         Self(self.0 | 1 << stage as u8)
     }
 
-    /// Those of both.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether it is one of them.
+    /// True if the set contains `stage`.
     pub const fn has(self, stage: Stage) -> bool {
         self.0 & 1 << stage as u8 != 0
     }
 }
 
-/// A policy file.
+/// A parsed policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// In order.
+    /// The rules, in the order they are evaluated.
     pub rules: Vec<Rule>,
 }
 
-/// What is done with the requests that match.
+/// What the policy records of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How much is recorded.
+    /// The audit level.
     pub level: AuditLevel,
-    /// Stages without an event.
+    /// Stages for which no event is generated.
     pub omit_stages: Stages,
-    /// Objects are recorded without `metadata.managedFields`.
+    /// Whether objects are recorded without `metadata.managedFields`.
     pub omit_managed_fields: bool,
 }
 
-/// One rule. Empty lists match everything.
+/// A policy rule. An empty list matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// What it decides; what the policy says for all rules is worked in.
+    /// The rule's decision, with the policy-wide defaults already merged in.
     pub verdict: Verdict,
-    /// Names of users.
+    /// User names.
     pub users: Vec<String>,
-    /// Groups, of which the user is in one.
+    /// Group names; the user must be in one of them.
     pub user_groups: Vec<String>,
-    /// Verbs.
+    /// API verbs, such as `get`.
     pub verbs: Vec<String>,
-    /// Resources; a rule with some is for resources only.
+    /// Resources. If not empty, the rule matches resource requests only.
     pub resources: Vec<GroupResources>,
-    /// Namespaces; `""` is cluster scope. A rule with some is for resources only.
+    /// Namespaces; `""` matches cluster scope. If not empty, the rule matches resource requests only.
     pub namespaces: Vec<String>,
-    /// Paths that are no resources.
+    /// Non-resource paths, exact or with a trailing `*`.
     pub non_resource_urls: Vec<String>,
 }
 
-/// Resources of a group.
+/// Resources of one API group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupResources {
-    /// The group, or `*`.
+    /// The API group, or `*` for all.
     pub group: String,
-    /// `pods`, `pods/log`, `pods/*`, `*/scale`, `*`; empty: all.
+    /// `pods`, `pods/log`, `pods/*`, `*/scale` or `*`; empty matches all resources of the group.
     pub resources: Vec<String>,
-    /// Names of objects.
+    /// Object names; empty matches all.
     pub resource_names: Vec<String>,
 }
 
 impl Policy {
-    /// Reads a policy file, strictly: what is not known is refused.
+    /// Reads a policy file. Unknown and duplicate fields are errors.
     ///
     /// # Errors
-    /// [`PolicyError`] names the file and the line.
+    /// A [`PolicyError`] with the file and line.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         parse::file(path)
     }
 
-    /// Reads the text of one.
+    /// Parses the text of a policy.
     ///
     /// # Errors
-    /// One line that begins with the place in the text.
+    /// A one-line message that begins with the line number.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         parse::text(text)
     }
 
-    /// What is done with a request. `user`: `None` where nobody was recognised.
+    /// The decision for a request. `user` is `None` if authentication failed.
     pub fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Verdict {
         let rule = self.rules.iter().find(|r| r.matches(user, info));
         rule.map_or_else(Verdict::default, |r| r.verdict)
@@ -143,7 +144,7 @@ fn has(list: &[String], text: &str) -> bool {
 }
 
 impl Rule {
-    /// Whether it is about this request.
+    /// True if the rule applies to this request.
     pub fn matches(&self, user: Option<&UserInfo>, info: &RequestInfo) -> bool {
         if !self.users.is_empty() && !user.is_some_and(|u| has(&self.users, &u.name)) {
             return false;
@@ -155,6 +156,7 @@ impl Rule {
         if !self.verbs.is_empty() && !has(&self.verbs, &info.verb) {
             return false;
         }
+        // Either list restricts the rule to resource requests, whatever `non_resource_urls` says.
         if !self.namespaces.is_empty() || !self.resources.is_empty() {
             return info.is_resource
                 && (self.namespaces.is_empty() || has(&self.namespaces, &info.namespace))
@@ -181,7 +183,7 @@ impl GroupResources {
         let (resource, subresource) = (info.resource.as_str(), info.subresource.as_str());
         self.resources.iter().any(|wanted| match wanted.split_once('/') {
             None => wanted == "*" || (subresource.is_empty() && wanted == resource),
-            // `pods/*` is about pods themselves, too, as upstream has it.
+            // As upstream, `pods/*` matches pods themselves too.
             Some((of, "*")) if of == resource => true,
             Some((of, sub)) => sub == subresource && !sub.is_empty() && (of == "*" || of == resource),
         })

@@ -1,18 +1,18 @@
-//! The last resort: everybody is `system:anonymous`.
+//! Anonymous authentication, the last authenticator in the chain: any request becomes `system:anonymous`.
 
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Recognises everybody as anonymous, everywhere or at some paths.
+/// Authenticates any request as anonymous, on all paths or on selected ones.
 pub struct Anonymous {
     user: Arc<UserInfo>,
     paths: Option<Vec<String>>,
 }
 
 impl Anonymous {
-    /// The authenticator of `--anonymous-auth`.
+    /// Accepts every path (`--anonymous-auth`).
     pub fn new() -> Self {
         Self {
             user: Arc::new(UserInfo::anonymous()),
@@ -20,7 +20,7 @@ impl Anonymous {
         }
     }
 
-    /// Only requests for exactly one of `paths`; elsewhere nobody is anyone.
+    /// Accepts only requests for exactly one of `paths`; others stay unauthenticated.
     pub fn only_at(paths: Vec<String>) -> Self {
         Self {
             paths: Some(paths),

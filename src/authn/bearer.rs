@@ -1,4 +1,5 @@
-//! Bearer tokens, in the `Authorization` header or as a WebSocket subprotocol.
+//! Bearer tokens, in the `Authorization` header ([`BearerToken`]) or as a WebSocket subprotocol ([`WebSocketToken`]).
+//! What a token means is up to the [`TokenAuthenticator`] behind them.
 
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
 use crate::request::UserInfo;
@@ -9,42 +10,43 @@ use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, SEC_WEBSOCKET_PROTOCOL,
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The prefix of a subprotocol that holds a token.
+/// Prefix of the WebSocket subprotocol that carries a token, base64url-encoded.
 pub const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// A token, and whom it has to be for.
+/// A token to authenticate, and the audiences of the caller.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// The token.
     pub token: &'a str,
-    /// Any of these; empty: whoever asks does not care.
+    /// The token must be valid for one of these; empty: any audience is accepted.
     pub audiences: &'a [String],
 }
 
-/// Something that a token's recognition rests on, such as its ServiceAccount as it was read.
+/// An object that a cached authentication depends on, such as the token's ServiceAccount in the version that was read.
 pub trait Ground: std::fmt::Debug + Send + Sync + 'static {
-    /// Whether it is as it was, after every change that was acknowledged before this call. Does not wait: true only where
-    /// that is certain.
+    /// True if the object is certainly unchanged by any write acknowledged before this call. Never waits; when in
+    /// doubt, returns false.
     fn holds(&self) -> bool;
 }
 
-/// Whom a token stands for.
+/// The result of token authentication.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUser {
-    /// Who.
+    /// The authenticated user.
     pub user: Arc<UserInfo>,
-    /// Those of the asked audiences that the token is for; empty: nobody asked, or it is for any.
+    /// The requested audiences that the token is valid for; empty if none were requested, or if the token has no
+    /// restriction.
     pub audiences: Vec<String>,
-    /// Texts for the caller.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// Facts for the audit event.
+    /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
-    /// What has to hold for this to be said again without looking. Empty: nothing that is known here.
+    /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are tracked.
     pub grounds: Vec<Arc<dyn Ground>>,
 }
 
 impl TokenUser {
-    /// Whether the token would be recognised the same way now.
+    /// True if every object this result depends on is unchanged.
     pub fn holds(&self) -> bool {
         self.grounds.iter().all(|ground| ground.holds())
     }
@@ -59,13 +61,13 @@ impl From<Arc<UserInfo>> for TokenUser {
     }
 }
 
-/// Knows some tokens.
+/// Authenticates one type of token.
 #[async_trait]
 pub trait TokenAuthenticator: Send + Sync + 'static {
-    /// `Ok(None)`: not one of mine.
+    /// Authenticates a token. `Ok(None)` means that it is not of this type.
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
 
-    /// Whom the token stands for, where that is remembered.
+    /// The cached result for a token, if there is one.
     fn at_once(&self, _asked: Asked<'_>) -> Option<Arc<TokenUser>> {
         None
     }
@@ -82,22 +84,22 @@ impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
     }
 }
 
-/// Tokens that are for every audience of this server: known where one of those is asked for.
+/// Wraps tokens without an audience claim. They are valid for all of the server's own audiences.
 pub struct ForOwnAudiences<A> {
     tokens: A,
     own: Vec<String>,
 }
 
 impl<A: TokenAuthenticator> ForOwnAudiences<A> {
-    /// Puts the check in front of `tokens`; `own` are the server's audiences.
+    /// Adds the audience check to `tokens`; `own` are the server's audiences.
     pub fn new(tokens: A, own: Vec<String>) -> Self {
         Self { tokens, own }
     }
 }
 
-/// Those of `some` that are among `others`, in the order of `some`.
+/// The elements of `some` that are also in `others`, in the order of `some`.
 pub fn intersection(some: &[String], others: &[String]) -> Vec<String> {
-    // A TokenReview and the token it is about may both name many.
+    // A client controls the length of both lists (a TokenReview and its token), so avoid the quadratic comparison.
     let others: HashSet<&str> = others.iter().map(String::as_str).collect();
     some.iter().filter(|a| others.contains(a.as_str())).cloned().collect()
 }
@@ -117,11 +119,11 @@ impl<A: TokenAuthenticator> TokenAuthenticator for ForOwnAudiences<A> {
     }
 }
 
-/// Several kinds of tokens as one; refusals only count where nobody knows the token.
+/// Tries several token authenticators. Errors only count if none of them accepts the token.
 pub struct TokenUnion(Vec<Arc<dyn TokenAuthenticator>>);
 
 impl TokenUnion {
-    /// A union in the order given.
+    /// A union that tries `members` in order.
     pub fn new(members: Vec<Arc<dyn TokenAuthenticator>>) -> Self {
         Self(members)
     }
@@ -146,16 +148,16 @@ impl TokenAuthenticator for TokenUnion {
     }
 }
 
-/// Reads `Authorization: Bearer <token>`.
+/// Authenticates by `Authorization: Bearer <token>`.
 pub struct BearerToken(Reviewer);
 
 impl BearerToken {
-    /// Asks `tokens` about what it reads.
+    /// Reads the header and passes the token to `tokens`.
     pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
         Self::for_audiences(tokens, Vec::new())
     }
 
-    /// As [`BearerToken::new`], of tokens that are for any of `audiences`.
+    /// Like [`BearerToken::new`], for tokens that are valid for any of `audiences`.
     pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
         Self(Reviewer { tokens, audiences })
     }
@@ -181,7 +183,7 @@ impl Authenticator for BearerToken {
     }
 }
 
-/// What a token that nobody knows is told.
+/// The error for a token that no authenticator recognises, as upstream's.
 pub const INVALID: &str = "invalid bearer token";
 
 struct Reviewer {
@@ -215,8 +217,9 @@ fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool)
     }
 }
 
-/// Only the first header line counts; the scheme in any case; the token is the second of at most three words, and two
-/// spaces before it make it empty.
+/// Extracts the token with upstream's parsing (`pkg/authentication/request/bearertoken`): only the first header line
+/// counts, the scheme is case-insensitive, and the token is the second of at most three space-separated parts. Two
+/// spaces before the token hence make it empty.
 fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
     let header = from.headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut words = header.splitn(3, ' ');
@@ -235,16 +238,16 @@ fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
     Some(token)
 }
 
-/// Reads a token out of `Sec-WebSocket-Protocol`.
+/// Authenticates by a token in `Sec-WebSocket-Protocol`; browsers cannot set `Authorization` on WebSockets.
 pub struct WebSocketToken(Reviewer);
 
 impl WebSocketToken {
-    /// Asks `tokens` about what it reads.
+    /// Reads the subprotocol and passes the token to `tokens`.
     pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
         Self::for_audiences(tokens, Vec::new())
     }
 
-    /// As [`WebSocketToken::new`], of tokens that are for any of `audiences`.
+    /// Like [`WebSocketToken::new`], for tokens that are valid for any of `audiences`.
     pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
         Self(Reviewer { tokens, audiences })
     }
@@ -274,6 +277,7 @@ impl Authenticator for WebSocketToken {
             }
         }
         let Some(token) = token else { return Ok(None) };
+        // The server must select a subprotocol in its response, and it must not echo the token.
         if others == 0 {
             return Err(Refused::new("missing additional subprotocol"));
         }
@@ -307,7 +311,7 @@ fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .map(str::trim)
 }
 
-/// Removes the token from `Sec-WebSocket-Protocol`; the other subprotocols stay, on one line.
+/// Removes the token from `Sec-WebSocket-Protocol`. The remaining subprotocols are joined into one line.
 pub fn strip_subprotocol(headers: &mut HeaderMap) {
     let rest: Vec<&str> = subprotocols(headers).filter(|p| !p.starts_with(SUBPROTOCOL)).collect();
     let rest = rest.join(",");
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_header_is_read_as_upstream_reads_it() {
+    async fn the_authorization_header_is_parsed_as_upstream() {
         for (header, want) in [
             ("Bearer tok", Ok(true)),
             ("bearer tok", Ok(true)),
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_subprotocol_may_hold_the_token() {
+    async fn a_subprotocol_can_carry_the_token() {
         let token = format!("{SUBPROTOCOL}{}", URL_SAFE_NO_PAD.encode("tok"));
         let e = |s: &str| Err(s.to_owned());
         assert_eq!(websocket(&["v4.channel.k8s.io"]).await, Ok(false));
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_stripped_and_the_rest_stays() {
+    fn stripping_the_token_keeps_the_other_subprotocols() {
         let mut headers = HeaderMap::new();
         headers.append(
             SEC_WEBSOCKET_PROTOCOL,

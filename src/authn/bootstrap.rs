@@ -1,5 +1,6 @@
-//! Bootstrap tokens (`--enable-bootstrap-token-auth`): `<id>.<secret>`, kept in Secrets of kube-system, for machines that
-//! join (upstream's `plugin/pkg/auth/authenticator/token/bootstrap`). Whatever is wrong with one, it is simply unknown.
+//! Bootstrap tokens (`--enable-bootstrap-token-auth`): `<id>.<secret>`, stored in Secrets of kube-system, used by
+//! joining nodes. Follows upstream's `plugin/pkg/auth/authenticator/token/bootstrap`: an invalid token is never an
+//! error, only unrecognised.
 
 use super::service_account::{Clock, Found, Objects};
 use super::{Asked, Refused, TokenAuthenticator, TokenUser};
@@ -15,14 +16,14 @@ use std::sync::Arc;
 
 const GROUP: &str = "system:bootstrappers";
 
-/// Recognises them.
+/// Authenticates bootstrap tokens.
 pub struct BootstrapTokens {
     objects: Arc<dyn Objects>,
     clock: Clock,
 }
 
 impl BootstrapTokens {
-    /// Reads Secrets through `objects`.
+    /// Reads the Secrets through `objects`.
     pub fn new(objects: Arc<dyn Objects>, clock: Clock) -> Self {
         Self { objects, clock }
     }
@@ -37,6 +38,7 @@ impl BootstrapTokens {
         }
         let data = |key: &str| STANDARD.decode(kept.str_at(&["data", key])).unwrap_or_default();
         let text = |key: &str| String::from_utf8(data(key)).unwrap_or_default();
+        // Constant time, so that response times do not reveal a prefix of the secret.
         if text("token-id") != id || verify_slices_are_equal(&data("token-secret"), secret.as_bytes()).is_err() {
             return None;
         }
@@ -68,7 +70,7 @@ impl BootstrapTokens {
     }
 }
 
-/// Six characters, a dot, sixteen characters.
+/// Splits a token into its id (6 characters) and secret (16 characters).
 fn split(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
     let plain = |s: &str| s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_its_secret_while_it_lasts() {
+    async fn a_token_is_valid_while_its_secret_allows_it() {
         let good = "abcdef.0123456789abcdef";
         let groups = [("auth-extra-groups", "system:bootstrappers:b,system:bootstrappers:a")];
         let user = ask(good, &groups).await.unwrap().user;

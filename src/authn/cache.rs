@@ -1,10 +1,12 @@
-//! Tokens recognised a moment ago are recognised at once (upstream's `token/cache`): successes for ten seconds,
-//! refusals not at all. What is kept is a keyed tag, never a token. Several requests with one token ask once.
+//! Cache of successful token authentications (upstream's `pkg/authentication/token/cache`): successes are reused for
+//! ten seconds, failures are not cached. Keys are MACs of tokens, so no token is held in memory. Concurrent requests
+//! with the same token share one lookup.
 //!
-//! Upstream accepts a revoked token until its ten seconds are over. Here a success is believed again only while the objects
-//! it rests on are unchanged ([`TokenUser::holds`]): once the deletion of a ServiceAccount, a Secret, or the Pod or Node a
-//! token is bound to has been acknowledged, no request that begins later gets in with the token. That goes for a look-up
-//! under way, too: it may have read the objects before they went, so who joined it checks its answer.
+//! Upstream accepts a revoked token until its ten seconds are over. Here a cached success is reused only while the
+//! objects it depends on are unchanged ([`TokenUser::holds`]). Once the deletion of a ServiceAccount, a Secret, or the
+//! Pod or Node that a token is bound to has been acknowledged, no request that begins later is accepted. This also
+//! covers requests that join a lookup already under way: the lookup may have read the objects before the deletion, so
+//! its result is checked again.
 
 use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::telemetry::authentication::TokenCacheMetrics;
@@ -17,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a success counts.
+/// How long a success is cached.
 const SUCCESS: Duration = Duration::from_secs(10);
-/// How long one look-up may take.
+/// Timeout of a lookup.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Locks; requests with different tokens seldom meet.
+/// Number of independently locked shards, to keep contention low.
 const STRIPES: usize = 32;
-/// Most tokens of a stripe.
+/// Maximum number of tokens in a shard.
 const MOST: usize = 1024;
 
 type Key = [u8; 16];
@@ -31,20 +33,21 @@ type Answer = Result<Option<TokenUser>, Refused>;
 type Flight = Shared<BoxFuture<'static, Answer>>;
 
 enum Slot {
+    /// A success, and when it expires.
     Known(Arc<TokenUser>, Instant),
-    /// Asked for by somebody who may have gone away since.
+    /// A lookup under way. Weak, because only the waiting requests keep it alive: if all disconnect, it is cancelled.
     Asking(WeakShared<BoxFuture<'static, Answer>>),
 }
 
-/// Makes the tags that stand for tokens: GMAC, which is AES-GCM of nothing but associated data.
+/// Derives cache keys from tokens: GMAC, that is AES-GCM over associated data only.
 ///
-/// Under a random key that nobody knows, two different texts of up to 64 KiB have the same tag with a probability below
-/// 2^-115, whoever chose them: GHASH is a universal hash, whose secret point AES makes from the key. GCM's rule of a new
-/// nonce for each text keeps those who *see* tags from working out that point; these tags are seen by nobody, they stay in
-/// the cache's map. The token of a service account costs little more than a short one.
+/// Under a random secret key, two different texts of up to 64 KiB collide with a probability below 2^-115, whoever
+/// chose them: GHASH is a universal hash, and AES derives its secret point from the key. GCM requires unique nonces
+/// because an observer of several tags under one nonce could solve for that point. These tags never leave the cache's
+/// map, so a constant nonce is safe here. Hashing a service account token this way costs little more than a short one.
 struct Tagger(LessSafeKey);
 
-/// No text has this byte in UTF-8: what is on either side of it can be told apart.
+/// Separates the token from audiences in the MAC input. 0xff occurs in no UTF-8 text, so the encoding is unambiguous.
 const BORDER: u8 = 0xff;
 
 impl Tagger {
@@ -63,6 +66,7 @@ impl Tagger {
             text.push(BORDER);
             text.extend_from_slice(audience.as_bytes());
         }
+        // Constant on purpose; see the type's documentation for why that is safe.
         let nonce = Nonce::assume_unique_for_key([0; 12]);
         let tag = self.0.seal_in_place_separate_tag(nonce, Aad::from(text), &mut []);
         let tag = tag.expect("a text in memory is not too long for GCM");
@@ -72,7 +76,7 @@ impl Tagger {
 
 type Stripe = Mutex<HashMap<Key, Slot>>;
 
-/// Remembers what `tokens` said.
+/// A cache in front of another token authenticator.
 pub struct TokenCache {
     tokens: Arc<dyn TokenAuthenticator>,
     tagger: Tagger,
@@ -85,10 +89,10 @@ fn lock(stripe: &Stripe) -> MutexGuard<'_, HashMap<Key, Slot>> {
 }
 
 impl TokenCache {
-    /// A cache in front of `tokens`, under a random key of its own.
+    /// A cache in front of `tokens`, with a random key of its own.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// If the system's random number generator fails.
     pub fn try_new(
         tokens: Arc<dyn TokenAuthenticator>,
         counts: Option<Arc<TokenCacheMetrics>>,
@@ -117,9 +121,10 @@ impl TokenCache {
             let mut known = lock(&stripes[stripe]);
             match answer {
                 Ok(Some(mut found)) => {
-                    // Once here, instead of in every request.
+                    // Add the group once per lookup instead of once per request.
                     add_authenticated(Arc::make_mut(&mut found.user));
                     let now = Instant::now();
+                    // When the shard is full even after expired entries are dropped, the result is simply not cached.
                     if known.len() >= MOST {
                         known.retain(|_, slot| matches!(slot, Slot::Known(_, until) if *until > now));
                     }
@@ -167,7 +172,7 @@ impl TokenAuthenticator for TokenCache {
 }
 
 impl TokenCache {
-    /// With whether it was known.
+    /// The answer, and whether it was served from the cache.
     async fn answer(&self, asked: Asked<'_>) -> (bool, Answer) {
         let key = self.tagger.tag(asked);
         let stripe = usize::from(key[0]) % STRIPES;
@@ -190,6 +195,7 @@ impl TokenCache {
             });
             (flight, joined)
         };
+        // A joined lookup may have read its objects before this request began: repeat it if they have changed since.
         match flight.await {
             Ok(Some(found)) if joined && !found.holds() => (false, self.flight(key, stripe, asked).await),
             answer => (false, answer),
@@ -210,7 +216,7 @@ mod tests {
         gone: Arc<AtomicBool>,
     }
 
-    /// Holds until its object is gone.
+    /// Holds until its object is deleted.
     #[derive(Debug)]
     struct There(Arc<AtomicBool>);
 
@@ -224,7 +230,7 @@ mod tests {
     impl TokenAuthenticator for Slow {
         async fn authenticate_token(&self, asked: Asked<'_>) -> Answer {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            // As a look-up that reads first, and then checks signatures.
+            // Reads the object before a slow step, as a real lookup does before it verifies signatures.
             let gone = self.gone.load(Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
             match asked.token {
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_success_counts_for_ten_seconds_and_a_refusal_never() {
+    async fn successes_are_cached_for_ten_seconds_and_failures_never() {
         let (cache, slow) = cache();
         let asked = || slow.asked.load(Ordering::Relaxed);
         let at_once = |token| cache.at_once(of(token, &[])).map(|found| found.user.name.clone());
@@ -265,7 +271,7 @@ mod tests {
         );
         let aud = ["a".to_owned()];
         cache.authenticate_token(of("good", &aud)).await.unwrap();
-        assert_eq!(asked(), 2, "other audiences are another question");
+        assert_eq!(asked(), 2, "other audiences need their own lookup");
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!(at_once("good"), None);
         cache.authenticate_token(of("good", &[])).await.unwrap();
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_stands_for_one_token_and_its_audiences() {
+    fn a_key_identifies_one_token_with_its_audiences() {
         let tagger = Tagger::try_new().unwrap();
         let [a, b, ab] = ["a", "b", "ab"].map(str::to_owned);
         let long = "t".repeat(1000);
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn several_requests_ask_once_and_survive_the_first_going_away() {
+    async fn requests_share_a_lookup_that_survives_the_first_disconnecting() {
         let (cache, slow) = cache();
         let first = {
             let cache = cache.clone();
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_success_ends_with_the_object_it_rests_on() {
+    async fn a_success_is_invalidated_with_the_object_it_depends_on() {
         let (cache, slow) = cache();
         let bound = || of("bound", &[]);
         assert!(cache.authenticate_token(bound()).await.unwrap().is_some());
@@ -333,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_up_that_read_before_the_deletion_lets_nobody_in_after_it() {
+    async fn a_joined_lookup_from_before_a_deletion_is_repeated() {
         let (cache, slow) = cache();
         let ask = || {
             let cache = cache.clone();
@@ -343,13 +349,16 @@ mod tests {
         tokio::task::yield_now().await;
         slow.gone.store(true, Ordering::Relaxed);
         let after = ask();
-        assert!(before.await.unwrap().unwrap().is_some(), "this one began before");
+        assert!(
+            before.await.unwrap().unwrap().is_some(),
+            "this request began before the deletion"
+        );
         assert!(after.await.unwrap().unwrap().is_none());
         assert_eq!(slow.asked.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever() {
+    async fn a_lookup_times_out() {
         let (cache, _) = cache();
         assert!(cache.authenticate_token(of("slow", &[])).await.is_err());
     }

@@ -1,6 +1,8 @@
-//! Authentication as the core API server would do it, for extension servers: its CAs and front-proxy settings are read
-//! from the ConfigMap `kube-system/extension-apiserver-authentication` and followed, tokens are sent to it for review
-//! (upstream: `k8s.io/apiserver/pkg/server/options/authentication.go`).
+//! Delegated authentication for extension servers: client CAs and front-proxy settings are read from the ConfigMap
+//! `kube-system/extension-apiserver-authentication` of the core API server and watched for changes; tokens are sent to
+//! it as TokenReviews. Follows upstream's `k8s.io/apiserver/pkg/server/options/authentication.go`.
+//!
+//! Entry point: [`Delegated::start`].
 
 mod config;
 mod tokens;
@@ -25,13 +27,13 @@ use tokio::time::Instant;
 const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// How long is waited before the ConfigMap is asked for again.
+/// Backoff between reads of the ConfigMap.
 const RETRY: Backoff = Backoff {
     base: Duration::from_millis(250),
     max: Duration::from_secs(30),
 };
 
-/// Recognises callers by what the core API server says it trusts.
+/// Authenticates with the trust configuration published by the core API server.
 pub struct Delegated {
     current: ArcSwap<WithAnonymous>,
     proxies: Arc<DynamicCa>,
@@ -40,13 +42,13 @@ pub struct Delegated {
 }
 
 impl Delegated {
-    /// Reads the configuration, trying again for at most `patience`, and then follows it in a task of `tasks`.
+    /// Reads the configuration, retrying for at most `patience`, and then watches it in a task of `tasks`.
     ///
     /// # Errors
-    /// One line: what kept it from being read. Nothing is served without it.
+    /// A one-line reason if the configuration cannot be read in time. The server must not start without it.
     ///
     /// # Cancel safety
-    /// Cancel safe: the task is started last.
+    /// Cancel safe: the task is spawned last.
     pub async fn start(client: Arc<Client>, tasks: &TaskGroup, patience: Duration) -> Result<Arc<Self>, String> {
         let deadline = Instant::now() + patience;
         let mut failures = 0;
@@ -68,7 +70,7 @@ impl Delegated {
         let me = Arc::new(Self::with(&found.0, TokenReviews::new(client.clone()))?);
         let (follower, stop) = (me.clone(), tasks.stop_signal().clone());
         tasks.spawn("delegated-authentication", async move {
-            // Stopping wins: what is lost with the watch is read again at the next start.
+            // Nothing is lost by stopping: the next start reads the ConfigMap again.
             tokio::select! {
                 () = stop.wait() => {}
                 () = follower.follow(client, found.1) => {}
@@ -90,16 +92,17 @@ impl Delegated {
         })
     }
 
-    /// The CAs whose clients the port should ask for a certificate. They are replaced when the configuration is.
+    /// The CAs to request client certificates for in the TLS handshake. Their content follows the configuration.
     pub fn client_cas(&self) -> Vec<Arc<DynamicCa>> {
         vec![self.proxies.clone(), self.clients.clone()]
     }
 
     fn replace(&self, config: &Configuration) -> Result<(), String> {
-        // All is parsed before any of it is put in place.
+        // Parse everything before anything is replaced, so that a bad ConfigMap leaves the old state intact.
         let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
         let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
         let replace = |ca: &DynamicCa, pool: CaPool| {
+            // Replacing an equal pool would invalidate the verification cache of every connection.
             if ca.current().pem != pool.pem {
                 ca.replace(pool);
             }
@@ -111,7 +114,7 @@ impl Delegated {
         Ok(())
     }
 
-    /// Watches, and reads again where the watch ends; for ever.
+    /// Watches the ConfigMap forever, and reads it again whenever the watch ends.
     async fn follow(&self, client: Arc<Client>, mut version: String) {
         let mut failures = 0;
         loop {
@@ -123,9 +126,9 @@ impl Delegated {
                     match event.str_at(&["type"]) {
                         "ADDED" | "MODIFIED" => self.take(event.get("object")),
                         "DELETED" => {
-                            tracing::warn!("ConfigMap kube-system/{NAME} was deleted; its last content stays in use")
+                            tracing::warn!("ConfigMap kube-system/{NAME} was deleted, keeping its last content")
                         }
-                        // An ERROR (the version is too old) ends the watch; all is read again.
+                        // An ERROR event (such as an expired resourceVersion) ends the watch; read and watch again.
                         _ => break,
                     }
                 }
@@ -148,7 +151,7 @@ impl Delegated {
     fn take(&self, object: &Value) {
         let replaced = Configuration::parse(object).and_then(|c| self.replace(&c));
         if let Err(e) = replaced {
-            tracing::error!("ConfigMap kube-system/{NAME} cannot be used, its former content stays in use: {e}");
+            tracing::error!("ConfigMap kube-system/{NAME} is invalid, keeping the previous content: {e}");
         }
     }
 }
@@ -157,7 +160,7 @@ fn parse_pool(pem: &str) -> Result<CaPool, String> {
     CaPool::from_pem(pem.as_bytes().to_vec()).map_err(|e| e.to_string())
 }
 
-/// In upstream's order: front proxy, client certificate, token, anonymous.
+/// Builds the authenticators in upstream's order: front proxy, client certificate, token, anonymous.
 fn authenticators(
     config: &Configuration,
     proxies: &Arc<DynamicCa>,

@@ -1,6 +1,8 @@
-//! Signed tokens (RFC 7515, 7517, 7519): compact form only, asymmetric algorithms only. There is no way to say `none`, to
-//! use a public key as a secret, or to believe a key that a token brings along: keys come from the caller, and each key
-//! only verifies the algorithms of its own type.
+//! JSON Web Tokens (RFC 7515, 7517, 7519): compact form and asymmetric algorithms only. [`Token::parse`] reads a token,
+//! [`Signer`] makes one.
+//!
+//! The classic attacks are excluded by construction: `none` and HMAC are not representable, keys come from the caller
+//! and never from the token's header, and each key only verifies the algorithms of its own type.
 
 mod key;
 mod sign;
@@ -30,7 +32,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order upstream lists them.
+    /// All algorithms, in upstream's order.
     pub const ALL: [Self; 9] = [
         Self::Rs256,
         Self::Rs384,
@@ -43,7 +45,7 @@ impl Algorithm {
         Self::Ps512,
     ];
 
-    /// The name in a header's `alg`.
+    /// The name in the header's `alg`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -58,13 +60,13 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this name; `none` and HMAC are no algorithms here.
+    /// The algorithm of this name. `None` for `none` and HMAC, which are not supported.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.name() == name)
     }
 }
 
-/// Why a text is no token. It never repeats the token.
+/// Why a text is not a token. The message never repeats the token, so that it can be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -76,14 +78,14 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A token as read; nothing in it is believed before [`Token::verified_by`] says so.
+/// A parsed token. Nothing in it may be trusted before [`Token::verified_by`] returns true.
 #[derive(Debug)]
 pub struct Token<'a> {
-    /// What it is signed with.
+    /// The algorithm named in the header.
     pub algorithm: Algorithm,
-    /// The id of the key it is signed with; may be empty.
+    /// The key id from the header; may be empty.
     pub key_id: String,
-    /// What it says.
+    /// The claims, unverified.
     pub claims: Value,
     signed: &'a str,
     signature: Vec<u8>,
@@ -91,14 +93,14 @@ pub struct Token<'a> {
 
 fn object(part: &str, what: &'static str) -> Result<Value, Malformed> {
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Malformed(what))?;
-    // A member that is there twice means one thing to one reader and another to the next.
+    // Parsers disagree on which of two duplicate members counts, so duplicates are rejected.
     match json::decode_noting(&bytes) {
         Ok((v, notes)) if v.as_object().is_some() && notes.duplicates.is_empty() => Ok(v),
         _ => Err(Malformed(what)),
     }
 }
 
-/// The claims of a token, unverified: only to find out whose it says it is.
+/// The claims of a token without verification: only for finding the authenticator of its issuer.
 pub fn unverified_claims(text: &str) -> Option<Value> {
     let mut parts = text.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
@@ -109,11 +111,11 @@ pub fn unverified_claims(text: &str) -> Option<Value> {
 }
 
 impl<'a> Token<'a> {
-    /// Reads the compact form.
+    /// Parses the compact form.
     ///
     /// # Errors
-    /// [`Malformed`]: not three parts, not base64url, no JSON objects, an algorithm that is not one of ours, or a
-    /// critical extension (none is known here).
+    /// [`Malformed`] if the text is not three base64url parts with JSON objects, if the algorithm is not supported, or
+    /// if the header has a `crit` extension (none is supported).
     pub fn parse(text: &'a str) -> Result<Self, Malformed> {
         let (signed, signature) = text.rsplit_once('.').ok_or(Malformed("not three parts"))?;
         let (header, claims) = signed.split_once('.').ok_or(Malformed("not three parts"))?;
@@ -136,18 +138,18 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// True where `key` made the signature, with the algorithm the header names.
+    /// True if `key` verifies the signature under the algorithm named in the header.
     pub fn verified_by(&self, key: &PublicKey) -> bool {
         key.verifies(self.algorithm, self.signed.as_bytes(), &self.signature)
     }
 
-    /// `aud`: one text or a list.
+    /// The `aud` claim, which is a string or a list.
     pub fn audiences(&self) -> Vec<String> {
         texts(self.claims.get("aud"))
     }
 }
 
-/// One text, or a list of them; what is no text is left out.
+/// Reads a string or a list of strings; other elements are skipped.
 pub fn texts(v: &Value) -> Vec<String> {
     match v {
         Value::String(s) => vec![s.to_string()],
@@ -155,10 +157,10 @@ pub fn texts(v: &Value) -> Vec<String> {
     }
 }
 
-/// A claim that is a time in seconds since 1970 (fractions are dropped).
+/// Reads a claim in seconds since 1970. Fractions are truncated.
 ///
 /// # Errors
-/// It is there and no number.
+/// If the claim is present but not a number.
 pub fn seconds(claims: &Value, claim: &'static str) -> Result<Option<i64>, Malformed> {
     match claims.get(claim) {
         Value::Null => Ok(None),

@@ -1,7 +1,8 @@
-//! Tokens of identity providers (OpenID Connect): `--oidc-*` and the `jwt` part of an `AuthenticationConfiguration`.
-//! Follows upstream's `plugin/pkg/authenticator/token/oidc`, claim expressions (CEL) excepted.
+//! OpenID Connect tokens: `--oidc-*` and the `jwt` section of an `AuthenticationConfiguration`. Follows upstream's
+//! `plugin/pkg/authenticator/token/oidc`, without CEL expressions on claims.
 //!
-//! Each provider is discovered in the background; until it is, its tokens are refused, not unknown.
+//! Each provider is discovered in the background. Until discovery succeeds, its tokens are rejected with an error
+//! rather than treated as unrecognised.
 
 mod authenticator;
 mod claims;

@@ -1,5 +1,5 @@
-//! Identity stated in headers by a front proxy, which is trusted only behind a client certificate of its own CA
-//! (upstream's `request/headerrequest`).
+//! Front-proxy authentication (upstream's `pkg/authentication/request/headerrequest`): identity headers are trusted
+//! only if the client's certificate is issued by the proxy CA.
 
 use super::x509::{common_name, verify_chain};
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Which headers say what, in order of preference.
+/// The identity headers to read, in order of preference.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHeaderNames {
     /// `--requestheader-username-headers`.
@@ -24,7 +24,7 @@ pub struct RequestHeaderNames {
 }
 
 impl RequestHeaderNames {
-    /// The standard `X-Remote-*`.
+    /// The standard `X-Remote-*` headers.
     pub fn standard() -> Self {
         Self {
             username: vec![HeaderName::from_static("x-remote-user")],
@@ -35,7 +35,7 @@ impl RequestHeaderNames {
     }
 }
 
-/// Recognises whom a trusted front proxy names.
+/// Authenticates the user named in a trusted front proxy's headers.
 pub struct RequestHeader {
     ca: Arc<dyn ClientCaSource>,
     allowed_names: Vec<String>,
@@ -44,8 +44,8 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Trusts proxies whose certificate `ca` issued (`--requestheader-client-ca-file`) and whose common name is among
-    /// `allowed_names`; an empty list allows any.
+    /// Trusts proxies whose certificate was issued by `ca` (`--requestheader-client-ca-file`) and has a common name in
+    /// `allowed_names`; an empty list allows any name.
     pub fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
         Self {
             ca,
@@ -90,7 +90,7 @@ impl RequestHeader {
     }
 }
 
-/// The user that headers state; `None`: they name nobody. Whether they are to be believed is not asked.
+/// Reads the user from the identity headers; `None` without a user name. The caller must have verified the proxy.
 pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInfo> {
     let mut user = UserInfo {
         name: first_value(headers, &names.username)?.to_owned(),
@@ -120,13 +120,13 @@ fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a s
     values.filter_map(text).find(|v| !v.is_empty())
 }
 
-/// A value as UTF-8, which names may have: [`HeaderValue::to_str`] knows ASCII only, and a user or group that it does not
-/// know would be left out in silence.
+/// A header value as UTF-8. [`HeaderValue::to_str`] accepts ASCII only and would silently drop non-ASCII users and
+/// groups.
 fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
 }
 
-/// Undoes the escaping of an extra key; what cannot be undone is kept as it is.
+/// Percent-decodes the key of an extra header. A key with an invalid escape is kept as is, like upstream does.
 pub fn unescape_key(key: &str) -> Cow<'_, str> {
     crate::request::info::decode_path(key).unwrap_or(Cow::Borrowed(key))
 }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trusted_proxy_names_the_user() {
+    async fn a_trusted_proxy_supplies_the_user() {
         let ca = ca("front-proxy");
         let source = ca.pool();
         let a = RequestHeader::new(source, vec!["aggregator".into()], RequestHeaderNames::standard());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn headers_from_elsewhere_are_not_believed() {
+    async fn identity_headers_of_other_clients_are_ignored() {
         let (front, users) = (ca("front-proxy"), ca("users"));
         let a = super::super::Union::new(vec![
             Arc::new(RequestHeader::new(front.pool(), vec![], RequestHeaderNames::standard())),

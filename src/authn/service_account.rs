@@ -1,7 +1,7 @@
-//! Tokens of service accounts: made here ([`Issuer`]), recognised here ([`ServiceAccountTokens`]: bound ones and those
-//! kept in Secrets), published for others to verify ([`discovery`]). Follows upstream's `pkg/serviceaccount`.
+//! Service account tokens: issued by [`Issuer`], authenticated by [`ServiceAccountTokens`] (bound tokens and legacy
+//! ones in Secrets), and published for external verification by [`discovery`]. Follows upstream's `pkg/serviceaccount`.
 //!
-//! A token counts as long as what it is bound to is there: every check reads the objects as they are.
+//! A token is valid only while the objects it is bound to exist: every check reads their current state.
 
 mod authenticator;
 mod bound;
@@ -19,32 +19,32 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Issuer of tokens that are kept in Secrets.
+/// The `iss` claim of legacy tokens, which are stored in Secrets.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// An object that a token depends on, as it was read.
+/// An object that a token depends on, as read from storage.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The object.
     pub object: Value,
-    /// Holds while the object stays as it is.
+    /// Holds while the object is unchanged.
     pub ground: Arc<dyn Ground>,
 }
 
-/// The objects tokens depend on, as they are now.
+/// Reads the objects that tokens depend on, in their current state.
 #[async_trait]
 pub trait Objects: Send + Sync + 'static {
-    /// A core object; `namespace` is empty for nodes.
+    /// Reads a core object; `namespace` is empty for nodes.
     ///
     /// # Errors
-    /// One line: it cannot be told.
+    /// A one-line reason if the object could not be read, as opposed to not existing.
     async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String>;
 
-    /// Sets a label of a Secret, as far as it can be set; nobody waits for it to have worked.
+    /// Sets a label of a Secret, best effort: failures are not reported.
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str);
 }
 
-/// Seconds since 1970.
+/// Current time in seconds since 1970. Injectable for tests.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The system's clock.
@@ -55,7 +55,7 @@ pub fn system_clock() -> Clock {
     })
 }
 
-/// Clocks may differ by this many seconds, and what is bound may be gone for as long.
+/// Tolerance in seconds, for clock skew and for objects that are being deleted.
 pub(super) const LEEWAY: i64 = 60;
 
 /// The user name of a service account.
@@ -63,7 +63,7 @@ pub fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// The user a service account is, without extra facts.
+/// The user of a service account, without extra attributes.
 fn user_info(namespace: &str, name: &str, uid: &str) -> UserInfo {
     UserInfo {
         name: user_name(namespace, name),

@@ -1,4 +1,4 @@
-//! `--token-auth-file`: lines of `token,user,uid[,"group1,group2"]`, read once at the start.
+//! Static tokens (`--token-auth-file`): a CSV file of `token,user,uid[,"group1,group2"]`, read once at startup.
 
 use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::request::UserInfo;
@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Knows the tokens of a file. Found by digest, so that how long it takes tells nothing about a token.
+/// Authenticates the tokens of a file. Looked up by SHA-256 digest, so lookup time reveals nothing about stored tokens.
 #[derive(Debug)]
 pub struct TokenFile(HashMap<[u8; 32], Arc<UserInfo>>);
 
-/// Why a token file cannot be used. Says where, and how it should be.
+/// Why a token file cannot be used: file, line, and how to correct it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenFileError(String);
 
@@ -21,17 +21,17 @@ impl TokenFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`TokenFileError`].
+    /// [`TokenFileError`] if it cannot be read or parsed.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| TokenFileError(format!("token file '{}' cannot be read: {e}", path.display())))?;
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads the text of a file; `path` is for errors.
+    /// Parses the text of a file; `path` is for error messages.
     ///
     /// # Errors
-    /// [`TokenFileError`].
+    /// [`TokenFileError`] with the line at fault.
     pub fn parse(path: &str, text: &str) -> Result<Self, TokenFileError> {
         let mut tokens = HashMap::new();
         for (line, record) in records(path, text)? {
@@ -59,19 +59,19 @@ impl TokenFile {
                 tracing::warn!(
                     file = path,
                     line,
-                    "duplicate token in the token file, the last one counts"
+                    "duplicate token in the token file, the last one wins"
                 );
             }
         }
         Ok(Self(tokens))
     }
 
-    /// How many tokens it knows.
+    /// The number of tokens.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it knows none.
+    /// True if the file had no tokens.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -90,8 +90,8 @@ fn hash(token: &str) -> [u8; 32] {
     out
 }
 
-/// CSV as Go's `encoding/csv` reads it: quoted fields may hold commas, doubled quotes and line breaks; empty lines are
-/// skipped. Each record with the number of its first line.
+/// Parses CSV like Go's `encoding/csv`: quoted fields may contain commas, doubled quotes and line breaks, and empty
+/// lines are skipped. Returns each record with the number of its first line.
 fn records(path: &str, text: &str) -> Result<Vec<(usize, Vec<String>)>, TokenFileError> {
     let bad = |line: usize, what: &str, mend: &str| {
         Err(TokenFileError(format!(
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_name_users_and_groups() {
+    async fn lines_define_users_and_groups() {
         let text = "t1,jane,u1,\"dev,ops \"\r\n\nt2,joe,\n,nobody,x\nt1,jill,u3,one\n";
         let f = TokenFile::parse("f", text).unwrap();
         assert_eq!(f.len(), 2);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_how_to_mend() {
+    fn errors_name_the_line_and_the_correction() {
         let e = |text| TokenFile::parse("/t.csv", text).unwrap_err().to_string();
         let short = e("a,b,c\nx,y\n");
         assert!(
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_fields_read_back(fields in proptest::collection::vec("[a-z,\"\n ]{1,8}", 3..5)) {
+        fn quoted_fields_round_trip(fields in proptest::collection::vec("[a-z,\"\n ]{1,8}", 3..5)) {
             let line: Vec<String> = fields.iter().map(|f| format!("\"{}\"", f.replace('"', "\"\""))).collect();
             let got = records("f", &line.join(",")).unwrap();
             prop_assert_eq!(&got[0].1, &fields);

@@ -1,14 +1,14 @@
-//! Several authenticators as one.
+//! Combinators: [`Union`] tries several authenticators, [`WithAnonymous`] adds the anonymous fallback.
 
 use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated, speaks_of_authentication};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The first success wins; refusals are collected and only count where nobody succeeds.
+/// Tries its members in order; the first success wins. Errors only count if none succeeds.
 pub struct Union(Vec<Arc<dyn Authenticator>>);
 
 impl Union {
-    /// A union in the order given.
+    /// A union that tries `members` in order.
     pub fn new(members: Vec<Arc<dyn Authenticator>>) -> Self {
         Self(members)
     }
@@ -42,6 +42,7 @@ impl Authenticator for Union {
                 AtOnce::Known(found) => return AtOnce::Known(with_group(found)),
                 AtOnce::Nobody => {}
                 AtOnce::Refused => refused = true,
+                // Order matters: a later member must not overtake one that has yet to be awaited.
                 AtOnce::Unknown => return AtOnce::Unknown,
             }
         }
@@ -59,14 +60,14 @@ fn with_group(mut found: Identified) -> Identified {
     found
 }
 
-/// Credentials first; without any, the fallback. Refused credentials never fall back.
+/// Falls back to anonymous if a request has no credentials. Rejected credentials never fall back.
 pub struct WithAnonymous {
     credentials: Arc<dyn Authenticator>,
     anonymous: super::Anonymous,
 }
 
 impl WithAnonymous {
-    /// Puts `anonymous` behind `credentials`.
+    /// Adds `anonymous` as the fallback of `credentials`.
     pub fn new(credentials: Arc<dyn Authenticator>, anonymous: super::Anonymous) -> Self {
         Self { credentials, anonymous }
     }
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn at_once_only_who_needs_no_waiting_is_known_and_nobody_refused_is_anonymous() {
+    fn at_once_stops_at_unknown_and_refused_is_never_anonymous() {
         let known = || AtOnce::Known(Identified::new(Arc::new(UserInfo::system("u", &["g"]))));
         let name = |members| match glance(members) {
             AtOnce::Known(found) => found.user.name.clone(),
@@ -164,13 +165,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_success_beats_an_earlier_refusal_and_gets_the_group() {
+    async fn a_success_overrides_an_earlier_error_and_gets_the_group() {
         let found = ask(vec![Says(Err("bad")), Says(Ok(Some("u")))]).await.unwrap().unwrap();
         assert_eq!(found.user.groups, ["g", "system:authenticated"]);
     }
 
     #[tokio::test]
-    async fn refused_credentials_do_not_become_anonymous() {
+    async fn rejected_credentials_do_not_become_anonymous() {
         let e = ask(vec![Says(Err("a")), Says(Ok(None)), Says(Err("b"))])
             .await
             .unwrap_err();

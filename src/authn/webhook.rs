@@ -1,5 +1,5 @@
-//! Tokens reviewed by somebody else (`--authentication-token-webhook-config-file`): upstream's
-//! `plugin/pkg/authenticator/token/webhook`. Both outcomes are kept for a while, errors are not.
+//! Token authentication by webhook (`--authentication-token-webhook-config-file`), as upstream's
+//! `plugin/pkg/authenticator/token/webhook`. Accepted and rejected tokens are cached; errors are not.
 
 use super::bearer::intersection;
 use super::{Asked, Refused, TokenAuthenticator, TokenUser};
@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tries, in all.
+/// Maximum number of attempts.
 const TRIES: u32 = 5;
-/// Before the second try; each further one waits half as long again, and up to a fifth of that more.
+/// Delay before the first retry. Each further delay is 1.5 times as long, plus up to 20 % of jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// How long one try may take.
+/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Most answers that are kept.
+/// Maximum number of cached results.
 const MOST: usize = 8192;
 
 type Key = [u8; 32];
 
-/// Asks a webhook.
+/// Sends TokenReviews to a webhook.
 pub struct WebhookTokens {
     fetcher: Fetcher,
     url: String,
@@ -37,10 +37,10 @@ pub struct WebhookTokens {
 }
 
 impl WebhookTokens {
-    /// The webhook of a kubeconfig, spoken to in `version` (`v1` or `v1beta1`); answers are kept for `ttl`.
+    /// The webhook of a kubeconfig, called in `version` (`v1` or `v1beta1`). Results are cached for `ttl`.
     ///
     /// # Errors
-    /// The configuration cannot be used.
+    /// If the client configuration cannot be used.
     pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, String> {
         Ok(Self {
             fetcher: Fetcher::with(config, PATIENCE).map_err(|e| e.what)?,
@@ -51,7 +51,7 @@ impl WebhookTokens {
         })
     }
 
-    /// Counts what is asked.
+    /// Sets the metrics to update.
     #[must_use]
     pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
         self.fetcher = self.fetcher.counting(counts);
@@ -90,7 +90,7 @@ impl WebhookTokens {
 
 fn pause(wait: Duration, error: &FetchError) -> Duration {
     let mut byte = [0u8];
-    // Without a random number the waits of several requests are merely alike.
+    // If no random byte is available, the delay merely has no jitter.
     let _ = rand::fill(&mut byte);
     let jitter = wait / 5 * u32::from(byte[0]) / 255;
     error.retry_after.map_or(wait + jitter, Duration::from_secs)
@@ -103,7 +103,8 @@ fn judge(status: &Value, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>
             error => Err(Refused::new(error)),
         };
     }
-    // A webhook that says nothing of audiences knows of no others than the server's own, which is what was asked for.
+    // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own audiences,
+    // which are the requested ones.
     let audiences = match texts(status.get("audiences")) {
         said if said.is_empty() => asked.audiences.to_vec(),
         said => intersection(asked.audiences, &said),
@@ -133,6 +134,7 @@ fn judge(status: &Value, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>
 impl TokenAuthenticator for WebhookTokens {
     async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
         let mut key = digest::Context::new(&digest::SHA256);
+        // Length-prefixed, so that no other split of the same bytes yields the same key.
         for part in std::iter::once(asked.token).chain(asked.audiences.iter().map(String::as_str)) {
             key.update(&(part.len() as u64).to_le_bytes());
             key.update(part.as_bytes());
@@ -166,7 +168,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn answers_are_read_as_upstream_reads_them() {
+    fn responses_are_interpreted_as_upstream() {
         let ours = ["a".to_owned(), "b".to_owned()];
         let asked = Asked {
             token: "t",

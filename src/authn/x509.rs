@@ -1,5 +1,6 @@
-//! Client certificate → user: verified against the client CA here, not in the handshake, so that a bad certificate is
-//! only an authentication error (upstream's `request/x509`).
+//! Client certificate authentication (upstream's `pkg/authentication/request/x509`). The TLS handshake accepts any
+//! certificate; it is verified against the client CA here, so that a bad one is an authentication error rather than a
+//! failed connection.
 
 mod memo;
 
@@ -17,17 +18,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use webpki::{EndEntityCert, KeyUsage};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The extra key under which a certificate's digest is stated.
+/// The extra key that holds the digest of the certificate.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Why a chain is not trusted.
+/// Why a certificate chain is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untrusted(pub String);
 
-/// Verifies a presented chain for client authentication: now, against `roots`, what came along being intermediates.
+/// Verifies a chain for client authentication against `roots`, at the time `now`. All but the leaf are intermediates.
 ///
 /// # Errors
-/// [`Untrusted`].
+/// [`Untrusted`] with the verifier's reason.
 pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now: SystemTime) -> Result<(), Untrusted> {
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(Untrusted("no certificate".into()));
@@ -47,18 +48,18 @@ pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now
     .map_err(|e| Untrusted(e.to_string()))
 }
 
-/// Which front proxies' certificates were found good.
+/// Cached verification results of front-proxy certificates.
 pub(super) type ProxyMemo = Memo<Result<(), Refused>>;
 
-/// Recognises holders of client certificates. What a connection's chain came to is remembered for a minute, at most
-/// until the certificate ends or the CA is replaced.
+/// Authenticates client certificates. The result for a connection is cached for a minute, but no longer than the
+/// certificate is valid or the CA is current.
 pub struct X509 {
     ca: Arc<dyn ClientCaSource>,
     memo: Memo<Known>,
     metrics: Option<ClientCertificateMetrics>,
 }
 
-/// What a chain came to, and when its first certificate ends.
+/// The cached result for a chain, and when its leaf expires.
 #[derive(Clone)]
 struct Known {
     user: Result<Option<Arc<UserInfo>>, Refused>,
@@ -66,7 +67,7 @@ struct Known {
 }
 
 impl X509 {
-    /// Trusts the issuers of `ca` (`--client-ca-file`).
+    /// Trusts certificates issued by `ca` (`--client-ca-file`).
     pub fn new(ca: Arc<dyn ClientCaSource>) -> Self {
         Self {
             ca,
@@ -75,7 +76,7 @@ impl X509 {
         }
     }
 
-    /// Notes in `metrics` what each request's certificate has left.
+    /// Records the remaining lifetime of each request's certificate in `metrics`.
     #[must_use]
     pub fn observing(mut self, metrics: ClientCertificateMetrics) -> Self {
         self.metrics = Some(metrics);
@@ -95,7 +96,7 @@ impl Authenticator for X509 {
         let Some(known) = self.look(from) else {
             return AtOnce::Nobody;
         };
-        // Others are asked about in full, and observed then.
+        // Errors and nameless certificates take the slow path, which also records the metric; do not record it twice.
         let Ok(Some(user)) = &known.user else {
             return AtOnce::Unknown;
         };
@@ -105,7 +106,7 @@ impl Authenticator for X509 {
 }
 
 impl X509 {
-    /// What the chain comes to; nothing without one.
+    /// The result for the connection's chain; `None` without one.
     fn look(&self, from: Credentials<'_>) -> Option<Known> {
         let chain = from.peer.filter(|c| !c.is_empty())?;
         let ca = self.ca.current();
@@ -126,10 +127,10 @@ impl X509 {
     }
 }
 
-/// The user a certificate names; `None` without a common name. Whether the certificate is to be believed is not asked.
+/// The user in a certificate's subject; `None` without a common name. The caller must have verified the certificate.
 ///
 /// # Errors
-/// It cannot be read, or its uid cannot.
+/// If the certificate or its subject cannot be parsed, or the uid is empty or not unique.
 pub fn named(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
     let (_, parsed) =
         X509Certificate::from_der(certificate).map_err(|e| Refused(format!("the certificate cannot be read: {e}")))?;
@@ -162,7 +163,7 @@ fn credential_id(certificate: &[u8]) -> String {
     format!("X509SHA256={}", hex(digest.as_ref()))
 }
 
-/// The common name of a certificate's subject; empty where it has none that can be read.
+/// The common name of a certificate's subject; empty if it is absent or cannot be parsed.
 pub fn common_name(certificate: &CertificateDer<'_>) -> String {
     let subject = X509Certificate::from_der(certificate)
         .ok()
@@ -173,7 +174,7 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> String {
     }
 }
 
-/// When a certificate ends.
+/// The end of a certificate's validity.
 fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, c) = X509Certificate::from_der(certificate).ok()?;
     let seconds = u64::try_from(c.validity().not_after.timestamp()).ok()?;

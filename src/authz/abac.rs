@@ -1,5 +1,5 @@
-//! `--authorization-policy-file`: one policy a line, JSON, `abac.authorization.kubernetes.io/v1beta1` (upstream:
-//! `pkg/auth/authorizer/abac`). Read once.
+//! ABAC (`--authorization-policy-file`): a file read once, with one JSON policy of
+//! `abac.authorization.kubernetes.io/v1beta1` per line. Follows upstream's `pkg/auth/authorizer/abac`.
 
 use super::rbac::PolicyRule;
 use super::{Attributes, Authorizer, Rules, Verdict};
@@ -19,7 +19,7 @@ struct Policy {
     path: String,
 }
 
-/// The authorizer.
+/// The ABAC authorizer: the policies in file order.
 pub struct Abac(Vec<Policy>);
 
 const READS: [&str; 3] = ["get", "list", "watch"];
@@ -45,7 +45,8 @@ impl Policy {
         })
     }
 
-    /// `*` is every caller with credentials.
+    /// True if the policy's subject matches. `*` matches every authenticated user; user and group must both match if
+    /// both are given.
     fn is_about(&self, user: &UserInfo) -> bool {
         let everybody = || user.in_group(AUTHENTICATED);
         let by_user = match self.user.as_str() {
@@ -105,10 +106,10 @@ impl Policy {
 }
 
 impl Abac {
-    /// Reads policies; empty lines and lines that begin with `#` are skipped.
+    /// Parses a policy file. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// The line, and what is wrong with it.
+    /// The line number, and what is wrong with the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut policies = Vec::new();
         for (n, line) in text.lines().enumerate() {
@@ -160,7 +161,7 @@ mod tests {
     use http::Method;
 
     #[tokio::test]
-    async fn policies_are_read_line_by_line() {
+    async fn policies_are_parsed_line_by_line() {
         let a = Abac::parse(
             r##"
 # people

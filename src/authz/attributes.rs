@@ -1,29 +1,29 @@
-//! What is being asked, by whom.
+//! The input of authorization: user, verb, and resource or path.
 
 use crate::request::{RequestInfo, UserInfo};
 
-/// One question to an authorizer. Empty strings where the request does not say.
+/// The attributes of a request to authorize. Strings are empty where the request does not specify a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The caller.
     pub user: &'a UserInfo,
-    /// The verb.
+    /// The API verb, such as `list`, or the lower-case method of a non-resource request.
     pub verb: &'a str,
-    /// True for resources, false for plain paths.
+    /// True for resource requests, false for other paths.
     pub is_resource: bool,
-    /// Group.
+    /// API group; empty for core.
     pub api_group: &'a str,
-    /// Version.
+    /// API version.
     pub api_version: &'a str,
-    /// Namespace.
+    /// Namespace; empty for cluster scope and for all namespaces.
     pub namespace: &'a str,
-    /// Resource.
+    /// Resource name in lower-case plural; empty for non-resource requests.
     pub resource: &'a str,
-    /// Subresource.
+    /// Subresource; empty for the resource itself.
     pub subresource: &'a str,
-    /// Name.
+    /// Object name.
     pub name: &'a str,
-    /// The path.
+    /// The request path.
     pub path: &'a str,
     /// Raw field selector of list, watch and deletecollection.
     pub field_selector: &'a str,
@@ -32,7 +32,7 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// What a request asks.
+    /// The attributes of a request.
     pub fn of(user: &'a UserInfo, info: &'a RequestInfo) -> Self {
         Self {
             user,
@@ -50,7 +50,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A question about nothing yet.
+    /// Empty attributes, to be filled by struct update.
     pub fn nothing(user: &'a UserInfo) -> Self {
         Self {
             user,
@@ -68,13 +68,13 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Another verb on the same thing.
+    /// The same attributes with another verb.
     pub fn with_verb(self, verb: &'a str) -> Self {
         Self { verb, ..self }
     }
 }
 
-/// A question that owns its parts, to be answered on another thread.
+/// Owned attributes, for a decision on another thread.
 pub(super) struct Question {
     user: UserInfo,
     is_resource: bool,

@@ -1,5 +1,6 @@
-//! Which authorizers, in which order: `--authorization-mode` and the flags around it, or an AuthorizationConfiguration
-//! (`apiserver.config.k8s.io` v1, v1beta1, v1alpha1; upstream: `apis/apiserver/validation`).
+//! The list of authorizers, from `--authorization-mode` and related flags or from an AuthorizationConfiguration
+//! (`apiserver.config.k8s.io` v1, v1beta1, v1alpha1). Validation follows upstream's `apis/apiserver/validation`. Entry
+//! point: [`parse`].
 
 use super::webhook::{ReviewVersion, WebhookConfig};
 use crate::apimachinery::codec::yaml;
@@ -10,36 +11,36 @@ use crate::apimachinery::value::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A kind of authorizer.
+/// Type of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Everybody may do everything.
+    /// Allows everything.
     AlwaysAllow,
-    /// Nobody may do anything.
+    /// Denies everything.
     AlwaysDeny,
-    /// A file of policies.
+    /// ABAC policy file.
     Abac,
-    /// Somebody else is asked.
+    /// SubjectAccessReviews sent to a webhook.
     Webhook,
     /// Roles and bindings.
     Rbac,
-    /// Nodes may see what their pods need.
+    /// Access of kubelets to the objects their pods need.
     Node,
 }
 
-/// One authorizer.
+/// Configuration of one authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizerConfig {
-    /// Its kind.
+    /// The type of authorizer.
     pub mode: Mode,
-    /// Its name.
+    /// Unique name, used in metrics and errors.
     pub name: String,
-    /// Where the kind is a webhook.
+    /// Present if and only if the type is `Webhook`.
     pub webhook: Option<WebhookConfig>,
 }
 
 impl Mode {
-    /// All, in upstream's order.
+    /// All modes, in upstream's order.
     pub const ALL: [Self; 6] = [
         Self::AlwaysAllow,
         Self::AlwaysDeny,
@@ -49,7 +50,7 @@ impl Mode {
         Self::Node,
     ];
 
-    /// As flags and files write it.
+    /// The name in flags and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AlwaysAllow => "AlwaysAllow",
@@ -61,14 +62,14 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|m| m.name() == name)
     }
 }
 
 impl AuthorizerConfig {
-    /// One that needs no more than its kind.
+    /// An authorizer without options, with its default name.
     pub fn of(mode: Mode) -> Self {
         Self {
             mode,
@@ -92,10 +93,10 @@ const WEBHOOK: [&str; 10] = [
     "matchConditions",
 ];
 
-/// Reads the file.
+/// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// One line: what is wrong with it. Match conditions are CEL, which is not evaluated here: the line they are on is named.
+/// A one-line message. Match conditions are CEL expressions, which are not supported; the message names their line.
 pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();
@@ -140,7 +141,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     }
 }
 
-/// The line on which the match conditions of entry `i` begin.
+/// The line of entry `i`'s match conditions, found by counting occurrences in the text.
 fn line_of(text: &[u8], list: &[Value], i: usize) -> usize {
     let before = list[..i].iter();
     let nth = before
@@ -339,7 +340,7 @@ authorizers:
 ";
 
     #[test]
-    fn the_file_is_read() {
+    fn a_valid_file_is_parsed() {
         let all = parse(GOOD.as_bytes()).unwrap();
         let modes: Vec<Mode> = all.iter().map(|a| a.mode).collect();
         assert_eq!(modes, [Mode::Node, Mode::Rbac, Mode::Webhook]);
@@ -350,7 +351,7 @@ authorizers:
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_fields_are_named() {
         let with = |from: &str, to: &str| parse(GOOD.replace(from, to).as_bytes()).unwrap_err();
         assert!(with("name: rbac", "name: x").contains("expected name rbac for authorizer RBAC instead of x"));
         assert!(with("timeout: 3s", "timeout: 31s").contains("must be > 0s and <= 30s"));

@@ -1,5 +1,6 @@
-//! Authorization by the core API server, for extension servers: one SubjectAccessReview per question, remembered for a
-//! while (upstream: `k8s.io/apiserver/pkg/server/options/authorization.go`). No answer is a no.
+//! Delegated authorization for extension servers: a SubjectAccessReview per decision, sent to the core API server and
+//! cached. Follows upstream's `k8s.io/apiserver/pkg/server/options/authorization.go`. A failed review never allows a
+//! request.
 
 use super::memory::Memory;
 use super::{AllowedPaths, Attributes, Authorizer, PrivilegedGroups, Rules, Union, Verdict, review};
@@ -13,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// How long a yes holds.
+/// How long a positive result is cached.
 const ALLOW_TTL: Duration = Duration::from_secs(10);
-/// How long a no holds.
+/// How long a negative result is cached.
 const DENY_TTL: Duration = Duration::from_secs(10);
-/// Waits before a review is sent again.
+/// Delays before each retry.
 const RETRIES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 
-/// Reviews access. A seam, so that decisions and memory are tested without a server.
+/// Sends reviews. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
 pub trait Reviewer: Send + Sync + 'static {
-    /// The review with its status.
+    /// Submits a SubjectAccessReview and returns it with its status.
     async fn review(&self, review: &Value) -> Result<Value, ClientError>;
 }
 
@@ -34,14 +35,14 @@ impl Reviewer for Client {
     }
 }
 
-/// Asks another server.
+/// Authorizes by SubjectAccessReviews against another server.
 pub struct Delegated {
     reviewer: Arc<dyn Reviewer>,
     known: Memory,
 }
 
 impl Delegated {
-    /// Asks this one.
+    /// Sends reviews through `reviewer`.
     pub fn new(reviewer: Arc<dyn Reviewer>) -> Self {
         Self {
             reviewer,
@@ -49,7 +50,8 @@ impl Delegated {
         }
     }
 
-    /// What extension servers use: `system:masters` may do everything, everybody may see health, and the rest is asked.
+    /// The recommended chain for extension servers: `system:masters` may do everything, health checks are open to all,
+    /// and anything else is reviewed.
     pub fn recommended(reviewer: Arc<dyn Reviewer>) -> Union {
         Union::new(vec![
             Arc::new(PrivilegedGroups::masters()),
@@ -65,6 +67,7 @@ impl Delegated {
         review.insert("spec", spec.clone());
         let review = Value::Object(review);
         for wait in RETRIES {
+            // No code means that the server was not reached.
             match self.reviewer.review(&review).await {
                 Err(e) if e.code().is_none_or(|c| c == 429 || c >= 500) => tokio::time::sleep(wait).await,
                 answer => return answer,
@@ -89,7 +92,7 @@ impl Authorizer for Delegated {
         let verdict = match self.ask(&spec).await {
             Ok(review) => verdict(review.get("status")),
             Err(e) => {
-                tracing::warn!("a SubjectAccessReview failed: {e}");
+                tracing::warn!("SubjectAccessReview failed: {e}");
                 return Verdict {
                     error: Some(e.to_string()),
                     ..Verdict::no_opinion("")
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_holds_for_ten_seconds() {
+    async fn results_are_cached_for_ten_seconds() {
         let (asked, a) = says(Some(json!({"allowed": true, "reason": "role"})));
         let jane = UserInfo::system("jane", &["dev"]);
         let path = "/apis/g/v1/namespaces/n/gadgets/x";
@@ -144,25 +147,25 @@ mod tests {
         assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
         assert_eq!(asked.0.load(Ordering::Relaxed), 1);
         ask(&a, &jane, "/apis/g/v1/namespaces/n/gadgets/y").await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 2, "another name is another question");
+        assert_eq!(asked.0.load(Ordering::Relaxed), 2, "another name needs its own review");
         tokio::time::advance(Duration::from_secs(11)).await;
         ask(&a, &jane, path).await;
         assert_eq!(asked.0.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_is_a_no_and_is_not_remembered() {
+    async fn a_failed_review_does_not_allow_and_is_not_cached() {
         let (asked, a) = says(None);
         let jane = UserInfo::system("jane", &[]);
         let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!((v.decision, v.error.as_deref()), (Decision::NoOpinion, Some("gone")));
-        assert_eq!(asked.0.load(Ordering::Relaxed), 3, "it is tried again before giving up");
+        assert_eq!(asked.0.load(Ordering::Relaxed), 3, "retried before giving up");
         ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!(asked.0.load(Ordering::Relaxed), 6);
     }
 
     #[tokio::test]
-    async fn masters_and_health_are_not_asked_about() {
+    async fn masters_and_health_checks_need_no_review() {
         let (asked, a) = says(None);
         let root = UserInfo::system("root", &["system:masters"]);
         assert_eq!(ask(&a, &root, "/apis/g/v1/gadgets").await.decision, Decision::Allow);

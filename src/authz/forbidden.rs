@@ -1,11 +1,12 @@
-//! The 403 to the letter (facts 5.4 of access.md, recordings `headers` and `authentication`).
+//! The 403 Status of denied requests, with upstream's exact wording
+//! (`pkg/endpoints/handlers/responsewriters/errors.go`).
 
 use super::Attributes;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::Status;
 use std::fmt::Write;
 
-/// Who may not do what, and why where there is a reason.
+/// The Status for a denied request. `reason` is appended to the message unless it is empty.
 pub fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
     let mut why = String::new();
     // Writing to a String cannot fail.
@@ -34,7 +35,7 @@ pub fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
     }
 }
 
-/// Upstream escapes the part that holds the caller's words, not the reason.
+/// Upstream HTML-escapes the part of the message with client-supplied names, but not the reason.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_upstreams() {
+    fn messages_match_upstream() {
         assert_eq!(
             say(Method::GET, "/apis", ""),
             r#"forbidden: User "u&lt;1&gt;" cannot get path "/apis""#
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn details_are_empty_for_a_path_but_there() {
+    fn details_of_a_path_are_an_empty_object() {
         let info = RequestInfo::resolve(&Method::GET, &"/apis".parse().unwrap()).unwrap();
         let user = UserInfo::anonymous();
         let text = json::to_string(&forbidden(&Attributes::of(&user, &info), "").to_value());

@@ -1,16 +1,19 @@
-//! May the caller act as somebody else? Upstream's constrained impersonation (`endpoints/filters/impersonation`): four
-//! modes that need a right for what is done *and* a right for who is impersonated, then the classic one.
+//! Authorization of impersonation. Follows upstream's constrained impersonation (`endpoints/filters/impersonation`):
+//! four modes that require both permission for the request's action *and* permission for the identity, then the legacy
+//! mode. Entry point: [`Impersonation::check`].
 //!
 //! ```text
-//! mode              whom                                      (a) right for the request      (b) right for the identity
-//! associated-node   the node a service account's pod runs on  impersonate-on:M:VERB on it    impersonate:M nodes/*
-//! arbitrary-node    system:node:N, nothing else said          same                           impersonate:M nodes/N
-//! serviceaccount    a service account, nothing else said      same                           impersonate:M serviceaccounts
-//! user-info         anybody who is neither                    same                           impersonate:M users, uids, groups, userextras
-//! (legacy)          anybody                                   -                              impersonate users, …
+//! mode              identity                              (a) on the request's target  (b) on the identity
+//! associated-node   node that the caller's pod runs on    impersonate-on:M:VERB        impersonate:M nodes/*
+//! arbitrary-node    system:node:N, name only              same                         impersonate:M nodes/N
+//! serviceaccount    service account, name only            same                         impersonate:M serviceaccounts
+//! user-info         neither a node nor a service account  same                         impersonate:M users, uids, …
+//! (legacy)          any                                   -                            impersonate users, uids, …
 //! ```
-//! The first mode that succeeds decides; where none does, the caller reads why the first did not. A caller's last
-//! successful mode is tried first. Unlike upstream, nothing is remembered about *whether* a caller may.
+//!
+//! M is the name of the mode and VERB the request's verb. The first mode that succeeds applies; if none does, the error
+//! is that of the first mode tried. The caller's last successful mode is tried first. Unlike upstream, only the mode is
+//! cached, never the *permission*.
 
 mod wanted;
 
@@ -30,9 +33,9 @@ use std::time::Instant;
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// From so many groups or extra values on, a right to all is asked for first.
+/// From this many groups or extra values on, permission for all of them (`*`) is checked first.
 const MANY: usize = 4;
-/// Callers whose last mode is remembered.
+/// Maximum number of callers whose last mode is cached.
 const REMEMBERED: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +55,16 @@ const MODES: [Mode; 5] = [
     Mode::Legacy,
 ];
 
-/// Whom a caller may act as.
+/// A permitted impersonation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impersonated {
-    /// The identity from here on.
+    /// The effective identity.
     pub user: Arc<UserInfo>,
-    /// `impersonate:<mode>`; empty for the classic mode. For audit.
+    /// `impersonate:<mode>`, empty in legacy mode. For audit.
     pub constraint: &'static str,
 }
 
-/// Checks impersonation.
+/// Authorizes impersonation.
 pub struct Impersonation {
     authorizer: Arc<dyn Authorizer>,
     last: Mutex<HashMap<String, Mode>>,
@@ -71,7 +74,7 @@ pub struct Impersonation {
 // === impl Mode ===
 
 impl Mode {
-    /// The verb on identities.
+    /// The verb checked on identities.
     const fn verb(self) -> &'static str {
         match self {
             Self::AssociatedNode => "impersonate:associated-node",
@@ -120,7 +123,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
 // === impl Impersonation ===
 
 impl Impersonation {
-    /// Asks this authorizer.
+    /// Checks permissions with `authorizer`.
     pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self {
             authorizer,
@@ -129,17 +132,17 @@ impl Impersonation {
         }
     }
 
-    /// Counts in `metrics`.
+    /// Sets the metrics to update.
     #[must_use]
     pub fn counting(mut self, metrics: ImpersonationMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Who the caller acts as while doing what is `asked`, which names the caller.
+    /// Authorizes the caller in `asked` to perform that request as `wanted`, and returns the effective identity.
     ///
     /// # Errors
-    /// 403 in upstream's words.
+    /// A 403 with upstream's message.
     pub async fn check(&self, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
         let remembered = self.lock().get(&asked.user.name).copied();
         let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
@@ -158,7 +161,7 @@ impl Impersonation {
             }
         }
         self.metrics.attempted(None, start.elapsed());
-        // The classic mode suits everybody, so there was a refusal.
+        // Legacy mode applies to every identity, so at least one attempt has failed.
         Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
     }
 
@@ -172,6 +175,7 @@ impl Impersonation {
             return;
         }
         if last.len() >= REMEMBERED {
+            // A lost entry only costs additional checks, so evicting everything is simpler than tracking recency.
             last.clear();
         }
         last.insert(caller.to_owned(), mode);
@@ -197,7 +201,8 @@ impl Impersonation {
         let associated;
         let mut caller = asked.user;
         if mode == Mode::AssociatedNode {
-            // The right is the account's on every node: what the pod's own token says beside it plays no part.
+            // Permission is granted to the service account for every node it runs on, so the rest of the pod's token is
+            // left out.
             let keys: Vec<String> = caller.extra.keys().cloned().collect();
             associated = UserInfo {
                 extra: BTreeMap::from([(NODE_KEYS.to_owned(), keys)]),
@@ -246,7 +251,7 @@ impl Impersonation {
     }
 }
 
-/// The questions about an identity, in one mode.
+/// The permission checks for one identity, in one mode.
 struct Ask<'a> {
     me: &'a Impersonation,
     mode: Mode,
@@ -254,7 +259,7 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// Names and groups are in the core group for the classic mode.
+    /// Base attributes for users and groups, which are in the core group in legacy mode.
     fn identity(&self) -> Attributes<'_> {
         Attributes {
             api_group: if self.mode == Mode::Legacy { "" } else { AUTHENTICATION },
@@ -272,7 +277,7 @@ impl Ask<'_> {
         self.me.allowed(self.mode, &asked).await
     }
 
-    /// The right to the name; the groups that come with it.
+    /// Checks permission for the name. Returns the groups, including those implied by a node or service account name.
     async fn name(&self, name: &str, groups: &[String]) -> Result<Vec<String>> {
         let mut asked = Attributes {
             resource: "users",
@@ -361,7 +366,7 @@ impl Ask<'_> {
     }
 }
 
-/// Lets other requests go on after a few questions: most are answered without waiting, and headers may ask many.
+/// Yields to other requests every few checks. Most checks complete without waiting, and headers can demand many.
 async fn give_way(asked: usize) {
     const TURN: usize = 16;
     if asked % TURN == TURN - 1 {
@@ -369,7 +374,7 @@ async fn give_way(asked: usize) {
     }
 }
 
-/// What the constrained modes take as a key and its values.
+/// Validates an extra key and its values, as the constrained modes require.
 fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), String> {
     if key.is_empty() {
         return Err("impersonating the empty string key in extra is not allowed".to_owned());

@@ -1,4 +1,4 @@
-//! Verdicts of somebody else, remembered for a while.
+//! A bounded cache with expiry for the verdicts of remote authorizers.
 
 use super::{Decision, Verdict};
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Answers kept at most. When all are fresh, new ones are not kept.
+/// Maximum number of entries. When the cache is full of unexpired entries, new verdicts are not cached.
 const MAX_ENTRIES: usize = 8192;
-/// A question longer than this is not kept: names and extra are the caller's to choose.
+/// Maximum length of a key. Clients control names and extra attributes, so longer keys are not cached.
 const MAX_KEY: usize = 10_000;
 
-/// Verdicts by question.
+/// Verdicts by serialized review.
 pub(super) struct Memory {
-    /// How long a yes holds; zero: it is not kept.
+    /// How long an allow is cached; zero: not at all.
     allow: Duration,
-    /// How long a no holds; zero: it is not kept.
+    /// How long any other verdict is cached; zero: not at all.
     deny: Duration,
     known: Mutex<HashMap<String, (Verdict, Instant)>>,
 }
@@ -33,14 +33,14 @@ impl Memory {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The verdict on a question, while it holds.
+    /// The cached verdict, if it has not expired.
     pub(super) fn get(&self, question: &str) -> Option<Verdict> {
         let known = self.lock();
         let (verdict, until) = known.get(question)?;
         (*until > Instant::now()).then(|| verdict.clone())
     }
 
-    /// Keeps a verdict from now on.
+    /// Caches a verdict.
     pub(super) fn keep(&self, question: String, verdict: &Verdict) {
         let ttl = match verdict.decision {
             Decision::Allow => self.allow,

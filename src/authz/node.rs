@@ -1,7 +1,7 @@
-//! What kubelets may do: upstream's Node authorizer (`plugin/pkg/auth/authorizer/node`). A node sees what its pods need,
-//! found in a graph; for the rest it has fixed rules.
+//! The Node authorizer (upstream's `plugin/pkg/auth/authorizer/node`): a kubelet may read the objects its pods
+//! reference, as found in a [`Graph`]; its other permissions are fixed rules.
 //!
-//! The graph follows the store as RBAC's index does: no decision is taken from one that is behind.
+//! Like the RBAC index, the graph follows storage: a decision waits until the graph includes every acknowledged write.
 
 mod graph;
 mod refs;
@@ -21,13 +21,13 @@ const PREFIX: &str = "system:node:";
 const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
 
-/// The authorizer.
+/// The Node authorizer.
 pub struct Node {
     graph: Arc<Graph>,
     rules: Vec<PolicyRule>,
 }
 
-/// The node a caller is; empty where it is one without a name.
+/// The node name of a caller in `system:nodes`; empty for the bare prefix `system:node:`. `None` for other callers.
 pub fn node_of(user: &UserInfo) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.in_group(GROUP).then_some(name)
@@ -41,7 +41,7 @@ fn yes() -> Verdict {
     Verdict::allow("")
 }
 
-/// A question of a node, with the graph it is decided by.
+/// A request of a node, and the view of the graph that decides it.
 struct Question<'a> {
     node: &'a str,
     view: &'a View,
@@ -49,7 +49,7 @@ struct Question<'a> {
 }
 
 impl Node {
-    /// Decides by this graph, and by these rules (those of ClusterRole `system:node`) for what is the same for all nodes.
+    /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for what all nodes may do alike.
     pub fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
         Self { graph, rules }
     }
@@ -65,7 +65,7 @@ impl Node {
 
 #[async_trait]
 impl Authorizer for Node {
-    /// About everybody who is no node.
+    /// Answers for callers that are not nodes; a node's request may have to wait for the graph.
     fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
         node_of(asked.user).is_none().then(|| no(""))
     }
@@ -173,7 +173,7 @@ impl Question<'_> {
     }
 
     fn service_account(&self) -> Verdict {
-        // v1.36: kubelets read the accounts of their pods, for image credentials (facts 5e.5).
+        // Since v1.36, kubelets may read the service accounts of their pods, to select image pull credentials.
         if self.asked.verb == "get" && self.asked.subresource.is_empty() {
             return self.related(Kind::ServiceAccount);
         }
@@ -206,7 +206,7 @@ impl Question<'_> {
         self.own("can only access CSINode with the same name as the requesting node")
     }
 
-    /// The object of the node's name. A create names none yet; NodeRestriction looks at it.
+    /// Allows access to the object named like the node. A create has no name yet; the NodeRestriction plugin checks it.
     fn own(&self, otherwise: &str) -> Verdict {
         if self.asked.verb == "create" || self.asked.name == self.node {
             yes()

@@ -1,19 +1,19 @@
-//! Authorizers that look at nothing but groups or paths.
+//! Authorizers that look only at groups or paths.
 
 use super::{Attributes, Authorizer, Verdict};
 use crate::request::user::{AUTHENTICATED, MASTERS};
 use async_trait::async_trait;
 
-/// Members of these groups may do everything; no reason is given, as upstream gives none.
+/// Allows members of the given groups everything. Gives no reason, like upstream.
 pub struct PrivilegedGroups(Vec<String>);
 
 impl PrivilegedGroups {
-    /// `system:masters`.
+    /// Allows members of `system:masters`.
     pub fn masters() -> Self {
         Self(vec![MASTERS.to_owned()])
     }
 
-    /// Any groups.
+    /// Allows members of any of `groups`.
     pub fn new(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self(groups.into_iter().map(Into::into).collect())
     }
@@ -38,20 +38,20 @@ impl Authorizer for PrivilegedGroups {
     }
 }
 
-/// Paths that everybody may see. A trailing `*` stands for anything.
+/// Allows non-resource paths. A trailing `*` matches any suffix.
 pub struct AllowedPaths {
     exact: Vec<String>,
     prefixes: Vec<String>,
     /// `None`: any verb.
     verb: Option<&'static str>,
-    /// `None`: everybody.
+    /// `None`: any caller.
     group: Option<&'static str>,
     reason: &'static str,
 }
 
 impl AllowedPaths {
-    /// Everybody may `get` the paths of the role `system:public-info-viewer`: its binding reaches authenticated and
-    /// unauthenticated callers.
+    /// Lets everyone `get` the paths of ClusterRole `system:public-info-viewer`, whose default binding includes both
+    /// authenticated and unauthenticated users.
     pub fn public_info() -> Self {
         let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
         me.verb = Some("get");
@@ -59,7 +59,7 @@ impl AllowedPaths {
         me
     }
 
-    /// Callers with credentials may `get` the paths of the role `system:discovery`, which its binding gives them.
+    /// Lets authenticated users `get` the paths of ClusterRole `system:discovery`, as its default binding does.
     pub fn discovery() -> Self {
         let mut me = Self::new(["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]);
         me.verb = Some("get");
@@ -68,7 +68,7 @@ impl AllowedPaths {
         me
     }
 
-    /// Any paths, with any verb: `--authorization-always-allow-paths` of extension servers.
+    /// Any paths with any verb: `--authorization-always-allow-paths` of extension servers.
     pub fn new(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
         for path in paths {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_may_see_public_information_and_nothing_below_it() {
+    async fn public_info_paths_are_open_to_everyone_and_exact() {
         let a = AllowedPaths::public_info();
         let nobody = UserInfo::anonymous();
         for path in ["/healthz", "/livez", "/readyz", "/version", "/version/"] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn discovery_is_for_callers_with_credentials_and_for_reading() {
+    async fn discovery_is_readable_by_authenticated_users_only() {
         let a = AllowedPaths::discovery();
         let user = UserInfo::system("u", &["system:authenticated"]);
         for path in ["/api", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {

@@ -1,8 +1,10 @@
-//! Roles and bindings: upstream's RBAC (`plugin/pkg/auth/authorizer/rbac`), over an index of who is bound to what.
+//! The RBAC authorizer (upstream's `plugin/pkg/auth/authorizer/rbac`), over an in-memory index of bindings by subject.
+//! Entry point: [`Rbac`].
 //!
-//! A write that a client was told of counts for the next decision: the index knows how far it has read each of the four
-//! resources, compares that with how far they are, and a decision waits (microseconds, as a rule) until it has caught up.
-//! What cannot catch up within `PATIENCE` is answered with an error, never from the past.
+//! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision. The index
+//! records how far it has read each of the four resources and compares that with their latest revisions; a decision
+//! waits, usually for microseconds, until it has caught up. If it does not within `PATIENCE`, the decision fails with
+//! an error rather than use stale data.
 //!
 //! ```text
 //! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
@@ -40,16 +42,16 @@ use std::time::Duration;
 /// How long a decision waits for the index to catch up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Decides by roles. Shared; nobody may do anything before it is told where roles are kept and has read them.
+/// The RBAC authorizer. Decisions fail until [`Rbac::follow`] was called and its feeds have read the roles.
 #[derive(Default)]
 pub struct Rbac {
     index: ArcSwap<Index>,
-    /// Serialises changes; readers never take it.
+    /// Serialises writers; readers use the atomic swap.
     writing: Mutex<()>,
     followed: OnceLock<Followed>,
 }
 
-/// The index is behind, and did not catch up.
+/// The index is behind storage and did not catch up in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind;
 
@@ -62,26 +64,26 @@ impl std::fmt::Display for Behind {
 impl std::error::Error for Behind {}
 
 impl Rbac {
-    /// One that knows nothing yet.
+    /// An authorizer without sources.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// One with a fixed index, for tests and measurements.
+    /// An authorizer with a fixed index, for tests and benchmarks.
     pub fn fixed(index: Index) -> Arc<Self> {
         let me = Self {
             index: ArcSwap::from_pointee(index),
             ..Self::default()
         };
-        // Nobody else has the cell.
+        // Cannot fail: the cell was created above.
         let _ = me.followed.set(Followed::nothing());
         Arc::new(me)
     }
 
-    /// The roles and bindings with everything that was acknowledged before this call.
+    /// The index with every write that was acknowledged before this call.
     ///
     /// # Errors
-    /// [`Behind`].
+    /// [`Behind`] if it does not catch up in time.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -94,23 +96,25 @@ impl Rbac {
         Ok(self.index.load_full())
     }
 
-    /// The roles somebody has in a namespace (`""`: the cluster), each once, and what could not be resolved.
+    /// The distinct roles bound to a user in a namespace (`""`: cluster-wide only), and the bindings that could not be
+    /// resolved.
     ///
     /// # Errors
-    /// [`Behind`].
+    /// [`Behind`] if the index does not catch up in time.
     pub async fn held(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<Arc<Role>>, Vec<String>), Behind> {
         Ok(self.fresh().await?.held(user, namespace))
     }
 
     fn change(&self, edit: impl FnOnce(&mut Index)) {
         let _one_at_a_time = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Cheap: the maps are persistent, so this copies only their roots.
         let mut index = Index::clone(&self.index.load());
         edit(&mut index);
         self.index.store(Arc::new(index));
     }
 }
 
-/// A list of errors, as Go's aggregates print.
+/// Formats a list of errors like Go's `utilerrors.Aggregate`.
 pub(crate) fn aggregate(errors: &[String]) -> String {
     match errors {
         [one] => one.clone(),
@@ -138,9 +142,9 @@ fn undecided(error: impl Into<String>) -> Verdict {
     }
 }
 
-/// Decides off the reactor what takes longer than a reactor may be held.
+/// Makes a decision that exceeds the step budget off the reactor.
 async fn decide_off_thread(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
-    /// What a decision allocates at most, in bytes: the names of dangling bindings.
+    /// Upper bound of what a decision allocates, in bytes: the names of dangling bindings.
     const MEMORY: usize = 64 << 10;
     let question = Question::of(asked);
     let work = move || decide(&index, &question.asked(), &mut Steps::unbounded());
@@ -164,8 +168,9 @@ impl Authorizer for Rbac {
         }
     }
 
-    /// Nothing where the index is behind, and where the decision would take long.
+    /// `None` if the index is behind, or if the decision exceeds the step budget.
     fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        // Check before loading the index: the other order could pair a stale index with a current check.
         let current = self.followed.get()?.is_current();
         let decide = || decide(&self.index.load(), asked, &mut Steps::of_reactor()).ok();
         current.then(decide).flatten()

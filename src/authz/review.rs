@@ -1,4 +1,4 @@
-//! A question as a SubjectAccessReview's `spec`, and its `status` as a verdict.
+//! Conversion between attributes and a SubjectAccessReview's `spec`, and between its `status` and a verdict.
 
 use super::{Attributes, Verdict};
 use crate::apimachinery::selector::labels::Operator;
@@ -14,8 +14,9 @@ fn requirement(key: &str, operator: &str, values: Vec<Value>) -> Value {
     v
 }
 
-/// A selector's requirements; empty where it selects everything or cannot be read.
+/// The requirements of both selectors; empty if a selector matches everything or does not parse.
 fn requirements(asked: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
+    // An unparsable selector is omitted: the review is then about an unrestricted list, which is the stricter question.
     let fields = FieldSelector::parse(asked.field_selector).unwrap_or_default();
     let field = fields.terms().iter().map(|t| {
         let operator = if t.equal { "In" } else { "NotIn" };
@@ -36,7 +37,7 @@ fn requirements(asked: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
     [("fieldSelector", field.collect()), ("labelSelector", label.collect())]
 }
 
-/// The spec. `groups` is what the version calls the groups: `groups`, in v1beta1 `group`.
+/// Builds the spec. `groups` is the name of that field: `groups` in v1, `group` in v1beta1.
 pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
     let mut spec = Map::new();
     let mut what = Map::new();
@@ -81,7 +82,7 @@ pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
     Value::Object(spec)
 }
 
-/// What a status says. `Err`: it says yes and no.
+/// Interprets a status. An error if it both allows and denies.
 pub(super) fn verdict(status: &Value) -> Result<Verdict, &'static str> {
     let reason = status.str_at(&["reason"]).to_owned();
     let is = |field: &str| status.get(field).as_bool() == Some(true);

@@ -1,20 +1,20 @@
-//! What somebody may do, listed: for SelfSubjectRulesReviews.
+//! Lists of rules granted to a user, for SelfSubjectRulesReviews.
 
 use super::rbac::PolicyRule;
 
-/// What somebody may do in a namespace, in the order it was found.
+/// The rules granted to a user in a namespace, in evaluation order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Rules about resources and about paths.
+    /// Rules for resources and for non-resource paths.
     pub rules: Vec<PolicyRule>,
-    /// There may be more.
+    /// True if the list may lack rules.
     pub incomplete: bool,
-    /// Why, and what could not be resolved.
+    /// Why it is incomplete, and the bindings that could not be resolved.
     pub errors: Vec<String>,
 }
 
 impl Rules {
-    /// Everything.
+    /// Rules that allow everything.
     pub fn all() -> Self {
         let any = || vec!["*".into()];
         let resources = PolicyRule {
@@ -34,7 +34,7 @@ impl Rules {
         }
     }
 
-    /// Not to be listed, for this reason.
+    /// Rules of an authorizer that cannot list them; `why` is the reason.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self {
             incomplete: true,
@@ -43,14 +43,14 @@ impl Rules {
         }
     }
 
-    /// Adds another authorizer's.
+    /// Appends the rules of another authorizer.
     pub fn extend(&mut self, more: Self) {
         self.rules.extend(more.rules);
         self.incomplete |= more.incomplete;
         self.errors.extend(more.errors);
     }
 
-    /// The errors as one text; empty where there are none.
+    /// The errors as one message; empty if there are none.
     pub fn error(&self) -> String {
         if self.errors.is_empty() {
             String::new()

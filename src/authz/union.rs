@@ -1,15 +1,15 @@
-//! Several authorizers as one, and the trivial ones.
+//! [`Union`], which chains authorizers, and the trivial authorizers.
 
 use super::{Attributes, Authorizer, Decision, Rules, Verdict};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Asked in order; the first Allow or Deny ends it. Nobody's opinion is a no with everybody's reasons, a line each.
+/// Runs its members in order until one allows or denies. If none does, the reasons of all are joined by line breaks.
 pub struct Union(Vec<Arc<dyn Authorizer>>);
 
 impl Union {
-    /// A union in the order given.
+    /// A union that runs `members` in order.
     pub fn new(members: Vec<Arc<dyn Authorizer>>) -> Self {
         Self(members)
     }
@@ -30,6 +30,7 @@ impl Authorizer for Union {
     fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
         let mut sum = Sum::default();
         for member in &self.0 {
+            // A member that has to wait ends the fast path, because skipping it could change the outcome.
             if let Some(verdict) = sum.add(member.at_once(asked)?) {
                 return Some(verdict);
             }
@@ -46,7 +47,7 @@ impl Authorizer for Union {
     }
 }
 
-/// What those said who had no opinion.
+/// Accumulates the reasons and errors of members without an opinion.
 #[derive(Default)]
 struct Sum {
     reasons: Vec<String>,
@@ -54,7 +55,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds one; an opinion ends it.
+    /// Adds a verdict. Returns it if it is final.
     fn add(&mut self, verdict: Verdict) -> Option<Verdict> {
         if verdict.decision != Decision::NoOpinion {
             return Some(verdict);
@@ -115,7 +116,7 @@ mod tests {
     use crate::request::RequestInfo;
 
     #[tokio::test]
-    async fn the_first_opinion_counts_and_reasons_add_up() {
+    async fn the_first_opinion_wins_and_reasons_are_joined() {
         let user = UserInfo::anonymous();
         let info = RequestInfo::default();
         let asked = Attributes::of(&user, &info);
@@ -129,7 +130,7 @@ mod tests {
         let both = Union::new(vec![deny.clone(), allow.clone()]);
         let v = both.authorize(&asked).await;
         assert_eq!((v.decision, both.at_once(&asked)), (Decision::Allow, Some(v)));
-        // Who has to be waited for is asked in turn, not passed over.
+        // A member that has to wait is not skipped.
         let slow: Arc<dyn Authorizer> = crate::authz::rbac::Rbac::new();
         assert_eq!(
             Union::new(vec![deny, slow.clone(), allow.clone()]).at_once(&asked),

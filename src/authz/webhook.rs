@@ -1,6 +1,6 @@
-//! Asks a webhook: `--authorization-webhook-*`, or an entry of the authorization configuration (upstream:
-//! `plugin/pkg/authorizer/webhook`). Answers are kept for a while; what could not be asked is answered by the failure
-//! policy and counts as an error, which without an Allow from somebody is a 500.
+//! Webhook authorization: `--authorization-webhook-*`, or an entry of the authorization configuration. Follows
+//! upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached, the failure policy
+//! decides, and the error makes the request a 500 unless another authorizer allows it.
 
 use super::memory::Memory;
 use super::{Attributes, Authorizer, Rules, Verdict, review};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Waits before a question is asked again.
+/// Delays before each retry.
 const RETRIES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_millis(750),
@@ -23,7 +23,7 @@ const RETRIES: [Duration; 4] = [
     Duration::from_millis(1690),
 ];
 
-/// Which SubjectAccessReview is spoken.
+/// API version of the SubjectAccessReviews sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// authorization.k8s.io/v1
@@ -32,27 +32,27 @@ pub enum ReviewVersion {
     V1Beta1,
 }
 
-/// One webhook.
+/// Configuration of one webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookConfig {
-    /// Its kubeconfig: the current context's server is the URL asked.
+    /// Path of the kubeconfig; the URL is the server of its current context.
     pub kubeconfig: PathBuf,
-    /// What is spoken.
+    /// API version of the reviews.
     pub version: ReviewVersion,
-    /// How long a yes holds; zero: it is not kept.
+    /// How long an allow is cached; zero: not at all.
     pub authorized_ttl: Duration,
-    /// How long a no holds; zero: it is not kept.
+    /// How long any other result is cached; zero: not at all.
     pub unauthorized_ttl: Duration,
-    /// How long one try may take.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Where it cannot be asked: a final no, instead of leaving it to others.
+    /// Failure policy: true denies the request, false leaves it to the next authorizer.
     pub deny_on_failure: bool,
 }
 
-/// Asks one URL. A seam, so that decisions and memory are tested without a server.
+/// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
 pub trait Ask: Send + Sync + 'static {
-    /// The answer to a review.
+    /// Posts a review and returns the response body.
     async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError>;
 }
 
@@ -68,7 +68,7 @@ impl Ask for Url {
     }
 }
 
-/// The authorizer.
+/// The webhook authorizer.
 pub struct Webhook {
     ask: Arc<dyn Ask>,
     config: WebhookConfig,
@@ -76,10 +76,10 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Reads the kubeconfig.
+    /// Builds the authorizer from its kubeconfig.
     ///
     /// # Errors
-    /// One line: the file cannot be used.
+    /// A one-line reason if the kubeconfig cannot be used.
     pub fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, String> {
         let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
         let fetcher = Fetcher::with(&client, config.timeout)
@@ -89,7 +89,7 @@ impl Webhook {
         Ok(Self::asking(Arc::new(Url { fetcher, url }), config))
     }
 
-    /// Asks this one.
+    /// Sends reviews through `ask`.
     pub fn asking(ask: Arc<dyn Ask>, config: WebhookConfig) -> Self {
         Self {
             ask,
@@ -142,7 +142,8 @@ impl Authorizer for Webhook {
                 verdict
             }
             Err(error) => {
-                tracing::warn!("asking the authorization webhook failed: {error}");
+                tracing::warn!("authorization webhook failed: {error}");
+                // A contradictory answer is denied whatever the failure policy says.
                 let both = error.contains("both allow and deny");
                 let verdict = if both || self.config.deny_on_failure {
                     Verdict::deny("")
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_kept_as_long_as_its_kind_is() {
+    async fn results_are_cached_by_their_ttl() {
         let (asked, w) = hook(
             Ok(r#"{"status":{"allowed":true,"reason":"r"}}"#),
             false,
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_be_asked_is_an_error_under_the_failure_policy() {
+    async fn an_unreachable_webhook_follows_the_failure_policy() {
         let gone = || {
             Err(FetchError {
                 what: "gone".into(),
@@ -241,9 +242,9 @@ mod tests {
             let (asked, w) = hook(gone(), deny, ReviewVersion::V1);
             let v = ask(&w, "/version").await;
             assert_eq!((v.decision, v.error.as_deref()), (decision, Some("gone")));
-            assert_eq!(asked.0.load(Ordering::Relaxed), 5, "tried five times");
+            assert_eq!(asked.0.load(Ordering::Relaxed), 5, "five attempts");
             ask(&w, "/version").await;
-            assert_eq!(asked.0.load(Ordering::Relaxed), 10, "and not remembered");
+            assert_eq!(asked.0.load(Ordering::Relaxed), 10, "failures are not cached");
         }
         let (_, w) = hook(
             Ok(r#"{"status":{"allowed":true,"denied":true}}"#),

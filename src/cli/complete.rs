@@ -1,4 +1,4 @@
-//! Options → [`CompletedOptions`]: files are read and judged, flags are held against each other, gaps are filled.
+//! Options to [`CompletedOptions`]: validates the files and the combinations of flags, and fills in defaults.
 
 use super::options::{
     AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates,
@@ -19,53 +19,53 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Options that hold together, with the files they name seen to be usable. Files are read again by whoever uses them.
+/// Validated options. The files they name were readable and valid; their users read them again.
 #[derive(Clone, Debug)]
 pub struct CompletedOptions {
-    /// Where to listen.
+    /// The address to listen on.
     pub bind: SocketAddr,
-    /// The address others reach this server at.
+    /// The address under which others reach this server.
     pub advertise_address: IpAddr,
-    /// This machine's name.
+    /// The host name of this machine.
     pub host_name: String,
-    /// Limits of the port.
+    /// Limits of the serving port.
     pub limits: Limits,
-    /// The port.
+    /// Serving: certificates and TLS.
     pub serving: ServingOptions,
-    /// Who callers are.
+    /// Authentication.
     pub authentication: AuthenticationOptions,
-    /// What they may do.
+    /// Authorization.
     pub authorization: AuthorizationOptions,
-    /// What is recorded, and where.
+    /// Auditing.
     pub audit: AuditOptions,
-    /// Which admission plugins are on.
+    /// Admission.
     pub admission: AdmissionOptions,
-    /// Which features are on.
+    /// Feature gates.
     pub features: FeatureGates,
-    /// Which built-in APIs are served.
+    /// `--runtime-config`.
     pub runtime: RuntimeConfig,
-    /// Limits and lifecycle.
+    /// Request limits and shutdown times.
     pub generic: GenericOptions,
-    /// Backends.
+    /// The aggregator and its backends.
     pub aggregator: AggregatorOptions,
     /// The compute pool.
     pub compute: Config,
-    /// Objects.
+    /// Storage.
     pub storage: StorageOptions,
-    /// Service addresses.
+    /// Service addresses and node ports.
     pub network: NetworkOptions,
-    /// Nodes.
+    /// Connections to kubelets.
     pub kubelet: KubeletOptions,
-    /// Logs.
+    /// Logging.
     pub logging: LoggingOptions,
-    /// Everything as it was given.
+    /// The flags as they were given.
     pub values: Values,
-    /// For the log, at start.
+    /// Warnings to log at start-up.
     pub warnings: Vec<String>,
 }
 
 impl CompletedOptions {
-    /// What the generated certificates must say, as of now.
+    /// Parameters of the generated certificates as of now.
     pub fn pki_options(&self) -> PkiOptions {
         let mut names = vec![self.host_name.clone()];
         names.extend(self.serving.external_hostname.clone());
@@ -93,7 +93,7 @@ impl CompletedOptions {
         self.storage.data_dir.join("admin.kubeconfig")
     }
 
-    /// Where a client on this machine reaches the server that listens on `port`.
+    /// The URL under which a client on this machine reaches the server that listens on `port`.
     pub fn local_url(&self, port: u16) -> String {
         let ip = match self.bind.ip() {
             ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -132,17 +132,17 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
 /// Reads an `--authentication-config` file.
 ///
 /// # Errors
-/// One line that names the flag, the file and what is wrong.
+/// A one-line message with the flag, the file and the reason.
 pub fn read_authentication_config(path: &Path, service_accounts: &[String]) -> Result<Configuration, UsageError> {
     let flag = "authentication-config";
     let text = String::from_utf8(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
     Configuration::parse(&text, service_accounts).map_err(|e| about(flag, format!("{}: {e}", path.display())))
 }
 
-/// The address of the interface the default route uses; nothing is sent.
+/// The address of the interface of the default route. Connecting a UDP socket sends nothing.
 fn default_interface_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // TEST-NET-1: never a real host, always behind the default route.
+    // TEST-NET-1 (RFC 5737) is never a real host, so it is always routed by the default route.
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_unspecified()).then_some(ip)
@@ -158,10 +158,10 @@ fn host_name() -> String {
 }
 
 impl Options {
-    /// Checks the flags against each other and the files they name.
+    /// Validates the options, including the files they name, and fills in defaults.
     ///
     /// # Errors
-    /// One line that names the flag, the file and the mend.
+    /// A one-line message with the flag, the file and the remedy.
     pub fn complete(self) -> Result<CompletedOptions, UsageError> {
         let Self {
             serving,
@@ -272,7 +272,7 @@ impl Options {
         let bind_address = serving.bind_address;
         let advertise_address = match serving.advertise_address {
             Some(address) => address,
-            // As upstream: nobody else can follow a loopback address.
+            // As upstream: a loopback address would be useless to others.
             None if !bind_address.is_unspecified() && !bind_address.is_loopback() => bind_address,
             None => default_interface_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         };

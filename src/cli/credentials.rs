@@ -1,4 +1,4 @@
-//! `torana token` and `torana kubeconfig`: credentials for somebody, short-lived unless asked otherwise.
+//! `torana token` and `torana kubeconfig`: issue credentials, by default short-lived.
 
 use super::value::UsageError;
 use crate::apimachinery::time::parse_duration;
@@ -6,42 +6,42 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A token of a service account, asked for with the administrator's kubeconfig.
+/// Requests a service account token with the administrator's kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenCommand {
-    /// The kubeconfig to ask with.
+    /// The kubeconfig to use.
     pub kubeconfig: PathBuf,
     /// The service account's namespace.
     pub namespace: String,
-    /// The service account.
+    /// The service account's name.
     pub name: String,
-    /// Whom the token is for; empty: the server itself.
+    /// Audiences of the token; empty means the server itself.
     pub audiences: Vec<String>,
-    /// How long it is good.
+    /// Validity of the token.
     pub duration: Duration,
 }
 
-/// Who a kubeconfig is for.
+/// The user of a generated kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A user by client certificate, maybe in a group. (One: the library that writes certificates takes no more.)
+    /// A user with a client certificate, and optionally a group. (Only one, a limitation of the certificate library.)
     User(String, Option<String>),
-    /// A service account by token: namespace and name.
+    /// A service account with a token: namespace and name.
     ServiceAccount(String, String),
 }
 
-/// A kubeconfig with credentials of its own.
+/// Generates a kubeconfig with new credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigCommand {
     /// The server's data directory.
     pub data_dir: PathBuf,
-    /// The kubeconfig that says where the server is, and asks for tokens.
+    /// The kubeconfig with the server's address, also used to request tokens.
     pub kubeconfig: PathBuf,
-    /// URL to write instead of that kubeconfig's.
+    /// Server URL to write instead of that kubeconfig's.
     pub server: Option<String>,
-    /// For whom.
+    /// The user of the kubeconfig.
     pub subject: Subject,
-    /// How long the credentials are good.
+    /// Validity of the credentials.
     pub duration: Duration,
 }
 
@@ -56,13 +56,13 @@ fn common(command: Command) -> Command {
         .arg(
             Arg::new("kubeconfig")
                 .long("kubeconfig")
-                .help("Kubeconfig of an administrator; without it, <data-dir>/admin.kubeconfig"),
+                .help("Kubeconfig of an administrator; defaults to <data-dir>/admin.kubeconfig"),
         )
         .arg(
             Arg::new("duration")
                 .long("duration")
                 .default_value("1h")
-                .help("How long the credentials are good, as 30m or 12h"),
+                .help("Validity of the credentials, for example 30m or 12h"),
         )
         .arg(
             Arg::new("namespace")
@@ -74,7 +74,7 @@ fn common(command: Command) -> Command {
 }
 
 pub(super) fn token() -> Command {
-    common(Command::new("token").about("Print a token of a service account, made by the running server"))
+    common(Command::new("token").about("Print a service account token issued by the running server"))
         .arg(
             Arg::new("name")
                 .required(true)
@@ -84,7 +84,7 @@ pub(super) fn token() -> Command {
             Arg::new("audience")
                 .long("audience")
                 .action(ArgAction::Append)
-                .help("Whom the token is for; may be repeated; without it, the server"),
+                .help("Audience of the token; may be repeated; defaults to the server itself"),
         )
 }
 
@@ -179,7 +179,7 @@ impl KubeconfigCommand {
                 let (namespace, name) = account(matches, &given)?;
                 Subject::ServiceAccount(namespace, name)
             }
-            _ => return Err(UsageError::new("for whom? give a user name, or --serviceaccount")),
+            _ => return Err(UsageError::new("missing subject: give a user name or --serviceaccount")),
         };
         let server = text(matches, "server");
         if server.as_deref().is_some_and(|s| !s.starts_with("https://")) {

@@ -1,5 +1,5 @@
-//! `torana explain-access USER VERB RESOURCE [-n NAMESPACE]`: asks a running server why somebody may do something, or
-//! what came closest.
+//! `torana explain-access USER VERB RESOURCE [-n NAMESPACE]`: queries a running server for the rule that allows an
+//! access, or for the rules that come closest to allowing it.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
@@ -14,24 +14,24 @@ use std::path::PathBuf;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// One question.
+/// The parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainAccess {
     kubeconfig: PathBuf,
     user: String,
     groups: Vec<String>,
     verb: String,
-    /// `pods`, `deployments.apps`, `pods/log`, or a path.
+    /// `pods`, `deployments.apps`, `pods/log`, or a non-resource path.
     what: String,
     name: String,
     namespace: String,
 }
 
-/// The subcommand.
+/// The definition of the subcommand.
 pub(super) fn command() -> clap::Command {
     let value = |name: &'static str, help: &'static str| Arg::new(name).required(true).help(help);
     clap::Command::new("explain-access")
-        .about("Why somebody may do something, or what came closest")
+        .about("Explain why a user may or may not do something")
         .arg(value(
             "USER",
             "User name; system:serviceaccount:NAMESPACE:NAME for service accounts",
@@ -46,7 +46,7 @@ pub(super) fn command() -> clap::Command {
                 .short('n')
                 .long("namespace")
                 .default_value("")
-                .help("Empty: the cluster"),
+                .help("Namespace of the access; empty: cluster scope"),
         )
         .arg(
             Arg::new("name")
@@ -58,10 +58,10 @@ pub(super) fn command() -> clap::Command {
             Arg::new("group")
                 .long("group")
                 .action(ArgAction::Append)
-                .help("A group of the user; repeatable. Not given: those every such user has"),
+                .help("Group of the user; may be repeated; defaults to the groups that every such user has"),
         )
         .arg(Arg::new("kubeconfig").long("kubeconfig").help(
-            "Server to ask, and as whom: creating SubjectAccessReviews must be allowed. Not given: $KUBECONFIG, \
+            "Kubeconfig of a user who may create SubjectAccessReviews; defaults to $KUBECONFIG, \
                      then torana-data/admin.kubeconfig",
         ))
 }
@@ -115,10 +115,10 @@ impl ExplainAccess {
         v
     }
 
-    /// Asks, and puts the answer in words.
+    /// Queries the server and formats the result.
     ///
     /// # Errors
-    /// One line: the server cannot be asked, or refuses.
+    /// A one-line message: the server cannot be reached or rejects the request.
     pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
         self.asked().boxed()
     }
@@ -202,7 +202,7 @@ fn rule(near: &Value) -> String {
     format!("rules[{number}]: {}", json::to_string(near.get("rule")))
 }
 
-/// The groups a user of that name has, as far as the name says it.
+/// The groups that the authenticators give every user with this kind of name.
 fn usual_groups(user: &str) -> Vec<String> {
     let mut groups = Vec::new();
     if user == "system:anonymous" {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_becomes_a_review() {
+    fn arguments_become_a_subject_access_review() {
         let q = read(&["jane", "get", "deployments.apps/scale", "-n", "web", "--name", "d"]);
         let v = q.review();
         assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_told_in_words() {
+    fn a_denial_is_explained_with_the_closest_rule() {
         let q = read(&["jane", "delete", "pods", "-n", "web"]);
         let mut v = json!({"status": {"allowed": false}});
         let why = json!({"bindings": 2, "closest": [{"through": "RoleBinding \"b/web\" of Role \"r\" to User \"jane\"", "number": 1,

@@ -1,8 +1,8 @@
-//! Every flag of kube-apiserver v1.36, and ours: what it takes, what it is without being given, and what becomes of it.
+//! The table of flags: every flag of kube-apiserver v1.36 and our own, with type, default, support and help.
 //!
-//! The table is the one source: the parser, `--help`, the start-up warnings and docs/flags.md come out of it. A flag
-//! that is not honoured is said so, never silently dropped; one whose neglect would open a door or lose a promise is
-//! refused.
+//! [`FLAGS`] is the single source for the parser, `--help`, the start-up warnings and docs/flags.md. A flag that is not
+//! supported is never dropped silently: it is accepted with a warning, or rejected if ignoring it would weaken security
+//! or break a promise to the user.
 
 mod docs;
 mod table;
@@ -10,61 +10,61 @@ mod table;
 pub use docs::markdown;
 pub use table::FLAGS;
 
-/// One flag.
+/// A command-line flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// Where it is listed.
+    /// Section of the help that lists it.
     pub group: Group,
     /// Name without dashes.
     pub name: &'static str,
-    /// What it takes.
+    /// Type of its value.
     pub kind: Kind,
-    /// Its value when not given, as it would be written.
+    /// Default value as it would be written on the command line.
     pub default: &'static str,
-    /// What becomes of it.
+    /// How it is supported.
     pub fate: Fate,
-    /// What it is for.
+    /// Help text.
     pub help: &'static str,
 }
 
-/// What a flag takes.
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `--x`, `--x=true`, `--x=false`.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
-    /// A number.
+    /// A floating-point number.
     Float,
-    /// Go's duration: `1m30s`.
+    /// A Go duration such as `1m30s`.
     Duration,
-    /// Text.
+    /// A string.
     Text,
     /// Comma-separated, repeatable.
     List,
-    /// One value each time, repeatable.
+    /// One value per occurrence, repeatable.
     Array,
 }
 
-/// What becomes of a flag.
+/// How a flag is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Does what it says.
+    /// Fully supported.
     Honoured,
-    /// Accepted; a start-up warning names it with this reason.
+    /// Accepted without effect; a start-up warning gives this reason.
     Ignored(&'static str),
-    /// The server does not start with it, for this reason.
+    /// Rejected; the server does not start, for this reason.
     Refused(&'static str),
 }
 
-/// Sections of `--help` and docs/flags.md, upstream's.
+/// Sections of `--help` and docs/flags.md: upstream's, and one of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Not upstream's.
+    /// Flags that upstream does not have.
     Torana,
-    /// Generic.
+    /// Upstream's generic section.
     Generic,
-    /// Etcd.
+    /// Storage.
     Etcd,
     /// Secure serving.
     Serving,
@@ -93,7 +93,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All, in order.
+    /// All sections in the order of the help.
     pub const ALL: [Self; 15] = [
         Self::Torana,
         Self::Generic,
@@ -112,7 +112,7 @@ impl Group {
         Self::Misc,
     ];
 
-    /// The heading.
+    /// The section's heading.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Torana => "Torana",
@@ -134,7 +134,7 @@ impl Group {
     }
 }
 
-/// The flag of that name.
+/// Looks up a flag by name.
 pub fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.name == name)
 }
@@ -144,11 +144,11 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The names kube-apiserver v1.36 answers to, from its own list.
+    /// The flag names of kube-apiserver v1.36, from its `--help`.
     const UPSTREAM: &str = include_str!("flags/upstream-v1.36.txt");
 
     #[test]
-    fn every_upstream_flag_is_known_and_no_name_is_there_twice() {
+    fn the_table_has_every_upstream_flag_exactly_once() {
         let ours: BTreeSet<&str> = FLAGS.iter().map(|f| f.name).collect();
         assert_eq!(ours.len(), FLAGS.len());
         let upstream: BTreeSet<&str> = UPSTREAM.split_whitespace().collect();
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn every_default_is_a_value_of_its_kind() {
+    fn every_default_is_valid_for_its_kind() {
         for flag in FLAGS {
             crate::cli::value::check(flag, flag.default).unwrap();
         }
     }
 
     #[test]
-    fn the_document_is_the_table() {
+    fn flags_md_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/flags.md");
         let on_disk = std::fs::read_to_string(path).unwrap_or_default();
         assert!(

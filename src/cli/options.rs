@@ -1,4 +1,4 @@
-//! The flags that are honoured, by group, as typed values. Reading them looks at no file.
+//! The supported flags as typed values, by group. [`Options::read`] parses them without reading any file.
 
 mod admission;
 mod aggregator;
@@ -36,48 +36,48 @@ use super::value::{UsageError, Values};
 use crate::tasks::compute::Config;
 use std::path::PathBuf;
 
-/// Everything that was asked for, before it is checked against the world.
+/// The parsed flags, before they are validated against files and the machine ([`Options::complete`]).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The port.
+    /// Serving: address, certificates and TLS.
     pub serving: ServingOptions,
-    /// Who callers are.
+    /// Authentication.
     pub authentication: AuthenticationOptions,
-    /// What they may do.
+    /// Authorization.
     pub authorization: AuthorizationOptions,
-    /// What is recorded, and where.
+    /// Auditing.
     pub audit: AuditOptions,
-    /// Which admission plugins are on.
+    /// Admission.
     pub admission: AdmissionOptions,
-    /// Which features are on.
+    /// Feature gates.
     pub features: FeatureGates,
-    /// Which built-in APIs are served.
+    /// `--runtime-config`.
     pub runtime: RuntimeConfig,
-    /// Limits and lifecycle.
+    /// Request limits and shutdown times.
     pub generic: GenericOptions,
     /// The compute pool.
     pub compute: Config,
-    /// Backends.
+    /// The aggregator and its backends.
     pub aggregator: AggregatorOptions,
-    /// Objects.
+    /// Storage.
     pub storage: StorageOptions,
-    /// Service addresses.
+    /// Service addresses and node ports.
     pub network: NetworkOptions,
-    /// Nodes.
+    /// Connections to kubelets.
     pub kubelet: KubeletOptions,
-    /// Logs.
+    /// Logging.
     pub logging: LoggingOptions,
-    /// Everything as it was given, for `/flagz`.
+    /// The flags as they were given, for `/flagz`.
     pub values: Values,
-    /// One line for each flag that is accepted without effect.
+    /// A message for each flag that is accepted without effect.
     pub warnings: Vec<String>,
 }
 
 impl Options {
-    /// Reads what was given.
+    /// Parses the given values.
     ///
     /// # Errors
-    /// The first value that cannot be, or flag that is refused.
+    /// The first invalid value or refused flag.
     pub fn read(values: Values) -> Result<Self, UsageError> {
         let mut warnings = Vec::new();
         for name in values.given() {
@@ -110,12 +110,12 @@ impl Options {
     }
 }
 
-/// A file flag, or nothing where it is empty.
+/// The value of a file flag; `None` if it is empty.
 fn file(values: &Values, name: &str) -> Option<PathBuf> {
     values.some_text(name).map(PathBuf::from)
 }
 
-/// Two file flags that come together or not at all.
+/// The values of two file flags that must be given together.
 fn pair(values: &Values, cert: &str, key: &str) -> Result<Option<(PathBuf, PathBuf)>, UsageError> {
     match (file(values, cert), file(values, key)) {
         (Some(cert), Some(key)) => Ok(Some((cert, key))),
@@ -125,7 +125,7 @@ fn pair(values: &Values, cert: &str, key: &str) -> Result<Option<(PathBuf, PathB
     }
 }
 
-/// A number of zero or more.
+/// A non-negative number.
 fn count<T: TryFrom<i64>>(values: &Values, name: &str) -> Result<T, UsageError> {
     let n = values.int(name)?;
     if n < 0 {

@@ -1,4 +1,4 @@
-//! `torana status`: how each APIService does, asked of a running server's `/debug/aggregator`.
+//! `torana status`: shows the state of each APIService, queried from `/debug/aggregator` of a running server.
 
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::time;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 const PATH: &str = "/debug/aggregator?format=json";
-/// Between two looks of `--watch`.
+/// Interval of `--watch`.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// One look, or many.
+/// The parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusCommand {
     kubeconfig: PathBuf,
@@ -25,11 +25,11 @@ pub struct StatusCommand {
     all: bool,
 }
 
-/// The subcommand.
+/// The definition of the subcommand.
 pub(super) fn command() -> clap::Command {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     clap::Command::new("status")
-        .about("How the backends of APIServices do: verdict, since when, why, load, latency")
+        .about("Show the state of APIService backends: availability, since when, why, load, latency")
         .arg(
             Arg::new("output")
                 .short('o')
@@ -41,11 +41,15 @@ pub(super) fn command() -> clap::Command {
         .arg(
             flag("watch")
                 .short('w')
-                .help("Look again every two seconds, until Ctrl-C; while the server is away, say so and go on"),
+                .help("Refresh every two seconds until Ctrl-C; keep trying while the server is unreachable"),
         )
-        .arg(flag("all").short('a').help("Groups that the server itself serves too"))
+        .arg(
+            flag("all")
+                .short('a')
+                .help("Include groups that the server itself serves"),
+        )
         .arg(Arg::new("kubeconfig").long("kubeconfig").help(
-            "Server to ask, and as whom: getting /debug/aggregator must be allowed. Not given: $KUBECONFIG, then \
+            "Kubeconfig of a user who may get /debug/aggregator; defaults to $KUBECONFIG, then \
              torana-data/admin.kubeconfig",
         ))
 }
@@ -60,12 +64,12 @@ impl StatusCommand {
         }
     }
 
-    /// Asks, and puts the answer in words. With `--watch` it prints each answer itself and ends well at Ctrl-C, at
-    /// SIGTERM, and when nobody reads.
+    /// Queries the server and formats the result. With `--watch` it prints each result itself, and ends successfully on
+    /// Ctrl-C, on SIGTERM, and when standard output is closed.
     ///
     /// # Errors
-    /// One line: the server cannot be asked, or refuses. With `--watch`, the first answer decides; later ones that fail
-    /// are told, and asked for again.
+    /// A one-line message: the server cannot be reached or rejects the request. With `--watch` only the first request
+    /// is fatal; later failures are reported and retried.
     pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
         self.asked().boxed()
     }
@@ -78,7 +82,7 @@ impl StatusCommand {
         }
         let listen = |kind| signal(kind).map_err(|e| format!("cannot listen for signals: {e}"));
         let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        // A signal wins, also over an answer that does not come.
+        // Biased: a signal also ends a request that hangs.
         tokio::select! {
             biased;
             _ = interrupt.recv() => Ok(String::new()),
@@ -94,7 +98,7 @@ impl StatusCommand {
             let text = match client.get(PATH).await {
                 Ok(document) => self.tell(&document),
                 Err(e) if looked => {
-                    let _ = writeln!(std::io::stderr(), "torana: {e}; looking again");
+                    let _ = writeln!(std::io::stderr(), "torana: {e}; retrying");
                     tokio::time::sleep(PERIOD).await;
                     continue;
                 }
@@ -108,7 +112,7 @@ impl StatusCommand {
         }
     }
 
-    /// One answer: in place of the last on a terminal, below it elsewhere.
+    /// Prints one result. On a terminal it replaces the previous one.
     fn print(&self, text: &str, clear: bool) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })?;
@@ -172,13 +176,13 @@ impl StatusCommand {
                     reasons.push(format!("    {hint}\n"));
                 }
             } else if !matches!(v.str_at(&["breaker"]), "" | "Closed") {
-                // The next probe says the same, in half a minute.
+                // The APIService still counts as available until its next probe, up to half a minute later.
                 let failed = v.get("endpoints").items().iter().map(|e| e.str_at(&["lastFailure"]));
                 for why in failed.filter(|why| !why.is_empty()) {
                     reasons.push(format!("{}: requests fail: {why}\n", v.str_at(&["name"])));
                 }
             } else if !undiscovered.is_empty() {
-                // Clients find its kinds as they last were, or not at all.
+                // Clients see stale discovery of its kinds, or none.
                 reasons.push(format!("{}: discovery fails: {undiscovered}\n", v.str_at(&["name"])));
             }
         }
@@ -248,7 +252,7 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
     row
 }
 
-/// `Current 12s`: what is known of a document, and how old that is.
+/// Formats a document's state and age as in `Current 12s`.
 fn document(v: &Value, key: &str) -> String {
     let d = v.at(&["documents", key]);
     match (d.str_at(&["state"]), d.str_at(&["age"])) {
@@ -258,7 +262,7 @@ fn document(v: &Value, key: &str) -> String {
     }
 }
 
-/// As kubectl writes ages.
+/// Formats the age of a timestamp like kubectl.
 fn ago(since: &str, now: &str) -> String {
     let (Ok(since), Ok(now)) = (time::parse(since), time::parse(now)) else {
         return "-".to_owned();
@@ -272,7 +276,7 @@ fn ago(since: &str, now: &str) -> String {
     }
 }
 
-/// What others wrote moves no cursor and makes no lines of its own.
+/// Replaces control characters, so that text from backends cannot move the cursor or forge lines.
 fn harmless(line: &str) -> String {
     let line = line.trim_end_matches('\n');
     let shown = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
@@ -307,7 +311,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_table_tells_what_is_wrong_with_one_that_is_up_and_nothing_of_it_moves_the_cursor() {
+    fn control_characters_in_backend_messages_are_replaced() {
         let document = json!({"time": "2026-01-02T10:00:00Z", "items": [
             {"name": "v1.g", "service": "ns/ext:443", "available": "True", "reason": "Passed", "breaker": "Closed",
              "documents": {"discovery": {"state": "Missing", "error": "not\nJSON\u{1b}[2J"}}},
@@ -329,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_tells_what_is_down_and_why() {
+    fn the_table_shows_unavailable_backends_with_reasons() {
         let document = json!({"time": "2026-01-02T10:00:00Z", "items": [
             {"name": "v1.g", "service": "ns/ext:443", "available": "False", "reason": "FailedDiscoveryCheck",
              "message": "nobody answers", "since": "2026-01-02T09:55:00Z", "discovery": "Stale",

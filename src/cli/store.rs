@@ -1,4 +1,4 @@
-//! `torana store …`: the store from outside.
+//! The command line of `torana store`, which maintains the store and copies it to and from etcd. `app::tool` runs it.
 
 use super::flags::FLAGS;
 use super::options::StorageOptions;
@@ -6,31 +6,31 @@ use super::value::{self, UsageError, Values};
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
 
-/// A command about the store, and where the store is.
+/// A parsed `torana store` command.
 #[derive(Clone, Debug)]
 pub struct StoreCommand {
-    /// What is to be done.
+    /// The operation.
     pub action: StoreAction,
-    /// With which store.
+    /// The store to operate on.
     pub storage: StorageOptions,
 }
 
-/// What can be done with a store.
+/// Operations on the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreAction {
-    /// Read all of it and hold it against its checksums.
+    /// Read everything and verify checksums.
     Check,
-    /// Say what it holds.
+    /// Print statistics.
     Stats,
-    /// Copy it into a file, while it is in use.
+    /// Copy the store into this file, while it may be in use.
     Backup(PathBuf),
-    /// Make it of a backup; revisions go on so far ahead of those of the backup.
+    /// Replace the store by a backup. The number is added to the backup's revision.
     Restore(PathBuf, u64),
-    /// Remove history.
+    /// Remove history and free space.
     Compact,
-    /// Copy it to an etcd; true: objects keep their revisions.
+    /// Copy all objects to etcd; true to keep their revisions.
     Export(bool),
-    /// Make it of what an etcd holds.
+    /// Replace the store by the objects in etcd.
     Import,
 }
 
@@ -44,7 +44,7 @@ const ETCD: &[&str] = &[
     "etcd-user-file",
 ];
 
-/// Name, what it is for, flags of the server it takes, flags of its own.
+/// Name, help, `serve` flags that apply, and flags of its own with their help.
 type Form = (
     &'static str,
     &'static str,
@@ -55,13 +55,13 @@ type Form = (
 const FORMS: &[Form] = &[
     (
         "check",
-        "Read all of the store and hold it against its checksums; it may be in use",
+        "Read the whole store and verify its checksums; it may be in use",
         &[PLACE, ETCD],
         &[],
     ),
     (
         "stats",
-        "Say what the store holds; it may be in use",
+        "Print statistics of the store; it may be in use",
         &[PLACE, ETCD],
         &[],
     ),
@@ -73,19 +73,19 @@ const FORMS: &[Form] = &[
     ),
     (
         "restore",
-        "Make the store of a backup; a store that is there is put aside",
+        "Restore the store from a backup; an existing store is moved aside",
         &[PLACE],
         &[
-            ("from", "File that `backup` has written"),
+            ("from", "File written by `backup`"),
             (
                 "revisions-ahead",
-                "How far revisions go on ahead of the backup's, so that no client takes old for new [1000000]",
+                "Number added to the backup's revision, so that clients do not mistake old objects for new ones [1000000]",
             ),
         ],
     ),
     (
         "compact",
-        "Remove all history, and give free space back; a store under --data-dir must not be in use",
+        "Remove all history and release free space; a store under --data-dir must not be in use",
         &[PLACE, ETCD],
         &[],
     ),
@@ -100,7 +100,7 @@ const FORMS: &[Form] = &[
     ),
     (
         "import",
-        "Make the store under --data-dir of what an etcd holds; objects keep their revisions",
+        "Create the store under --data-dir from the objects in an etcd; objects keep their revisions",
         &[PLACE, ETCD, &["encryption-provider-config"]],
         &[],
     ),
@@ -108,7 +108,7 @@ const FORMS: &[Form] = &[
 
 pub(super) fn command() -> clap::Command {
     let mut store = clap::Command::new("store")
-        .about("Check, back up, restore, compact, measure the store; copy it to and from etcd")
+        .about("Check, measure, back up, restore or compact the store; copy it to or from etcd")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
@@ -134,7 +134,7 @@ pub(super) fn command() -> clap::Command {
 pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
     let Some((name, matches)) = matches.subcommand() else {
         return Err(UsageError::new(
-            "torana store: say what is to be done (torana store --help)",
+            "torana store: missing subcommand (see torana store --help)",
         ));
     };
     let mut values = Values::default();

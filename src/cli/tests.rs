@@ -28,7 +28,7 @@ fn error(args: &[&str]) -> String {
 }
 
 #[test]
-fn a_value_that_is_none_of_the_possible_ones_is_named() {
+fn an_invalid_choice_lists_the_possible_values() {
     let told = |args: &[&str]| read(args).unwrap_err().to_string();
     assert_eq!(
         told(&["status", "-o", "xml"]),
@@ -38,7 +38,7 @@ fn a_value_that_is_none_of_the_possible_ones_is_named() {
 }
 
 #[test]
-fn of_several_kubeconfigs_the_first_with_a_current_context_is_taken() {
+fn the_first_kubeconfig_with_a_current_context_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -63,7 +63,7 @@ fn of_several_kubeconfigs_the_first_with_a_current_context_is_taken() {
 }
 
 #[test]
-fn no_flag_is_needed() {
+fn no_flag_is_required() {
     let options = serve(&[]);
     assert!(options.warnings.is_empty());
     let completed = options.complete().unwrap();
@@ -85,7 +85,7 @@ fn no_flag_is_needed() {
 }
 
 #[test]
-fn node_restriction_is_on_with_the_node_authorizer_unless_disabled_by_name() {
+fn node_restriction_is_enabled_with_the_node_authorizer() {
     let plugin = "NodeRestriction";
     let is_on = |args: &[&str]| {
         let completed = serve(args).complete().unwrap();
@@ -112,7 +112,7 @@ fn node_restriction_is_on_with_the_node_authorizer_unless_disabled_by_name() {
                 - {type: Node, name: node}\n- {type: RBAC, name: rbac}\n";
     std::fs::write(&path, text).unwrap();
     let config = format!("--authorization-config={}", path.display());
-    assert_eq!(is_on(&[&config]), (true, false), "authorizers named in a file count");
+    assert_eq!(is_on(&[&config]), (true, false), "authorizers from a file count");
 
     let completed = serve(&[]).complete().unwrap();
     let order: Vec<&str> = completed.admission.on().collect();
@@ -124,7 +124,7 @@ fn node_restriction_is_on_with_the_node_authorizer_unless_disabled_by_name() {
 }
 
 #[test]
-fn values_are_given_in_every_spelling_of_the_field() {
+fn all_spellings_of_flag_values_are_accepted() {
     let options = serve(&[
         "--secure-port",
         "0",
@@ -150,7 +150,7 @@ fn values_are_given_in_every_spelling_of_the_field() {
     assert_eq!(
         options.generic.request_timeout,
         Duration::from_secs(120),
-        "the last one counts"
+        "the last value wins"
     );
     assert_eq!(options.logging.filter(), "warn,torana=debug,torana::serving=trace");
     let sni = |cert: &str, key: &str, names: &[&str]| SniFiles {
@@ -175,7 +175,7 @@ fn values_are_given_in_every_spelling_of_the_field() {
 }
 
 #[test]
-fn flags_without_effect_are_named_and_dangerous_ones_refused() {
+fn flags_without_effect_warn_and_dangerous_ones_are_refused() {
     let options = serve(&[
         "--audit-log-path=/x",
         "--profiling",
@@ -185,7 +185,7 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
     assert_eq!(
         options.warnings.len(),
         1,
-        "defaults pass in silence: {:?}",
+        "default values give no warning: {:?}",
         options.warnings
     );
     assert!(options.warnings[0].starts_with("--audit-log-path has no effect: "));
@@ -194,7 +194,7 @@ fn flags_without_effect_are_named_and_dangerous_ones_refused() {
 }
 
 #[test]
-fn the_store_is_chosen_by_its_servers() {
+fn etcd_servers_select_the_etcd_backend() {
     let etcd = |args: &[&str]| serve(args).storage.etcd;
     assert!(etcd(&[]).is_none());
     let chosen = etcd(&[
@@ -233,7 +233,7 @@ fn the_store_is_chosen_by_its_servers() {
 }
 
 #[test]
-fn a_command_about_the_store_says_what_and_where() {
+fn store_commands_have_an_action_and_a_place() {
     use super::store::StoreAction;
     let store = |args: &[&str]| match read(&[&["store"][..], args].concat()) {
         Ok(Command::Store(command)) => Ok(*command),
@@ -262,7 +262,7 @@ fn a_command_about_the_store_says_what_and_where() {
 }
 
 #[test]
-fn mistakes_are_one_line_each() {
+fn usage_errors_are_one_line() {
     for (args, parts) in [
         (&["--secure-prt=1"][..], &["unknown flag", "--secure-port"][..]),
         (&["--secure-port=70000"], &["--secure-port", "70000", "65535"]),
@@ -322,7 +322,7 @@ fn mistakes_are_one_line_each() {
 }
 
 #[test]
-fn a_key_of_another_certificate_names_flag_and_files() {
+fn a_mismatched_key_is_reported_with_flag_and_files() {
     let tmp = tempfile::tempdir().unwrap();
     let options = crate::pki::PkiOptions {
         dir: tmp.path().to_owned(),
@@ -346,13 +346,13 @@ fn a_key_of_another_certificate_names_flag_and_files() {
 }
 
 #[test]
-fn always_allow_turns_anonymous_off_as_upstream_does() {
+fn always_allow_disables_anonymous_requests() {
     let completed = serve(&["--authorization-mode=AlwaysAllow"]).complete().unwrap();
     assert!(!completed.authentication.anonymous);
 }
 
 #[test]
-fn an_authorizer_and_what_it_needs_come_together() {
+fn authorizer_modes_require_their_files() {
     assert!(error(&["--authorization-mode=Webhook"]).contains("config file not passed"));
     assert!(error(&["--authorization-mode=ABAC"]).contains("policy file not passed"));
     assert!(error(&["--authorization-policy-file=x"]).contains("without mode ABAC"));
@@ -361,7 +361,7 @@ fn an_authorizer_and_what_it_needs_come_together() {
 }
 
 #[test]
-fn audit_flags_are_read_and_held_against_each_other() {
+fn audit_flags_are_cross_checked() {
     use crate::audit::{Batching, Mode};
     let given = [
         "--audit-policy-file=p",
@@ -417,7 +417,7 @@ fn help_and_version_are_printed() {
 }
 
 #[test]
-fn credentials_are_for_an_hour_unless_asked_otherwise() {
+fn credentials_are_valid_for_an_hour_by_default() {
     let of = |args: &[&str]| parse(["torana"].iter().chain(args).map(OsString::from));
     let Ok(Command::Token(token)) = of(&["token", "ci", "-n", "build", "--audience", "vault", "--duration=30m"]) else {
         panic!("a token command");
@@ -450,7 +450,7 @@ fn credentials_are_for_an_hour_unless_asked_otherwise() {
 }
 
 #[test]
-fn identity_providers_come_from_flags_or_a_file_and_not_from_both() {
+fn oidc_flags_and_authentication_config_are_exclusive() {
     let options = serve(&[
         "--oidc-issuer-url=https://idp",
         "--oidc-client-id=me",

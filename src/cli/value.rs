@@ -1,4 +1,5 @@
-//! The values that were given, read as Go's flag types read them.
+//! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error of the
+//! whole command line.
 
 use super::flags::{self, Flag, Kind};
 use crate::apimachinery::time::parse_duration;
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A mistake on the command line: one line for a person.
+/// An invalid command line. The message is a single line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub(super) String);
 
@@ -23,13 +24,13 @@ impl UsageError {
         Self(text.into())
     }
 
-    /// About a flag's value.
+    /// An invalid value of a flag.
     pub(super) fn invalid(flag: &str, value: &str, why: impl fmt::Display) -> Self {
         Self(format!("invalid argument {value:?} for --{flag}: {why}"))
     }
 }
 
-/// What was given, by flag name; every occurrence in order.
+/// The given values by flag name, with all occurrences in order.
 #[derive(Clone, Debug, Default)]
 pub struct Values(BTreeMap<&'static str, Vec<String>>);
 
@@ -38,12 +39,12 @@ impl Values {
         self.0.insert(name, values);
     }
 
-    /// True where the flag was given.
+    /// True if the flag was given.
     pub fn is_given(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Names of the flags given.
+    /// The names of the flags that were given, sorted.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
@@ -61,17 +62,17 @@ impl Values {
         parse(value).map_err(|why| UsageError::invalid(name, value, why))
     }
 
-    /// Text; the default where not given.
+    /// The value as text; the default if not given.
     pub fn text(&self, name: &str) -> &str {
         self.last(name)
     }
 
-    /// Text, or nothing where empty.
+    /// The value as text; `None` if it is empty.
     pub fn some_text(&self, name: &str) -> Option<&str> {
         Some(self.last(name)).filter(|text| !text.is_empty())
     }
 
-    /// The value as `/flagz` shows it: the default where not given, a list with its items behind one another.
+    /// The value as shown by `/flagz`: the default if not given, and all items of a list.
     pub fn shown(&self, name: &str) -> String {
         match flags::find(name).map(|f| f.kind) {
             Some(Kind::List | Kind::Array) => format!("[{}]", self.list(name).join(",")),
@@ -79,34 +80,34 @@ impl Values {
         }
     }
 
-    /// A boolean.
+    /// The value as a boolean.
     ///
     /// # Errors
-    /// Not one of Go's spellings.
+    /// The value is not one of Go's spellings of a boolean.
     pub fn bool(&self, name: &str) -> Result<bool, UsageError> {
         self.read(name, parse_bool)
     }
 
-    /// A whole number.
+    /// The value as an integer.
     ///
     /// # Errors
-    /// Not a number, or out of range.
+    /// The value is not an integer, or out of range.
     pub fn int(&self, name: &str) -> Result<i64, UsageError> {
         self.read(name, parse_int)
     }
 
-    /// A number.
+    /// The value as a number.
     ///
     /// # Errors
-    /// Not a number.
+    /// The value is not a number.
     pub fn float(&self, name: &str) -> Result<f64, UsageError> {
         self.read(name, parse_float)
     }
 
-    /// A duration of zero or more.
+    /// The value as a non-negative duration.
     ///
     /// # Errors
-    /// Not a duration, or less than zero (upstream's words).
+    /// The value is not a duration, or it is negative (upstream's message).
     pub fn duration(&self, name: &str) -> Result<Duration, UsageError> {
         let value = self.last(name);
         if value.starts_with('-') && parse_duration(&value[1..]).is_ok_and(|d| !d.is_zero()) {
@@ -115,7 +116,7 @@ impl Values {
         self.read(name, |v| parse_duration(v.strip_prefix('-').unwrap_or(v)))
     }
 
-    /// A list: every occurrence, for comma lists split.
+    /// The items of a list from all occurrences, split at commas unless the flag is an array.
     pub fn list(&self, name: &str) -> Vec<String> {
         let Some(flag) = flags::find(name) else {
             return Vec::new();
@@ -132,7 +133,7 @@ impl Values {
             .collect()
     }
 
-    /// True where what was given says no more than the default.
+    /// True if the given value equals the default.
     pub(super) fn is_default(&self, flag: &Flag) -> bool {
         let Some(given) = self.0.get(flag.name) else {
             return true;
@@ -148,7 +149,7 @@ impl Values {
     }
 }
 
-/// Whether a value is one of the flag's kind.
+/// Checks that a value has the flag's type.
 pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
     let result = match flag.kind {
         Kind::Bool => parse_bool(value).map(drop),
@@ -160,7 +161,7 @@ pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
     result.map_err(|why| UsageError::invalid(flag.name, value, why))
 }
 
-/// A boolean in one of Go's spellings.
+/// Parses a boolean in one of Go's spellings.
 pub fn go_bool(value: &str) -> Option<bool> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, millis) in [
             ("0", 0),
             ("0s", 0),
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_duration_has_upstreams_words() {
+    fn a_negative_duration_gives_upstreams_message() {
         let mut values = Values::default();
         values.put("request-timeout", vec!["-1s".into()]);
         let error = values.duration("request-timeout").unwrap_err();

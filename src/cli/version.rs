@@ -1,11 +1,11 @@
-//! `torana version`.
+//! The output of `torana version`.
 
 use crate::json;
 
-/// Upstream's version whose behaviour is followed.
+/// The upstream version whose behaviour is implemented.
 const KUBERNETES: &str = "v1.36.2";
 
-/// `text`, `json` or `yaml`.
+/// Renders the version as `text`, `json` or `yaml`.
 pub(super) fn render(format: &str) -> String {
     let torana = concat!("v", env!("CARGO_PKG_VERSION"));
     let platform = format!("{}/{}", std::env::consts::OS, arch());
@@ -23,7 +23,7 @@ pub(super) fn render(format: &str) -> String {
     }
 }
 
-/// Go's name of the machine.
+/// The architecture's name in Go.
 fn arch() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,5 +1,6 @@
-//! A request on a connection of its own: to kubelets, pods and endpoints, which are asked now and then and stream long.
-//! Backends of APIServices have a pool instead (`aggregator/proxy/transport`).
+//! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams last long, so
+//! a pool would not help. Backends of APIServices use the pool in `aggregator/proxy/transport`. Entry points: [`send`],
+//! [`upgrade`].
 
 use super::dial::{self, DialError, Offer};
 use super::tls::ClientTls;
@@ -14,27 +15,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a request goes.
+/// Destination of a request.
 #[derive(Clone)]
 pub struct Backend {
     /// `host:port`
     pub authority: String,
-    /// `None`: plain HTTP.
+    /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ClientTls>>,
-    /// Limit for the connection, TLS included.
+    /// Limit for establishing the connection, TLS included.
     pub connect_timeout: Duration,
-    /// The addresses of the host, where they were looked up and judged before: no other is connected to.
+    /// Addresses of the host that the caller has looked up and checked: no other is connected to.
     pub addresses: Option<Arc<[SocketAddr]>>,
 }
 
-/// Why there is no answer, in Go's words.
+/// Why there is no response, in Go's wording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendError {
-    /// No connection came about.
+    /// No connection could be established.
     Dial(String),
-    /// The connection failed before the answer's head.
+    /// The connection failed before the head of the response arrived.
     Exchange(String),
-    /// The request's body could not be read from the client: not the other end's fault.
+    /// Reading the request's body from the client failed, for which the backend is not to blame.
     Client(String),
 }
 
@@ -48,22 +49,22 @@ impl fmt::Display for BackendError {
 
 impl std::error::Error for BackendError {}
 
-/// How an upgrade ended.
+/// Outcome of an upgrade request.
 pub enum Upgrade {
-    /// What the client gets: the switch of protocols (the tunnel runs), or the backend's refusal.
+    /// The response for the client: 101 (the tunnel is running), or the backend's refusal.
     Answered(Response),
-    /// The backend answered with something that is neither.
+    /// The backend sent a status that is neither 101 nor an error.
     Unexpected(StatusCode),
 }
 
-/// Sends a request, whose target is a path and a query, and waits for the head of the answer. The connection's task
-/// belongs to `tasks` and ends with the answer's body.
+/// Sends a request whose target consists of path and query, and waits for the head of the response. The connection's
+/// task belongs to `tasks` and ends with the response's body.
 ///
 /// # Errors
 /// [`BackendError`]
 ///
 /// # Cancel safety
-/// When dropped, the connection closes.
+/// Dropping the future closes the connection. The backend may have processed the request.
 pub async fn send(
     backend: &Backend,
     request: http::Request<Body>,
@@ -72,19 +73,19 @@ pub async fn send(
     let mut sender = open(backend, tasks).await?;
     let sent = sender.send_request(with_host(backend, request)).await;
     sent.map_err(|e| match e.is_user() {
-        // The one thing that we hand in and that may fail is the body.
+        // The only user error hyper can report here is that of the body we hand in.
         true => BackendError::Client(e.source().map_or_else(|| e.to_string(), ToString::to_string)),
         false => BackendError::Exchange(exchange_error(&e)),
     })
 }
 
-/// Asks for an upgrade and, where the backend agrees, starts the tunnel.
+/// Requests an upgrade and, if the backend agrees, starts the tunnel.
 ///
 /// # Errors
 /// [`BackendError`]
 ///
 /// # Cancel safety
-/// When dropped, the backend's connection closes; a tunnel that was started goes on until one side ends.
+/// Dropping the future closes the backend's connection. A started tunnel continues until one side ends.
 pub async fn upgrade(
     backend: &Backend,
     request: http::Request<Body>,
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_absent_backend_is_named() {
+    async fn the_error_names_an_unreachable_backend() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = listener.local_addr().unwrap().to_string();
         drop(listener);
@@ -197,10 +198,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_that_were_looked_up_before_are_not_looked_up_again() {
+    async fn given_addresses_are_not_looked_up_again() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let backend = Backend {
-            // Leads nowhere: RFC 6761 has no such name.
+            // RFC 6761 reserves `.invalid`: it never resolves.
             authority: "rebinding.invalid:80".to_owned(),
             tls: None,
             connect_timeout: Duration::from_secs(5),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_its_client_breaks_off_is_not_the_backends_fault() {
+    async fn a_body_broken_off_by_the_client_is_a_client_error() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let backend = Backend {
             authority: listener.local_addr().unwrap().to_string(),

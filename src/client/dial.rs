@@ -1,5 +1,8 @@
-//! A connection to a backend: name lookup, TCP, TLS, with the errors in Go's words, because they reach clients and
-//! APIService conditions.
+//! Connections to backends: name lookup, TCP and TLS. Entry points: [`dial_watched`] for pooled connections,
+//! [`dial_straight`] and [`dial_socket`] for others.
+//!
+//! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and which
+//! addresses are refused is decided in [`super::outbound`].
 
 use super::io::{Io, Wire};
 use super::outbound::Outbound;
@@ -15,23 +18,24 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Name lookup and TCP together.
+/// Limit for name lookup and TCP connect together, as in Go's `http.DefaultTransport`.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The TLS handshake.
+/// Limit for the TLS handshake, as in Go's `http.DefaultTransport`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Patience with an address where the name has others.
+/// Limit per address, if the name has further ones to try.
 const IMPATIENCE: Duration = Duration::from_secs(3);
 
+// An idle peer is probed after 5 s. With the user timeout that `Io::watched` sets, a dead one is given up after 7 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Why a connection did not come about: a text for the client.
+/// Why a connection could not be established; the text is shown to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialError(pub String);
 
-/// Which protocols to offer.
+/// The ALPN protocols to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// h2, then http/1.1.
@@ -40,15 +44,15 @@ pub enum Offer {
     Http1,
 }
 
-/// An established connection, and whether the backend chose HTTP/2.
+/// An established connection.
 pub struct Dialed {
-    /// The stream.
+    /// The byte stream.
     pub io: Wire,
-    /// HTTP/2 was agreed on.
+    /// Whether HTTP/2 was negotiated.
     pub http2: bool,
-    /// The address that answered.
+    /// The peer's address, unless it is a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// How many addresses the name has.
+    /// Number of addresses the name has.
     pub addresses: usize,
 }
 
@@ -56,28 +60,28 @@ pub struct Dialed {
 pub struct Reached {
     /// The connection.
     pub tcp: TcpStream,
-    /// How many addresses there were to choose from.
+    /// Number of addresses there were to choose from.
     pub addresses: usize,
 }
 
-/// Makes a TLS connection of one that was reached.
+/// Performs the TLS handshake on a TCP connection.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends and the socket closes.
+/// Cancel safe: dropping the future ends the attempt and closes the socket.
 pub async fn secure_tcp(reached: Reached, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
     over_tcp(reached, tls, offer, Io::new).await
 }
 
-/// Connects to `authority` (`host:port`) without a proxy, and not where `outbound` does not let us.
+/// Connects to `authority` (`host:port`), bypassing the proxy. Fails for addresses that `outbound` refuses.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends and the socket closes.
+/// Cancel safe: dropping the future ends the attempt and closes the socket.
 pub async fn dial_straight(
     authority: &str,
     tls: &ClientTls,
@@ -87,14 +91,15 @@ pub async fn dial_straight(
     secure_tcp(outbound.straight(authority, 0).await?, tls, offer).await
 }
 
-/// As [`dial_straight`], by way of the proxy of the environment where there is one, to a peer whose silence is noticed in seconds:
-/// the kernel asks an idle connection after five and gives it up after seven, whatever it carries ([`Io::watched`]). Of a name's addresses the `turn`th is tried first.
+/// Like [`dial_straight`], but through the proxy of the environment, if there is one, and with detection of dead peers
+/// within seconds: TCP keepalive covers idle connections, [`Io::watched`] unacknowledged bytes. The `turn`th address of
+/// the name is tried first.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends and the socket closes.
+/// Cancel safe: dropping the future ends the attempt and closes the socket.
 pub async fn dial_watched(
     authority: &str,
     tls: &ClientTls,
@@ -108,20 +113,20 @@ pub async fn dial_watched(
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL)
         .with_retries(KEEPALIVE_PROBES);
-    // A system without these options has its own; the connection is good either way.
+    // Best effort: not every system has these options, and the connection works without them.
     if let Err(e) = socket.set_tcp_keepalive(&alive) {
         tracing::debug!(%authority, "keep-alive cannot be set: {e}");
     }
     over_tcp(reached, tls, offer, Io::watched).await
 }
 
-/// Connects to a socket of this machine, where `outbound` lets us.
+/// Connects to a Unix socket, if `outbound` allows it.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends and the socket closes.
+/// Cancel safe: dropping the future ends the attempt and closes the socket.
 pub async fn dial_socket(
     socket: &Socket,
     tls: &ClientTls,
@@ -138,7 +143,7 @@ pub async fn dial_socket(
     match socket.protocol {
         Protocol::Tls => secure(io, None, tls, offer).await,
         Protocol::Http1 => Ok(plain(io, false)),
-        // A peer that speaks HTTP/2 from the first byte has no other protocol for an upgrade.
+        // h2c with prior knowledge leaves no HTTP/1.1 for upgrades.
         Protocol::Http2 if offer == Offer::Http1 => Err(DialError(format!(
             "dial unix {}: h2c+unix sockets take no upgrades",
             socket.path.display()
@@ -159,7 +164,7 @@ async fn over_tcp(
     Ok(Dialed { addresses, ..dialed })
 }
 
-/// `ends` are the addresses of ours and the peer's, where they have any.
+/// Performs the TLS handshake. `ends` are the local and the peer's address, for error texts.
 async fn secure(
     io: Io,
     ends: Option<(SocketAddr, SocketAddr)>,
@@ -190,37 +195,37 @@ async fn secure(
     })
 }
 
-/// Name lookup and TCP alone.
+/// Name lookup and TCP connect only.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends.
+/// Cancel safe: dropping the future ends the attempt.
 pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
     reach(authority, 0).await.map(|reached| reached.tcp)
 }
 
-/// As [`connect`]; of several addresses the `turn`th is tried first, then those behind it.
+/// Like [`connect`], but tries the `turn`th address first and then those after it.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends.
+/// Cancel safe: dropping the future ends the attempt.
 pub async fn reach(authority: &str, turn: usize) -> Result<Reached, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     let addresses = lookup(authority, deadline).await?;
     reach_any(host_of(authority), addresses, turn, deadline).await
 }
 
-/// The first of these that answers. They are the addresses of `authority`, looked up before.
+/// Connects to the first of these addresses that answers. They result from an earlier lookup of `authority`.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
-/// When dropped, the attempt ends.
+/// Cancel safe: dropping the future ends the attempt.
 pub async fn reach_addresses(authority: &str, addresses: &[SocketAddr]) -> Result<Reached, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     reach_any(host_of(authority), addresses.to_vec(), 0, deadline).await
@@ -231,7 +236,7 @@ pub(super) fn host_of(authority: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// The addresses of `authority`.
+/// Looks up the addresses of `authority`.
 pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
     let host = host_of(authority);
     match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
@@ -241,7 +246,7 @@ pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<Soc
     }
 }
 
-/// The first of these that answers.
+/// Connects to the first of these addresses that answers, starting at the `turn`th. The error is that of the first one.
 pub(super) async fn reach_any(
     host: &str,
     mut addresses: Vec<SocketAddr>,
@@ -253,7 +258,7 @@ pub(super) async fn reach_any(
     let mut first_error = None;
     let mut left = addresses.len() as u32;
     for address in addresses {
-        // Later addresses keep their share of the time.
+        // Each address gets an equal share of the remaining time, so that a hanging one leaves time for the others.
         let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left -= 1;
         if left > 0 {
@@ -273,7 +278,7 @@ pub(super) async fn reach_any(
     Err(first_error.unwrap_or_else(|| DialError(format!("dial tcp: lookup {host}: no such host"))))
 }
 
-/// An I/O error as Go words it: the call, then the system's text.
+/// An I/O error in Go's wording: the system call, then the system's text.
 pub fn system_error(call: &str, e: &io::Error) -> String {
     use io::ErrorKind as K;
     let text = match e.kind() {
@@ -288,7 +293,8 @@ pub fn system_error(call: &str, e: &io::Error) -> String {
         K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
         _ => {
-            // With TLS 1.3 a peer refuses our certificate once we think the handshake is done.
+            // In TLS 1.3 the peer's rejection of our certificate arrives only after our side of the handshake is
+            // complete.
             return match e.get_ref().and_then(|inner| inner.downcast_ref()) {
                 Some(TlsError::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
                 _ => format!("{call}: {e}"),
@@ -355,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn system_errors_read_as_gos() {
+    fn system_errors_match_gos_texts() {
         let e = |k: io::ErrorKind| io::Error::from(k);
         assert_eq!(
             system_error("connect", &e(io::ErrorKind::ConnectionRefused)),

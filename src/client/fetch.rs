@@ -1,5 +1,7 @@
-//! One request to one https URL somebody configured: an identity provider, a webhook. A connection per request: such
-//! answers are kept by who asked. Redirects are not followed.
+//! Single requests to configured https URLs, such as identity providers and webhooks. Entry points: [`Fetcher::get`]
+//! and [`Fetcher::post`].
+//!
+//! Each request opens a connection, since callers cache the responses. Redirects are not followed.
 
 use super::kubeconfig::ClientConfig;
 use crate::telemetry::clients::ClientRequestMetrics;
@@ -14,18 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Most bytes of an answer. Key sets, discovery documents and reviews take a few kilobytes; callers without credentials can
-/// make a webhook answer as many questions at once as they have connections.
+/// Upper limit on the size of a response. Key sets, discovery documents and reviews take a few kilobytes. The limit
+/// matters because unauthenticated callers can trigger as many concurrent requests to a webhook as they have
+/// connections.
 const MAX_ANSWER: usize = 512 << 10;
 
-/// Why there is no answer.
+/// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchError {
     /// One line.
     pub what: String,
-    /// Another try may help.
+    /// Whether a retry may help.
     pub transient: bool,
-    /// Seconds the server asked to wait.
+    /// The server's `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
 }
 
@@ -37,7 +40,7 @@ impl fmt::Display for FetchError {
 
 impl std::error::Error for FetchError {}
 
-/// Fetches with one set of trust and identity.
+/// Sends requests with one set of trust anchors and credentials.
 pub struct Fetcher {
     tls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
@@ -62,7 +65,7 @@ fn passing(what: impl fmt::Display) -> FetchError {
 }
 
 impl Fetcher {
-    /// Trusts the certificates of `ca_pem`, or the system's; an answer must come within `patience`.
+    /// Trusts the CA certificates of `ca_pem`, or those of the system. A response must arrive within `patience`.
     ///
     /// # Errors
     /// The certificates cannot be used.
@@ -77,10 +80,10 @@ impl Fetcher {
         Self::with(&config, patience)
     }
 
-    /// Trust and identity of a kubeconfig.
+    /// Uses the trust anchors and credentials of a kubeconfig.
     ///
     /// # Errors
-    /// Certificates, key, token or name cannot be used.
+    /// A certificate, key, token or name cannot be used.
     pub fn with(config: &ClientConfig, patience: Duration) -> Result<Self, FetchError> {
         let roots = config.roots().map_err(lasting)?;
         if roots.is_empty() && config.ca_pem.is_some() {
@@ -98,17 +101,17 @@ impl Fetcher {
         })
     }
 
-    /// Counts its requests.
+    /// Records the requests in these metrics.
     #[must_use]
     pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
         self.counts = Some(counts);
         self
     }
 
-    /// GET.
+    /// Sends a GET and returns the body.
     ///
     /// # Errors
-    /// [`FetchError`]; so is every status but 200.
+    /// [`FetchError`], also for every status that is not a success.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -116,13 +119,13 @@ impl Fetcher {
         self.request(Method::GET, url, Bytes::new()).await
     }
 
-    /// POST of JSON.
+    /// Sends a POST with a JSON body and returns the body of the response.
     ///
     /// # Errors
-    /// [`FetchError`]; so is every status that is no success.
+    /// [`FetchError`], also for every status that is not a success.
     ///
     /// # Cancel safety
-    /// It may have been carried out.
+    /// The server may have processed the request even if the future is dropped.
     pub async fn post(&self, url: &str, json: Vec<u8>) -> Result<Bytes, FetchError> {
         self.request(Method::POST, url, json.into()).await
     }
@@ -189,7 +192,7 @@ impl Fetcher {
                 retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
             })
         };
-        // The connection makes progress beside the exchange, which knows itself how it ended.
+        // Drives the connection alongside. Its outcome is ignored, since the exchange itself reports how it ended.
         let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
             biased;
@@ -207,7 +210,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// A server for `localhost` that says this to everybody; its certificate and address.
+    /// Starts a server for `localhost` that sends `said` to every client; returns its certificate and address.
     async fn server(said: &'static str) -> (String, String) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_sent_elsewhere_and_every_request_is_counted() {
+    async fn redirects_are_not_followed_and_every_request_is_counted() {
         let moved = "HTTP/1.1 302 Found\r\nLocation: https://localhost:1/\r\nContent-Length: 0\r\n\r\n";
         let (ca, host) = server(moved).await;
         let telemetry = Telemetry::new();

@@ -1,5 +1,7 @@
-//! Serving certificates of backends that work today and will not with a stricter client: counted, so that an operator
-//! finds them before an upgrade does. As `apiserver/pkg/util/x509metrics`.
+//! Metrics about backends' serving certificates that work today but will be rejected by stricter clients (no SAN, SHA-1
+//! signatures), so that operators can find them in time. Follows `apiserver/pkg/util/x509metrics`.
+//!
+//! Entry point: [`Inspecting`], which wraps another [`Verdict`].
 
 use super::verify::{Shown, Verdict};
 use crate::telemetry::X509Flaws;
@@ -10,7 +12,7 @@ use x509_parser::certificate::X509Certificate;
 /// `sha1WithRSAEncryption`, `dsa-with-sha1`, `ecdsa-with-SHA1`.
 const SHA1: [&str; 3] = ["1.2.840.113549.1.1.5", "1.2.840.10040.4.3", "1.2.840.10045.4.1"];
 
-/// Another's verdicts, with flaws counted per handshake.
+/// Delegates the verdict and counts deprecated properties once per handshake.
 #[derive(Debug)]
 pub(super) struct Inspecting<V> {
     pub(super) verdict: V,
@@ -30,7 +32,7 @@ impl<V> Inspecting<V> {
     }
 }
 
-/// Nobody checks the signature of a certificate that vouches for itself.
+/// Whether the certificate has a SHA-1 signature that is verified. That of a self-signed certificate never is.
 fn is_weak(c: &X509Certificate<'_>) -> bool {
     c.subject().as_raw() != c.issuer().as_raw()
         && SHA1.contains(&c.signature_algorithm.algorithm.to_id_string().as_str())
@@ -51,19 +53,20 @@ mod tests {
     use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
     use rustls::pki_types::{ServerName, UnixTime};
 
-    /// `sha256WithRSAEncryption` and `sha1WithRSAEncryption` differ in their last byte.
+    /// Marks a certificate as signed with SHA-1: the OIDs of `sha256WithRSAEncryption` and `sha1WithRSAEncryption`
+    /// differ only in the last byte.
     fn said_to_be_over_sha1(der: &[u8]) -> CertificateDer<'static> {
         const SHA256: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
         let mut der = der.to_vec();
         let all = der.windows(SHA256.len()).enumerate().filter(|(_, w)| *w == SHA256);
         let ends: Vec<usize> = all.map(|(at, _)| at + SHA256.len() - 1).collect();
-        assert_eq!(ends.len(), 2, "before the signature, and in what is signed");
+        assert_eq!(ends.len(), 2, "in the signature algorithm and in the signed part");
         ends.into_iter().for_each(|at| der[at] = 0x05);
         der.into()
     }
 
     #[test]
-    fn signatures_over_sha1_are_counted_but_for_those_that_vouch_for_themselves() {
+    fn sha1_signatures_count_unless_self_signed() {
         let rsa = || KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "a CA");
@@ -96,10 +99,14 @@ mod tests {
         assert_eq!(
             sees(leaf.der(), std::slice::from_ref(&own)),
             (0, 0),
-            "nobody checks a root's"
+            "a root's signature is not verified"
         );
         assert_eq!(sees(&weak, &[]), (1, 0));
-        assert_eq!(sees(leaf.der(), std::slice::from_ref(&weak)), (2, 0), "any of a chain");
-        assert_eq!(sees(&own, &[]), (2, 1), "it has no names");
+        assert_eq!(
+            sees(leaf.der(), std::slice::from_ref(&weak)),
+            (2, 0),
+            "any certificate of the chain"
+        );
+        assert_eq!(sees(&own, &[]), (2, 1), "it has no SAN");
     }
 }

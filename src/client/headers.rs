@@ -1,4 +1,7 @@
-//! Request and response headers on their way through: what the backend may see, and what the client may.
+//! Header rules of the proxies: what a backend may see of a request, and what a client may see of a response.
+//!
+//! Entry points: [`Special::of`], which scans a message's header names once, then its methods; [`Identity`] states the
+//! caller. `origin` confines responses in browsers.
 
 mod identity;
 pub mod origin;
@@ -18,28 +21,28 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-/// Says which request a backend's audit events and log lines belong to.
+/// Correlates the audit events and log lines of a backend with the request.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Takes away what belongs to the client's connection.
+/// Removes hop-by-hop headers (RFC 9110, 7.6.1).
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     Special::of(headers).strip_hop_by_hop(headers);
 }
 
-/// Takes from a backend's answer what is not the backend's to say.
+/// Removes the headers that a backend may not send to clients: hop-by-hop and CORS.
 pub fn clean_response(headers: &mut HeaderMap) {
     Special::of(headers).clean_response(headers);
 }
 
-/// `Trailer` belongs to one connection, but what it announces travels, so the next connection announces it too: all but
-/// what would say who calls, or where a message ends.
+/// Announces on the next connection the trailers that travel: all except those that could claim an identity or affect
+/// framing. `Trailer` itself belongs to one connection only.
 fn announce_trailers(headers: &mut HeaderMap) {
-    // A message of a stated length has none over HTTP/1.1.
+    // Over HTTP/1.1 a message with `Content-Length` cannot have trailers.
     let can_trail = !headers.contains_key(header::CONTENT_LENGTH);
     retain_announced(headers, |name| can_trail && may_trail(name));
 }
 
-/// Takes out of trailers what a header of this name would not be let through with.
+/// Removes the trailers whose names would not pass as headers either.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
     remove_all(trailers, |name| !may_trail(name.as_str()));
 }
@@ -65,7 +68,7 @@ fn may_trail(name: &str) -> bool {
     !names.iter().any(|n| reads_as(name, n)) && !prefixes.iter().any(|p| begins_as(name, p))
 }
 
-/// True where the client asked for trailers.
+/// Whether the client accepts trailers.
 pub fn wants_trailers(headers: &HeaderMap) -> bool {
     headers.get_all(header::TE).iter().any(|v| {
         v.to_str()
@@ -73,8 +76,8 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
-/// For upgrades, whose `Connection` travels on: takes headers that we state out of it, so that no backend drops them as
-/// belonging to the connection.
+/// For upgrades, whose `Connection` header is passed on: removes the headers that the gateway sets from its list, so
+/// that no backend drops them as hop-by-hop.
 pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
     let ours = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
@@ -101,7 +104,7 @@ pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
     }
 }
 
-/// True where the client asks to change the protocol: any `Connection` value that contains "upgrade".
+/// Whether the client requests an upgrade. Upstream's test: any `Connection` value that contains "upgrade".
 pub fn wants_upgrade(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::CONNECTION)
@@ -109,7 +112,7 @@ pub fn wants_upgrade(headers: &HeaderMap) -> bool {
         .any(|v| v.to_str().is_ok_and(|v| v.to_ascii_lowercase().contains("upgrade")))
 }
 
-/// Adds the client's address to `X-Forwarded-For`, folding what is there into one list.
+/// Appends the client's address to `X-Forwarded-For`, joining several headers into one as Go's `ReverseProxy` does.
 pub fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     let Some(client) = client else { return };
     match headers.entry(X_FORWARDED_FOR) {
@@ -129,7 +132,7 @@ pub fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     }
 }
 
-/// An address as a header's value. IPv4 is written here, in a tenth of the time that formatting takes.
+/// Formats an address as a header value. IPv4 is written by hand, which takes a tenth of the time of `format!`.
 fn address(client: IpAddr) -> HeaderValue {
     let written = match client {
         IpAddr::V6(v6) => HeaderValue::try_from(v6.to_string()),
@@ -158,7 +161,7 @@ fn address(client: IpAddr) -> HeaderValue {
     written.expect("an address is digits, letters, dots and colons")
 }
 
-/// Sets `X-Forwarded-Host` (the backend's, as upstream does), `-Proto` and `-Uri`.
+/// Sets `X-Forwarded-Host` (the backend's host, as upstream does), `-Proto` and `-Uri`.
 pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) {
     headers.insert(X_FORWARDED_HOST, host);
     headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
@@ -167,7 +170,7 @@ pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) 
     }
 }
 
-/// What the peer answers ahead of its answer goes to `interim`.
+/// Forwards informational responses to this request to `interim`.
 pub fn pass_interim<B>(request: &mut http::Request<B>, interim: Interim) {
     hyper::ext::on_informational(request, move |early| {
         let mut headers = early.headers().clone();
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_cannot_name_our_headers_as_its_connections() {
+    fn an_upgrade_cannot_mark_identity_headers_hop_by_hop() {
         let mut h = map(&[
             ("Connection", "Upgrade, X-Remote-User"),
             ("Connection", "audit-id,keep-alive"),
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_connection_do_not_travel() {
+    fn hop_by_hop_headers_are_removed() {
         let mut h = map(&[
             ("Connection", "close, X-Mine"),
             ("X-Mine", "1"),
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn announced_trailers_travel_but_no_identity_does() {
+    fn announced_trailers_travel_except_identities() {
         let mut h = map(&[("trailer", "X-Sum, X-Remote-User"), ("trailer", "content-length")]);
         strip_hop_by_hop(&mut h);
         assert_eq!(all(&h, "trailer"), ["X-Sum"]);
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_any_connection_value_that_contains_the_word() {
+    fn any_connection_value_containing_upgrade_is_an_upgrade() {
         assert!(wants_upgrade(&map(&[
             ("connection", "keep-alive"),
             ("connection", "x-UpGraded")
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarding_addresses_fold_into_one_list() {
+    fn forwarded_for_values_are_joined() {
         let mut h = map(&[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2, 3.3.3.3")]);
         forwarded_for(&mut h, Some("127.0.0.1".parse().unwrap()));
         assert_eq!(all(&h, "x-forwarded-for"), ["1.1.1.1, 2.2.2.2, 3.3.3.3, 127.0.0.1"]);
@@ -260,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_reads_as_it_is_shown(v4: [u8; 4], v6: [u8; 16]) {
+        fn an_address_is_formatted_as_display_does(v4: [u8; 4], v6: [u8; 16]) {
             for ip in [IpAddr::from(v4), IpAddr::from(v6)] {
                 let value = address(ip);
                 prop_assert_eq!(value.to_str().unwrap(), ip.to_string());

@@ -1,12 +1,14 @@
-//! Loops of gateways: each gateway adds its instance id to the `X-Torana-Hops` of what it passes on for another gateway or
-//! proxy, and of its own probes, and refuses a request that carries its own id already.
+//! Loop detection: each gateway appends its instance ID to `X-Torana-Hops` on requests that come from another gateway
+//! or proxy and on its own probes, and rejects a request that already carries its own ID.
 //!
-//! A request that comes directly from a client is passed on without the header, so that a backend sees exactly what
-//! kube-aggregator would send it. A gateway that is its own backend is found by its probes; a client's request that comes back
-//! while it is under way is known by its audit id, which gateways pass on.
+//! A request that comes directly from a client is forwarded without the header, so that backends see exactly what
+//! kube-aggregator would send. A gateway that is its own backend is detected by its probes; a client's request that
+//! returns while still in flight is recognised by its audit ID, which gateways preserve.
 //!
-//! A client may write the header, too. It gains nothing: its own request is refused where it names this gateway or too many,
-//! and no header can take away the id that this gateway adds.
+//! Clients may send the header, too. They gain nothing: a request that names this gateway, or too many, is rejected,
+//! and no header can remove the ID that this gateway appends.
+//!
+//! Entry points: [`Hops::onward`] for requests that carry the header, [`Hops::first`] for all others.
 
 use crate::apimachinery::status::Status;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -14,16 +16,16 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The instance ids of the gateways that have passed a request on, first to last.
+/// Instance IDs of the gateways that have forwarded the request, in order.
 pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// Most gateways that a request may pass.
+/// Limit of gateways that a request may pass.
 pub const MOST_HOPS: usize = 16;
-/// Longest id that is looked at; longer ones were not written by a gateway.
+/// Longest ID considered; longer ones are not from a gateway.
 const LONGEST_ID: usize = 64;
 
-/// This gateway, as the header names it.
+/// The identity of this gateway instance in the header.
 #[derive(Clone, Debug)]
 pub struct Hops {
     id: String,
@@ -31,14 +33,14 @@ pub struct Hops {
     under_way: Arc<UnderWay>,
 }
 
-/// Requests that wait for a backend, by a hash of their audit id and of what they ask for.
+/// Requests in flight to backends, by a hash of audit ID and handler.
 #[derive(Debug, Default)]
 struct UnderWay {
     hasher: RandomState,
     requests: Mutex<HashSet<u64>>,
 }
 
-/// A request that waits for a backend; dropped, it does not any more.
+/// Guard of a request in flight to a backend.
 pub struct Passing(Arc<UnderWay>, u64);
 
 impl UnderWay {
@@ -60,12 +62,12 @@ impl Default for Hops {
 }
 
 impl Hops {
-    /// An instance of its own: the id is random.
+    /// Creates an instance with a random ID.
     pub fn new() -> Self {
         Self::named(&uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// An instance with this id, of letters and digits.
+    /// Creates an instance with this ID, which consists of letters and digits.
     pub fn named(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -74,35 +76,37 @@ impl Hops {
         }
     }
 
-    /// What a probe of this gateway's own carries.
+    /// The header value for the gateway's own probes.
     pub fn own(&self) -> &HeaderValue {
         &self.own
     }
 
-    /// What a request carries on that came with these headers, none of them `X-Torana-Hops`; `None`: it comes directly
-    /// from a client. Proxies name the client they act for, and gateways pass on the audit id as well.
+    /// The header value to send on for a request that has no `X-Torana-Hops`; `None` if it comes directly from a
+    /// client. A proxy is recognised by `X-Forwarded-For` together with the audit ID, which gateways send on.
     pub fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
     }
 
-    /// Notes that a request waits for the backend of `handler`; `None`: one with this audit id does already.
+    /// Registers a request in flight to the backend of `handler`; `None` if one with
+    /// this audit ID is in flight already.
     pub fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<Passing> {
+        // Hashed with a random key, so that clients cannot provoke collisions.
         let key = self.under_way.hasher.hash_one((audit_id.as_bytes(), handler));
         let is_new = self.under_way.requests().insert(key);
         is_new.then(|| Passing(self.under_way.clone(), key))
     }
 
-    /// 508 of a request that came back while it was under way.
+    /// The 508 status for a request that returned while it was in flight.
     pub fn came_back(&self) -> Status {
         let id = &self.id;
         let message = format!("loop detected: the request has passed this gateway before: {id} -> {id}");
         Status::new(508, "LoopDetected", message)
     }
 
-    /// What a request carries on that came with these headers.
+    /// The header value to send on for a request with these headers.
     ///
     /// # Errors
-    /// 508 with the path: it has been here before, or has passed too many gateways.
+    /// 508 with the path, if the request has passed this gateway before or has passed too many.
     pub fn onward(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
         let is_id = |id: &&str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
@@ -110,7 +114,7 @@ impl Hops {
         };
         let values = headers.get_all(HOPS).iter().filter_map(|v| v.to_str().ok());
         let ids = values.flat_map(|v| v.split(',')).map(str::trim).filter(is_id);
-        // One more than may be there tells that there are too many, however many there are.
+        // Taking one more than the limit is enough to detect an excess, and bounds the work and the message.
         let before: Vec<&str> = ids.take(MOST_HOPS + 1).collect();
         let path = || [before.as_slice(), &[self.id.as_str()]].concat().join(" -> ");
         if before.contains(&self.id.as_str()) {
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_here_before_is_refused_with_its_path() {
+    fn a_returning_request_is_rejected_with_its_path() {
         let a = Hops::named("a");
         assert_eq!(a.onward(&carrying(&["b, c", "d"])).unwrap().unwrap(), "b, c, d, a");
         let refused = a.onward(&carrying(&["b,a", "c"])).unwrap_err();
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_gateways_is_bounded_and_what_is_no_id_is_left_out() {
+    fn the_number_of_gateways_is_bounded_and_invalid_ids_are_ignored() {
         let a = Hops::named("a");
         let many = |n: usize| (0..n).map(|i| format!("g{i}")).collect::<Vec<_>>().join(",");
         assert!(a.onward(&carrying(&[&many(MOST_HOPS - 1)])).is_ok());
@@ -171,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_under_way_once_for_each_backend() {
+    fn an_audit_id_is_in_flight_once_per_backend() {
         let a = Hops::named("a");
         let id = HeaderValue::from_static("1");
         let passing = a.begin(&id, 1).unwrap();
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_through_a_proxy_is_marked() {
+    fn only_requests_from_proxies_are_marked() {
         let a = Hops::named("a");
         let mut headers = HeaderMap::new();
         headers.insert(AUDIT_ID, HeaderValue::from_static("1"));

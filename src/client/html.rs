@@ -1,8 +1,11 @@
-//! Rewrites the links of HTML pages as they stream by. Only start tags are looked at, and only links in attributes; of a
-//! page no more is held than the tag at its end.
+//! Streaming rewriter for the links in HTML pages. It parses only start tags and rewrites only links in attributes; it
+//! buffers no more than one incomplete tag.
 //!
-//! Tags are written as Go's `html.Token.String` writes them: names in lower case, every value in double quotes. Entities
-//! inside values stay as they are where nothing is rewritten.
+//! Tags are serialised as Go's `html.Token.String` does: names in lower case, values in double quotes. Entities in
+//! values that are not rewritten are left alone.
+//!
+//! Entry points: [`Rewritten`] for a response body, [`Page`] for plain bytes. Which links change is decided in
+//! [`super::links`].
 
 mod body;
 mod entities;
@@ -12,10 +15,10 @@ pub use body::{Encoding, Rewritten};
 use super::links::Links;
 use entities::{escape, unescaped};
 
-/// A tag longer than this is passed on unread.
+/// Longest tag that is parsed; a longer one is passed on unchanged, so that the buffer stays small.
 const MOST_TAG: usize = 64 << 10;
 
-/// Attributes that hold a link, by tag.
+/// Attributes that hold a link, by tag: `atomsToAttrs` in upstream's `transport.go`.
 const LINKS: &[(&str, &[&str])] = &[
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -44,7 +47,7 @@ const LINKS: &[(&str, &[&str])] = &[
     ("video", &["poster", "src"]),
 ];
 
-/// Tags whose content is text up to their end tag, whatever it looks like.
+/// Tags whose content is raw text up to their end tag.
 const RAW: [&str; 9] = [
     "iframe",
     "noembed",
@@ -57,10 +60,10 @@ const RAW: [&str; 9] = [
     "plaintext",
 ];
 
-/// A page in the making.
+/// The rewriter's state within one page.
 pub struct Page {
     links: Links,
-    /// What is not understood yet.
+    /// Input that cannot be parsed yet.
     rest: Vec<u8>,
     state: State,
 }
@@ -68,9 +71,9 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
-    /// In the content of a tag of [`RAW`].
+    /// In the content of one of the [`RAW`] tags.
     Raw(&'static str),
-    /// In a comment, or what counts as one, up to these bytes.
+    /// In a comment or declaration, until these bytes.
     Comment(&'static [u8]),
 }
 
@@ -80,7 +83,7 @@ struct Attribute<'a> {
 }
 
 impl Page {
-    /// An empty page.
+    /// Starts a page.
     pub fn new(links: Links) -> Self {
         Self {
             links,
@@ -89,7 +92,7 @@ impl Page {
         }
     }
 
-    /// Takes more of the page; what is ready goes to `out`.
+    /// Feeds more input and appends what can be output to `out`.
     pub fn push(&mut self, more: &[u8], out: &mut Vec<u8>) {
         self.rest.extend_from_slice(more);
         let rest = std::mem::take(&mut self.rest);
@@ -98,12 +101,12 @@ impl Page {
         self.rest.drain(..used);
     }
 
-    /// The page has ended.
+    /// Ends the page: outputs what is still buffered, unchanged.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.rest);
     }
 
-    /// How many bytes of `page` are dealt with.
+    /// Processes as much of `page` as possible and returns the number of bytes consumed.
     fn scan(&mut self, page: &[u8], out: &mut Vec<u8>) -> usize {
         let mut at = 0;
         while at < page.len() {
@@ -148,7 +151,7 @@ impl Page {
             Some(b'!') if here.len() < 4 => 0,
             Some(b'!') if here.starts_with(b"<!--") => {
                 self.state = State::Comment(b"-->");
-                // `<!-->` is a whole comment.
+                // Leaves `-->` matchable within `<!-->`, which is a complete comment.
                 out.extend_from_slice(b"<!");
                 2
             }
@@ -182,7 +185,7 @@ impl Page {
         let used = match here.windows(end).position(is_end) {
             Some(found) if tag != "plaintext" => {
                 self.state = State::Text;
-                // The end tag itself is text to us.
+                // The end tag itself is then handled as text.
                 found + 2
             }
             _ => here.len().saturating_sub(end - 1),
@@ -222,7 +225,7 @@ impl Page {
     }
 }
 
-/// The length of the start tag at the beginning; `None`: its end is not there.
+/// Length of the start tag at the beginning of `here`; `None` if it is incomplete.
 fn start_tag(here: &[u8]) -> Option<usize> {
     #[derive(PartialEq)]
     enum At {
@@ -242,7 +245,7 @@ fn start_tag(here: &[u8]) -> Option<usize> {
             (At::Equals, b) if is_space(b) => At::Equals,
             (At::Equals, _) => At::Bare,
             (At::Bare, b) if !is_space(b) => At::Bare,
-            // An attribute may not begin with it, but may be followed by it after spaces.
+            // An attribute name cannot begin with `=`, but `=` may follow a name after spaces.
             (At::Name | At::Between, b'=') => At::Equals,
             (At::Name, b) if !is_space(b) && b != b'/' => At::Name,
             (_, b) if is_space(b) || b == b'/' => At::Between,
@@ -270,7 +273,7 @@ fn attribute<'a>(rest: &mut &'a [u8]) -> Option<Attribute<'a>> {
         return None;
     }
     let end = |b: &u8| is_space(*b) || matches!(*b, b'/' | b'=');
-    // What begins with `=` has it in its name.
+    // A leading `=` is part of the name.
     let length = s[1..].iter().position(end).map_or(s.len(), |n| n + 1);
     let (name, s) = s.split_at(length);
     let after = skip(s, b' ');
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_attributes_change_and_nothing_else() {
+    fn only_links_in_attributes_change() {
         for (page, want) in [
             ("<a href=\"/x\">/x</a>", "<a href=\"/proxy/x\">/x</a>"),
             ("<A HREF='/x' Id=b>", "<a href=\"/proxy/x\" id=\"b\">"),
@@ -336,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_without_end_is_passed_on() {
+    fn an_endless_tag_is_passed_on_unchanged() {
         let endless = format!("<a href=\"/x{}", "y".repeat(2 * MOST_TAG));
         assert_eq!(rewritten(&[endless.as_bytes()]), endless);
     }
 
     proptest! {
         #[test]
-        fn any_cutting_gives_the_same_page(page in "[<>/a-c!\\-\"'= x]{0,60}", at in 0_usize..60) {
+        fn chunk_boundaries_do_not_affect_the_output(page in "[<>/a-c!\\-\"'= x]{0,60}", at in 0_usize..60) {
             let page = format!("{page}<a href='/x'>");
             let at = at.min(page.len());
             let (one, two) = page.as_bytes().split_at(at);

@@ -1,7 +1,8 @@
-//! An informer: keeps the parsed objects of one resource in memory, fed by a watch, and tells subscribers which changed.
+//! Informers over a storage of the same process: keep the parsed objects of one resource in memory, fed by a watch, and
+//! notify subscribers of changes.
 //!
-//! Each object is parsed once per change. Readers take a snapshot, which costs a pointer. When the watch ends (the store
-//! ended it), the informer lists again and reports the difference.
+//! Entry point: [`Informer::new`]; the handle it returns must be run. Each object is parsed once per change; a snapshot
+//! costs one pointer. When the watch ends, the informer lists again and reports the differences.
 
 use crate::storage::interface::WatchItem;
 use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchOptions};
@@ -14,36 +15,37 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+/// Delay before a watch is opened again.
 const RETRY: Duration = Duration::from_millis(500);
-/// Bytes of an object from which it is parsed and told on a thread that serves no connections.
+/// Objects from this size (in bytes) on are parsed on the blocking pool, since that may take milliseconds.
 const LARGE: usize = 16 * 1024;
 
-/// A change of one object, by its storage key.
+/// A change of one object, identified by its storage key.
 pub struct Change<'a, T> {
     /// `<namespace>/<name>` or `<name>`.
     pub key: &'a str,
-    /// Before.
+    /// The object before the change; `None` if it was created.
     pub old: Option<&'a Arc<T>>,
-    /// After.
+    /// The object after the change; `None` if it was deleted.
     pub new: Option<&'a Arc<T>>,
 }
 
 type Subscriber<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type Items<T> = OrdMap<Arc<str>, Arc<T>>;
 
-/// The reading end. Clones see the same objects.
+/// Read access to the objects. Clones share them.
 pub struct Informer<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     items: ArcSwap<Items<T>>,
     subscribers: Mutex<Arc<Vec<Subscriber<T>>>>,
     synced: Signal,
-    /// Everything up to here was applied and told; 0 before the initial state is in.
+    /// Revision up to which everything is applied and subscribers were notified; 0 until the initial list is applied.
     reached: AtomicU64,
     moved: Notify,
 }
 
-/// The running end: a future to be driven by one task.
+/// Keeps the informer up to date while [`run`](Self::run) is driven.
 pub struct InformerHandle<T> {
     informer: Informer<T>,
     storage: Arc<dyn Storage>,
@@ -57,7 +59,7 @@ impl<T> Clone for Informer<T> {
 }
 
 impl<T: Send + Sync + 'static> Informer<T> {
-    /// An informer of what lives in `storage`, empty until its handle runs.
+    /// Creates an informer of all objects in `storage`. It stays empty until its handle runs.
     pub fn new(storage: Arc<dyn Storage>, parse: fn(&Entry) -> T) -> (Self, InformerHandle<T>) {
         let informer = Self(Arc::new(Inner {
             items: ArcSwap::from_pointee(OrdMap::new()),
@@ -79,22 +81,22 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.0.items.load().get(key).cloned()
     }
 
-    /// All objects, in key order, as of now.
+    /// All current objects, in key order.
     pub fn snapshot(&self) -> Arc<OrdMap<Arc<str>, Arc<T>>> {
         self.0.items.load_full()
     }
 
-    /// Fires when the initial state is in.
+    /// Fires when the initial list is applied.
     pub fn synced(&self) -> &Signal {
         &self.0.synced
     }
 
-    /// True where every change up to `revision` is in the snapshot and was told to the subscribers.
+    /// Whether every change up to `revision` is in the snapshot and subscribers were notified of it.
     pub fn has_reached(&self, revision: Revision) -> bool {
         self.0.reached.load(Ordering::Acquire) >= revision.0
     }
 
-    /// Waits until [`has_reached`](Self::has_reached). It has no end of its own where nobody drives the handle.
+    /// Waits until [`has_reached`](Self::has_reached). Never completes if nothing drives the handle.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -102,7 +104,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
         loop {
             let moved = self.0.moved.notified();
             tokio::pin!(moved);
-            // Enrolled before looking, so that a move in between is not missed.
+            // Register before checking, so that a notification in between is not lost.
             moved.as_mut().enable();
             if self.has_reached(revision) {
                 return;
@@ -111,12 +113,13 @@ impl<T: Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// True where everything acknowledged so far by the storage it follows is in.
+    /// Whether everything that `storage` has acknowledged so far is applied. `storage`
+    /// is the one this informer follows.
     pub fn is_current(&self, storage: &dyn Storage) -> bool {
         self.0.synced.fired() && self.has_reached(storage.changed())
     }
 
-    /// Waits until what is acknowledged now is in.
+    /// Waits until everything acknowledged at the time of the call is applied.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -130,9 +133,9 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.0.moved.notify_waiters();
     }
 
-    /// Calls `f` at each change, after the snapshot shows it. It runs in the informer's task (for large
-    /// objects on the blocking pool, one change at a time) and must not wait: it marks
-    /// keys in a work queue or the like. Changes before this call are not told.
+    /// Calls `f` for each change, once the snapshot contains it. `f` runs in the informer's task (for large objects on
+    /// the blocking pool, one change at a time) and must not block; typically it adds keys to a work queue. Earlier
+    /// changes are not reported.
     pub fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         let mut all = self
             .0
@@ -146,6 +149,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     }
 
     fn apply(&self, key: &str, new: Option<Arc<T>>) {
+        // A persistent map: the clone shares structure with the snapshots that readers hold.
         let mut items = Items::clone(&self.0.items.load());
         let old = match &new {
             Some(n) => items.insert(key.into(), n.clone()),
@@ -168,10 +172,10 @@ impl<T: Send + Sync + 'static> Informer<T> {
 }
 
 impl<T: Send + Sync + 'static> InformerHandle<T> {
-    /// Keeps the informer up to date, until dropped.
+    /// Keeps the informer up to date until the future is dropped.
     ///
     /// # Cancel safety
-    /// Cancel safe; the informer then stands still.
+    /// Cancel safe. The informer keeps its last state.
     pub async fn run(self) {
         loop {
             if let Err(e) = self.follow().await {
@@ -181,7 +185,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         }
     }
 
-    /// Parses and tells one object. A large one is parsed on the blocking pool: it may take milliseconds.
+    /// Parses one object, applies the change and notifies subscribers; on the blocking pool if the object is large.
     async fn tell(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
         let (informer, parse, entry) = (self.informer.clone(), self.parse, entry.clone());
         let work = move || informer.apply(&entry.key, (!deleted).then(|| Arc::new(parse(&entry))));
@@ -207,7 +211,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 until: None,
             })
             .await?;
-        // What the initial state holds; `None` once it is in.
+        // Keys of the initial list; `None` once it is complete.
         let mut seen: Option<HashSet<Box<str>>> = Some(HashSet::new());
         while let Some(item) = watch.next().await {
             match item {
@@ -221,7 +225,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     if let (Some(seen), false) = (&mut seen, event.deleted) {
                         seen.insert(event.entry.key.clone());
                     }
-                    // Subscribers undo what the former object did.
+                    // Subscribers also process the previous object, so its size counts too.
                     let before = event.previous.as_ref().map_or(0, |e| e.json.len());
                     self.tell(&event.entry, event.entry.json.len().max(before), event.deleted)
                         .await;
@@ -234,7 +238,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     revision,
                 } => {
                     let seen = seen.take().unwrap_or_default();
-                    // What a former watch saw and this one did not is gone.
+                    // Objects known from a former watch but absent from this list were deleted in between.
                     let gone: Vec<Arc<str>> = self
                         .informer
                         .snapshot()

@@ -1,12 +1,12 @@
-//! A connection's bytes, with a note of whether any came: what arrives shows that the peer is there, ping or not. With TLS
-//! above them, or, on sockets of this machine, without.
+//! The byte stream of a backend connection: TCP or a Unix socket ([`Io`]), with or without TLS above it ([`Wire`]).
 //!
-//! On a watched connection, bytes that nobody takes end it in seconds. That is long enough for a request, and too short for
-//! a large upload, in which a backend may pause: then there is more time, until it answers.
+//! It records whether bytes have arrived, since any byte proves that the peer is alive. On a watched connection it also
+//! limits how long sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`): a few seconds for requests, more during a
+//! large upload, in which a backend may pause, until the backend responds.
 //!
 //! ```text
-//! idle, or a request on its way ── 48 KiB sent without an answer ──► 30 s for unacknowledged bytes
-//!   6 s for unacknowledged bytes ◄───────────── a byte comes ───────────────┘
+//! idle, or a request being sent ── 48 KiB sent without a response ──► 30 s for unacknowledged bytes
+//!   6 s for unacknowledged bytes ◄────────────── a byte arrives ──────────────┘
 //! ```
 
 use std::io;
@@ -21,17 +21,18 @@ use tokio_rustls::client::TlsStream;
 
 /// How long sent bytes may stay unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(6);
-/// The same while much was sent and nothing came back.
+/// The same during a large upload.
 const UNACKNOWLEDGED_UPLOAD: Duration = Duration::from_secs(30);
-/// What is much: more than a request without a body, less than a peer's window.
+/// Bytes from which a request counts as a large upload: more than a request without a body
+/// has, less than a receive window.
 const MUCH: usize = 48 << 10;
 
-/// A connection that notes what it hears.
+/// A byte stream that records what arrives.
 #[derive(Debug)]
 pub struct Io {
     bytes: Bytes,
     heard: Heard,
-    /// Bytes sent since the last one came; none where nobody watches.
+    /// Bytes sent since the last byte arrived; `None` if the connection is not watched.
     unanswered: Option<usize>,
 }
 
@@ -41,29 +42,29 @@ enum Bytes {
     Unix(UnixStream),
 }
 
-/// A connection as HTTP is spoken on it.
+/// A connection on which HTTP is spoken.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub enum Wire {
-    /// Under TLS.
+    /// With TLS.
     Tls(TlsStream<Io>),
-    /// As it is.
+    /// Without TLS.
     Plain(Io),
 }
 
-/// Whether bytes came since somebody asked. Clones ask about the same connection.
+/// Whether bytes have arrived since the last check. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Heard(Arc<AtomicBool>);
 
 impl Heard {
-    /// True where bytes came since the last call.
+    /// Returns whether bytes arrived since the last call, and resets the flag.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Io {
-    /// Over a connection.
+    /// A TCP connection that is not watched.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
             bytes: Bytes::Tcp(tcp),
@@ -72,7 +73,7 @@ impl Io {
         }
     }
 
-    /// Over a socket of this machine.
+    /// A Unix socket, which is never watched: its peer cannot become unreachable.
     pub fn unix(unix: UnixStream) -> Self {
         Self {
             bytes: Bytes::Unix(unix),
@@ -81,7 +82,7 @@ impl Io {
         }
     }
 
-    /// Over a connection whose peer is to be missed within seconds.
+    /// A TCP connection whose dead peer is detected within seconds.
     pub fn watched(tcp: TcpStream) -> Self {
         let mut io = Self::new(tcp);
         io.unanswered = Some(0);
@@ -89,8 +90,8 @@ impl Io {
         io
     }
 
-    /// Sets how long sent bytes may stay unacknowledged. It also bounds the kernel's questions to an idle peer, which
-    /// would otherwise go on until the last of them.
+    /// Limits how long sent bytes may stay unacknowledged. On Linux this limit also overrides the number of TCP
+    /// keepalive probes on an idle connection.
     fn allow(&self, time: Duration) {
         #[cfg(target_os = "linux")]
         if let Bytes::Tcp(tcp) = &self.bytes
@@ -98,7 +99,7 @@ impl Io {
         {
             tracing::debug!("the limit for unacknowledged bytes cannot be set: {e}");
         }
-        // Other systems have a limit of their own.
+        // Other systems keep their own limit.
         #[cfg(not(target_os = "linux"))]
         let _ = time;
     }
@@ -122,14 +123,14 @@ impl Io {
         }
     }
 
-    /// Its ear.
+    /// The flag that records arriving bytes.
     pub fn heard(&self) -> Heard {
         self.heard.clone()
     }
 }
 
 impl Wire {
-    /// Its ear.
+    /// The flag that records arriving bytes.
     pub fn heard(&self) -> Heard {
         match self {
             Self::Tls(tls) => tls.get_ref().0.heard(),
@@ -138,7 +139,7 @@ impl Wire {
     }
 }
 
-/// The same call on whichever it is.
+/// Dispatches the same call to either variant.
 macro_rules! either {
     ($of:expr, $a:pat => $b:pat, $call:expr) => {
         match $of {
@@ -227,7 +228,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn an_upload_has_more_time_until_it_is_answered() {
+    async fn an_upload_extends_the_limit_until_a_byte_arrives() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();

@@ -1,5 +1,5 @@
-//! Kubeconfig files, as far as a server program needs them: certificates, keys and tokens, inline or in files.
-//! Exec plugins and auth providers are refused by name: a server's kubeconfig has none.
+//! Kubeconfig files, as far as server programs need them: certificates, keys and tokens, inline or in files. Exec
+//! plugins and auth providers are rejected with an error. Entry point: [`ClientConfig::from_kubeconfig`].
 
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::yaml;
@@ -12,22 +12,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a server is and how to authenticate to it.
+/// Address of a server and credentials for it.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// `https://host:port`, maybe with a path prefix.
+    /// `https://host:port`, optionally with a path prefix.
     pub server: String,
-    /// PEM of the certificates that vouch for the server; `None`: the system's.
+    /// CA certificates in PEM that verify the server; `None` for those of the system.
     pub ca_pem: Option<Vec<u8>>,
-    /// Name to verify instead of the host of `server`.
+    /// Name to verify instead of the host in `server`.
     pub tls_server_name: Option<String>,
-    /// PEM of the client certificate chain and its key.
+    /// Client certificate chain and private key, in PEM.
     pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
     /// Bearer token.
     pub token: Option<String>,
 }
 
-/// What is wrong with a kubeconfig, naming the file and the entry.
+/// An invalid kubeconfig. `Display` names the file and the entry.
 #[derive(Debug)]
 pub struct KubeconfigError {
     file: PathBuf,
@@ -42,7 +42,7 @@ impl fmt::Display for KubeconfigError {
 
 impl std::error::Error for KubeconfigError {}
 
-// Secrets stay out of logs.
+// Keeps credentials out of logs.
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientConfig")
@@ -60,10 +60,10 @@ fn flaw(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
 }
 
 impl ClientConfig {
-    /// The certificates that vouch for the server, or the system's.
+    /// The CA certificates that verify the server: the configured ones or the system's.
     ///
     /// # Errors
-    /// One that cannot.
+    /// A certificate cannot be used.
     pub(super) fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
         match &self.ca_pem {
@@ -79,10 +79,10 @@ impl ClientConfig {
         Ok(roots)
     }
 
-    /// TLS towards a server that `roots` vouch for, with this identity; `protocol` is spoken above it.
+    /// A TLS configuration that trusts `roots`, presents the client certificate, and offers `protocol` by ALPN.
     ///
     /// # Errors
-    /// A certificate or key that cannot be used.
+    /// A certificate or key cannot be used.
     pub(super) fn tls(&self, roots: RootCertStore, protocol: &[u8]) -> Result<rustls::ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
@@ -103,10 +103,10 @@ impl ClientConfig {
         Ok(tls)
     }
 
-    /// The `Authorization` header of the token, kept out of logs.
+    /// The `Authorization` header for the token, marked as sensitive.
     ///
     /// # Errors
-    /// The token is no header value.
+    /// The token contains bytes that are not allowed in a header.
     pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, String> {
         let Some(token) = &self.token else {
             return Ok(None);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_context_is_read() {
+    fn the_current_context_is_used() {
         let c = ClientConfig::from_document(&doc(json!({"token": "t"})), Path::new(".")).unwrap();
         assert_eq!(
             (c.server.as_str(), c.ca_pem.as_deref(), c.token.as_deref()),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn unsupported_and_incomplete_credentials_are_named() {
         let e = ClientConfig::from_document(&doc(json!({"exec": {"command": "aws"}})), Path::new(".")).unwrap_err();
         assert!(e.contains("`exec` is not supported"), "{e}");
         let e =

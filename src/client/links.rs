@@ -1,29 +1,30 @@
-//! Links of a backend to itself, as a client behind the proxy is to follow them: in `Location` and in HTML
-//! (`apimachinery/pkg/util/proxy/transport.go`).
+//! Rewrites links of a backend to itself, in `Location` and in HTML, for clients behind the proxy. Follows
+//! `apimachinery/pkg/util/proxy/transport.go`. Entry point: [`Links::rewritten`].
 
 use super::url;
 
-/// How links of one answer are rewritten.
+/// How the links of one response are rewritten.
 #[derive(Clone, Debug)]
 pub struct Links {
-    /// Hosts that are the backend, by its own name and by the client's.
+    /// Hosts that denote the backend, by its own name and by the client's.
     own: Vec<String>,
-    /// Scheme and host that links get; none: they stay relative to the server.
+    /// Scheme and host of rewritten links; `None` leaves them relative to the server.
     base: Option<(&'static str, String)>,
-    /// Where the backend's root is on this server.
+    /// Path prefix under which the backend's root is served.
     prefix: String,
 }
 
-/// A link's parts.
+/// The parts of a link.
 struct Parts<'a> {
     host: Option<&'a str>,
     path: &'a str,
-    /// Query and fragment, with their marks.
+    /// Query and fragment, with their delimiters.
     rest: &'a str,
 }
 
 impl Links {
-    /// Of a backend of an APIService: to its own address, whether or not the client can reach that.
+    /// For a backend of an APIService. Links point to the backend's own address, whether or not the client can reach
+    /// it, as upstream's do.
     pub fn to_backend(authority: &str) -> Self {
         Self {
             own: vec![authority.to_owned()],
@@ -32,7 +33,7 @@ impl Links {
         }
     }
 
-    /// Of what is behind a path of this server; `own` are names of its host.
+    /// For a backend served under a path of this server. `own` are the names of its host.
     pub fn below(prefix: &str, own: &[&str]) -> Self {
         Self {
             own: own.iter().filter(|h| !h.is_empty()).map(|h| (*h).to_owned()).collect(),
@@ -41,7 +42,7 @@ impl Links {
         }
     }
 
-    /// The link to write; `None`: it leads elsewhere, or is relative, and stays as it is.
+    /// The rewritten link; `None` if it leads elsewhere or is relative, and so stays as it is.
     pub fn rewritten(&self, link: &str) -> Option<String> {
         let parts = Parts::of(link)?;
         let elsewhere = parts.host.is_some_and(|h| !self.own.iter().any(|own| own == h));
@@ -68,7 +69,7 @@ impl Links {
 }
 
 impl<'a> Parts<'a> {
-    /// `None`: not a link that is understood.
+    /// `None` if the link cannot be parsed or has no hierarchy.
     fn of(link: &'a str) -> Option<Self> {
         if link.bytes().any(|b| b < b' ' || b == 0x7f) {
             return None;
@@ -78,7 +79,7 @@ impl<'a> Parts<'a> {
         let after_scheme = match head.split_once(':') {
             Some((scheme, after)) if is_scheme(scheme) => match after.starts_with("//") {
                 true => after,
-                // `mailto:` and its like.
+                // An opaque URL such as `mailto:`.
                 false => return None,
             },
             _ => head,
@@ -99,7 +100,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What Go's `url.Parse` says against a link.
+/// The error of Go's `url.Parse` for this link, if any.
 pub fn complaint(link: &str) -> Option<String> {
     let about = |why: String| Some(format!("parse {}: {why}", crate::apimachinery::field::quote(link)));
     let (head, fragment) = link.split_once('#').unwrap_or((link, ""));
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_of_an_aggregated_backend_lead_to_the_backend() {
+    fn links_of_an_aggregated_backend_point_to_the_backend() {
         let links = Links::to_backend("10.0.0.1:443");
         let of = |l: &str| links.rewritten(l);
         assert_eq!(of("/a/%2Fb?c=d#e").unwrap(), "https://10.0.0.1:443/a/%2Fb?c=d#e");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_told_as_go_tells_it() {
+    fn invalid_links_are_reported_in_gos_wording() {
         for (link, why) in [
             ("/%zz", Some("parse \"/%zz\": invalid URL escape \"%zz\"")),
             (":x", Some("parse \":x\": missing protocol scheme")),
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn links_behind_a_proxy_path_stay_below_it() {
+    fn links_below_a_proxy_path_stay_below_it() {
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
         let links = Links::below(prefix, &["10.0.0.1:80", ""]);
         let of = |l: &str| links.rewritten(l);

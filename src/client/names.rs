@@ -1,24 +1,24 @@
-//! Looking up the addresses of a name, once: whoever judges an address connects to that address, and not to what the name
-//! leads to a moment later (CVE-2020-8562).
+//! Name lookup for callers that check addresses. They connect to the address they have checked, instead of resolving
+//! the name a second time, which could give another one (CVE-2020-8562).
 
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 
-/// The addresses of a host, when they come.
+/// A pending lookup.
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Finds the addresses of hosts.
+/// Resolves host names.
 pub trait Names: Send + Sync + 'static {
-    /// Those of this one.
+    /// The addresses of this host.
     ///
     /// # Cancel safety
     /// Cancel safe.
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
 }
 
-/// As this machine's resolver finds them.
+/// The resolver of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemNames;
 

@@ -1,5 +1,7 @@
-//! Ways out of this machine: straight, or through the HTTP proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`), by
-//! the rules of Go's `net/http` and, for address ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
+//! Egress: direct connections, or through the HTTP proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`). The rules are
+//! those of Go's `net/http` and, for CIDR ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
+//!
+//! Entry point: [`Outbound::connect`]. `own` refuses connections to this gateway itself, `sockets` guards Unix sockets.
 
 mod own;
 mod sockets;
@@ -16,20 +18,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// The proxy's answer to CONNECT.
+/// Timeout of the proxy's response to CONNECT.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Most bytes of that answer's head.
+/// Upper limit on the size of that response's head.
 const MOST_HEAD: usize = 16 << 10;
 
-/// How connections to other machines come about. Read once; a connection costs a few comparisons.
+/// How outgoing connections are made. Parsed once; a connection then costs a few comparisons.
 #[derive(Clone, Default)]
 pub struct Outbound {
     proxy: Option<Proxy>,
     except: Vec<Except>,
     socket_dirs: Vec<PathBuf>,
-    /// Where this gateway serves, which is nowhere to connect to.
+    /// Where this gateway serves: connections to it are refused.
     own: Option<OwnAddress>,
-    /// Names that only a test knows.
+    /// Static name resolution for tests.
     #[cfg(test)]
     named: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
 }
@@ -47,20 +49,20 @@ enum Except {
     All,
     Range(IpAddr, u8),
     Address(IpAddr, Option<u16>),
-    /// With its dot in front; whether the name without it is meant too.
+    /// With a leading dot. The flag includes the domain itself, not only its subdomains.
     Domain(String, bool, Option<u16>),
 }
 
 impl Outbound {
-    /// No proxy.
+    /// Without a proxy.
     pub fn direct() -> Self {
         Self::default()
     }
 
-    /// By these values of `HTTPS_PROXY` and `NO_PROXY`.
+    /// Configured by these values of `HTTPS_PROXY` and `NO_PROXY`.
     ///
     /// # Errors
-    /// One line about a proxy that cannot be used.
+    /// A one-line message if the proxy cannot be used.
     pub fn by(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
@@ -72,7 +74,7 @@ impl Outbound {
         })
     }
 
-    /// By this process' environment.
+    /// Configured by the environment of this process.
     ///
     /// # Errors
     /// As [`Outbound::by`].
@@ -86,25 +88,26 @@ impl Outbound {
         Self::by(&read(["HTTPS_PROXY", "https_proxy"]), &read(["NO_PROXY", "no_proxy"]))
     }
 
-    /// With an authority that has these addresses.
+    /// Resolves `authority` to these addresses.
     #[cfg(test)]
     pub fn knowing(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
         self.named.insert(authority.to_owned(), addresses.to_vec());
         self
     }
 
-    /// A TCP connection that ends at `authority`; of several addresses the `turn`th is tried first. Through a proxy it has
-    /// one.
+    /// Opens a TCP connection to `authority`. The `turn`th address of the name is tried first; through a proxy, which
+    /// resolves the name itself, there counts only one.
     ///
     /// # Errors
-    /// [`DialError`], in Go's words.
+    /// [`DialError`], in Go's wording.
     ///
     /// # Cancel safety
-    /// When dropped, the attempt ends.
+    /// Cancel safe: dropping the future ends the attempt.
     pub async fn connect(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
             return self.straight(authority, turn).await;
         };
+        // The proxy resolves names, so only literal addresses can be checked here.
         if let Some(own) = authority.parse().ok().filter(|a| self.is_own(*a)) {
             return Err(own::refused(own));
         }
@@ -118,13 +121,14 @@ impl Outbound {
         }
     }
 
-    /// As [`Outbound::connect`], without a proxy. The addresses that are judged are those that are connected to.
+    /// Like [`Outbound::connect`], but bypasses the proxy. The addresses that are checked
+    /// are those that are connected to.
     ///
     /// # Errors
-    /// [`DialError`], in Go's words.
+    /// [`DialError`], in Go's wording.
     ///
     /// # Cancel safety
-    /// When dropped, the attempt ends.
+    /// Cancel safe: dropping the future ends the attempt.
     pub async fn straight(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
         let deadline = Instant::now() + dial::DIAL_TIMEOUT;
         let addresses = self.addresses(authority, deadline).await?;
@@ -142,7 +146,7 @@ impl Outbound {
         dial::lookup(authority, deadline).await
     }
 
-    /// To be reached straight. This machine always is.
+    /// Whether `authority` bypasses the proxy. Loopback always does.
     fn is_excepted(&self, authority: &str) -> bool {
         let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "443"));
         let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
@@ -172,7 +176,7 @@ impl Proxy {
         let io = |e: std::io::Error| format!("proxyconnect tcp: {}", dial::system_error("read", &e));
         tcp.write_all(request.as_bytes()).await.map_err(io)?;
         let mut head = Vec::new();
-        // Byte by byte, some hundred of them: what follows the head is the backend's.
+        // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be consumed.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() > MOST_HEAD {
                 return Err("proxyconnect tcp: net/http: server response headers exceeded the limit".into());
@@ -184,7 +188,7 @@ impl Proxy {
         let (_, status) = line.split_once(' ').unwrap_or(("", line));
         match status.split_once(' ').unwrap_or((status, "")) {
             ("200", _) => Ok(()),
-            // Go's error is the text behind the code.
+            // Go's error is the reason phrase alone.
             (code, "") => Err(format!("unknown status code {code}")),
             (_, text) => Err(text.to_owned()),
         }
@@ -299,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_excepted_is_reached_straight() {
+    fn no_proxy_entries_are_reached_directly() {
         let o = Outbound::by(
             "http://proxy:3128",
             "10.0.0.0/9, 192.168.1.5:8443,example.com , .only-below.io,*.star.io,x.org:444",
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_read_as_go_reads_it() {
+    fn the_proxy_url_is_parsed_as_go_does() {
         let p = proxy("http://us%40r:pw@p.example").unwrap().unwrap();
         assert_eq!(p.authority, "p.example:80");
         assert_eq!(p.credentials.as_deref(), Some("Basic dXNAcjpwdw=="));
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_is_asked_and_its_refusal_told() {
+    async fn connect_uses_the_proxy_and_reports_its_refusal() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let o = Outbound::by(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
         let served = tokio::spawn(async move {

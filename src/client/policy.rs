@@ -1,4 +1,4 @@
-//! What all that passes requests on does alike, whoever is at the other end.
+//! Rules that apply to all proxies of this gateway, whatever the backend. Entry point: [`ProxyPolicy`].
 
 use super::headers::{Special, origin};
 use super::hops::{HOPS, Hops};
@@ -6,12 +6,12 @@ use crate::apimachinery::status::Status;
 use http::HeaderMap;
 use std::sync::Arc;
 
-/// How this gateway passes requests on.
+/// Loop detection and browser isolation for proxied requests.
 #[derive(Clone, Debug)]
 pub struct ProxyPolicy {
-    /// This gateway's name among others.
+    /// The identity of this gateway for loop detection.
     pub hops: Arc<Hops>,
-    /// `--backend-answer-isolation`: backends' answers do not act for the gateway's origin in browsers.
+    /// `--backend-answer-isolation`: responses of backends cannot act for the gateway's origin in browsers.
     pub isolate: bool,
 }
 
@@ -25,10 +25,10 @@ impl Default for ProxyPolicy {
 }
 
 impl ProxyPolicy {
-    /// Notes on a request that it has passed here.
+    /// Appends this gateway to the hops of a request.
     ///
     /// # Errors
-    /// 508: it has before.
+    /// 508 if the request loops.
     pub fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         match self.hops.onward(headers)? {
             Some(onward) => drop(headers.insert(HOPS, onward)),
@@ -37,7 +37,7 @@ impl ProxyPolicy {
         Ok(())
     }
 
-    /// Takes from a backend's answer what is not the backend's to say, and says what was there of the rest.
+    /// Removes from a response what a backend may not send; returns the flags of what is left.
     pub fn clean_answer(&self, special: Special, headers: &mut HeaderMap) -> Special {
         let rest = special.clean_response(headers);
         if rest.origin && self.isolate {
@@ -46,15 +46,15 @@ impl ProxyPolicy {
         rest
     }
 
-    /// The same for the answer to an upgrade, which otherwise travels as it is.
+    /// The same for the response to an upgrade, whose other headers are passed on unchanged.
     pub fn clean_upgrade(&self, headers: &mut HeaderMap) {
         if self.isolate {
             origin::strip(headers);
         }
     }
 
-    /// Confines an answer with a body that a browser might show as a page. False: no browser would, so that there are no
-    /// links to rewrite in it either.
+    /// Confines a response with a body that a browser might render. Returns false if no browser would, in which case
+    /// there are no links to rewrite either.
     pub fn confine(&self, headers: &mut HeaderMap) -> bool {
         match self.isolate {
             true => origin::confine(headers),

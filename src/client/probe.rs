@@ -1,5 +1,5 @@
-//! Asks a component on this machine whether it is well, as upstream's component statuses do: HTTPS without looking at the
-//! certificate, one path, one answer.
+//! Health probe of a component on this machine, as upstream's component statuses use it: HTTPS without verification of
+//! the certificate, one GET. Entry point: [`https`].
 
 use super::verify::{AnyServer, Verifier};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// How long a component may take to answer.
+/// Timeout of a probe.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Most bytes of an answer.
+/// Upper limit on the size of a response.
 const MAX_ANSWER: usize = 10 << 10;
 
-/// The body of a 2xx or 3xx answer at `path`.
+/// Returns the body of a 2xx or 3xx response at `path`. Gives up after 20 seconds.
 ///
 /// # Errors
-/// What went wrong, in the words of Go's client; the code of any other answer. Twenty seconds are its patience.
+/// The transport error in the wording of Go's client, or the code of any other response.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -55,7 +55,7 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
     let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(lost)?
-        // The answer is shown to people and decides nothing.
+        // Unverified: the result is only displayed and decides nothing.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier {
             verdict: AnyServer,
@@ -82,7 +82,7 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
         let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
         if well { Ok(body) } else { Err(Refusal::Answer(code)) }
     };
-    // The answer is whole before the connection's own end matters; an early end shows in the answer.
+    // The response may be complete when the connection ends; a premature end shows as an error of the response.
     tokio::pin!(answer);
     tokio::select! {
         biased;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nobody_there_is_said_in_gos_words() {
+    async fn a_refused_connection_reads_as_gos_error() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

@@ -1,7 +1,8 @@
-//! A small API client for programs built on this library: one pooled connection to one server, JSON in and out.
+//! A small API client for programs built on this library: one HTTP/2 connection to one server, JSON in and out. Entry
+//! point: [`Client::try_new`].
 //!
-//! It serves delegated authentication and authorization and an extension server's own registration; user traffic goes
-//! through the aggregator's proxy, which has its own pool.
+//! Used for delegated authentication and authorization and for the registration of an extension server. User traffic
+//! takes the aggregator's proxy, which has its own connection pool.
 
 use super::kubeconfig::ClientConfig;
 use crate::apimachinery::Value;
@@ -19,21 +20,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Most bytes of an answer; lists of an extension server's configuration are far below.
+/// Upper limit on the size of a response. Lists of an extension server's configuration are far smaller.
 const MAX_ANSWER: usize = 64 << 20;
-/// How long connecting, TLS included, may take.
+/// Limit for establishing the connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer may take.
+/// Limit for a whole request, except watches.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a call gave no object.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum ClientError {
     /// The configuration cannot be used.
     Config(String),
-    /// The server was not reached, or the connection broke. May be tried again.
+    /// The server was not reached, or the connection failed. A retry may help.
     Transport(String),
-    /// The server refused: the code and the Status it sent.
+    /// The server responded with an error: the code and the `Status` object it sent.
     Api(StatusCode, Box<Value>),
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 impl ClientError {
-    /// The HTTP status of a refusal.
+    /// The HTTP status, if the server responded with an error.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api(code, _) => Some(code.as_u16()),
@@ -73,10 +74,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for this configuration; connects on first use.
+    /// Creates a client for this configuration. It connects on first use.
     ///
     /// # Errors
-    /// [`ClientError::Config`] where certificates, keys, names or the URL cannot be used.
+    /// [`ClientError::Config`] if a certificate, key, name or URL cannot be used.
     pub fn try_new(config: &ClientConfig) -> Result<Self, ClientError> {
         let bad = |e: &dyn fmt::Display| ClientError::Config(e.to_string());
         let uri: http::Uri = config.server.parse().map_err(|e| bad(&e))?;
@@ -104,6 +105,7 @@ impl Client {
             return Ok(s.clone());
         }
         let _one_at_a_time = self.connecting.lock().await;
+        // Another task may have connected while this one waited for the lock.
         if let Some(s) = self.connection.load().as_deref().filter(|s| !s.is_closed()) {
             return Ok(s.clone());
         }
@@ -132,7 +134,7 @@ impl Client {
             .handshake(TokioIo::new(tls))
             .await
             .map_err(|e| lost(&e))?;
-        // Ends by itself when the last sender (ours) is dropped or the peer closes.
+        // Ends when the last sender, held by this client, is dropped or the peer closes the connection.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -168,13 +170,14 @@ impl Client {
             .map_err(|e| ClientError::Transport(format!("{}: {e}", self.base)))
     }
 
-    /// Sends a request with an optional JSON body (as `content_type`) and reads the JSON answer. 30 seconds at most.
+    /// Sends a request with an optional JSON body of this `content_type` and reads the
+    /// JSON response, within 30 seconds.
     ///
     /// # Errors
     /// [`ClientError`]; every status from 400 on is [`ClientError::Api`].
     ///
     /// # Cancel safety
-    /// The request may have been carried out.
+    /// The server may have processed the request even if the future is dropped.
     pub async fn request(
         &self,
         method: Method,
@@ -200,7 +203,7 @@ impl Client {
         tokio::time::timeout(REQUEST_TIMEOUT, call).await.map_err(|_| late())?
     }
 
-    /// GET.
+    /// Sends a GET and returns the object.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -208,7 +211,7 @@ impl Client {
         self.request(Method::GET, path, "", None).await
     }
 
-    /// POST of a JSON object.
+    /// Creates an object: POST to a collection.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -216,7 +219,7 @@ impl Client {
         self.request(Method::POST, path, "application/json", Some(object)).await
     }
 
-    /// JSON merge patch.
+    /// Applies a JSON merge patch to an object.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -225,7 +228,7 @@ impl Client {
             .await
     }
 
-    /// Creates the object at `collection`, or merge-patches the one of its name that is there.
+    /// Creates the object in `collection`, or merge-patches the existing object of that name.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -239,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Opens a watch (`path` with its query). `None` from [`Events::next`]: the server ended it.
+    /// Opens a watch. `path` includes the query. [`Events::next`] returns `None` when the server ends it.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -264,17 +267,17 @@ impl Client {
     }
 }
 
-/// The events of a watch.
+/// The event stream of a watch.
 pub struct Events {
     body: Incoming,
     pending: BytesMut,
 }
 
 impl Events {
-    /// The next event (`{"type":…,"object":…}`); `None` at the end of the stream or where it breaks.
+    /// The next event (`{"type":…,"object":…}`); `None` at the end of the stream, or when it breaks.
     ///
     /// # Cancel safety
-    /// Cancel safe: a partial line is kept.
+    /// Cancel safe: a partial line stays buffered.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.pending.iter().position(|b| *b == b'\n') {

@@ -1,6 +1,7 @@
-//! Where the backend of an APIService is, when it is no Service of the cluster, and how it is spoken to: said by annotations
-//! of our own, which others ignore. Read by validation, which tells what is wrong with them, and by routing, which takes
-//! what is right. `docs/targets.md` is the manual.
+//! Explicit targets: annotations of the domain `torana.dev/` that give an APIService a backend outside the cluster, and
+//! options for connecting to it. Servers that do not support them ignore them; `docs/targets.md` is the manual.
+//!
+//! Entry point: [`read`], called by validation, which reports the errors, and by routing, which uses the result.
 
 mod place;
 mod reference;
@@ -17,24 +18,24 @@ use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Annotations of this domain are ours.
+/// Domain of the annotations defined by this project.
 pub const DOMAIN: &str = "torana.dev/";
-/// Comma-separated URLs, of which each request takes one. `spec.service` must still be there, for servers that do not
-/// know this annotation.
+/// Comma-separated backend URLs; each request uses one. `spec.service` is still required, for servers that do not
+/// support this annotation.
 pub const URLS: &str = "torana.dev/backend-urls";
-/// The name that the backends' certificates are for; needed where the URLs name several hosts, or none.
+/// The name in the backends' certificates. Required if the URLs name several hosts, or none.
 pub const SERVER_NAME: &str = "torana.dev/backend-server-name";
-/// Where the roots are that the backend's certificate is verified with, instead of `spec.caBundle`.
+/// Where to read the CA certificates that verify the backend, instead of `spec.caBundle`.
 pub const CA_FROM: &str = "torana.dev/backend-ca-from";
-/// Where the certificate is that the backend is shown, instead of the front-proxy's.
+/// Where to read the client certificate for the backend, instead of the front-proxy's.
 pub const CERTIFICATE_FROM: &str = "torana.dev/backend-client-certificate-from";
-/// Limit for a new connection, TLS included.
+/// Limit for establishing a connection, TLS included.
 pub const CONNECT_TIMEOUT: &str = "torana.dev/backend-connect-timeout";
-/// Limit for the head of an answer.
+/// Limit for the head of a response.
 pub const HEADER_TIMEOUT: &str = "torana.dev/backend-header-timeout";
-/// Limit for a whole answer; watches and other streams have none.
+/// Limit for a whole response. Watches and other streams are exempt.
 pub const REQUEST_TIMEOUT: &str = "torana.dev/backend-request-timeout";
-/// Most requests at once; watches and other streams take no part.
+/// Limit of concurrent requests. Watches and other streams are not counted.
 pub const MOST_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
 
 const KNOWN: [&str; 8] = [
@@ -50,29 +51,29 @@ const KNOWN: [&str; 8] = [
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const HIGHEST_LIMIT: i64 = 1_000_000;
 
-/// All that annotations of an APIService say about its backend.
+/// Everything that an APIService's annotations configure for its backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backend {
-    /// Where it is; `None`: the Service.
+    /// Explicit addresses; `None`: the Service.
     pub target: Option<Arc<Target>>,
-    /// What its certificate is verified with; `None`: `spec.caBundle`.
+    /// CA certificates that verify the backend; `None`: `spec.caBundle`.
     pub ca_from: Option<Reference>,
-    /// What it is shown; `None`: the front-proxy's certificate.
+    /// Client certificate for the backend; `None`: the front-proxy's.
     pub certificate_from: Option<Reference>,
-    /// How long it may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// How many requests it gets at once; `None`: what the server's flags say.
+    /// Limit of concurrent requests; `None`: the default set by flags.
     pub most_requests: Option<usize>,
 }
 
-/// How long a backend may take; `None`: as long as any other.
+/// Time limits for a backend; `None` where only the gateway's defaults apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a new connection, TLS included.
+    /// Establishing a connection, TLS included.
     pub connect: Option<Duration>,
-    /// For the head of an answer.
+    /// The head of a response.
     pub header: Option<Duration>,
-    /// For a whole answer, but for those that have no end.
+    /// A whole response, unless it is a stream.
     pub request: Option<Duration>,
 }
 
@@ -82,10 +83,10 @@ struct Reader<'a> {
     errors: ErrorList,
 }
 
-/// What an object says about its backend.
+/// Parses the annotations of an APIService.
 ///
 /// # Errors
-/// What is wrong, in fields of `object`.
+/// All that is invalid, as field errors of `object`.
 pub fn read(object: &Value) -> Result<Backend, ErrorList> {
     let annotations = object.at(&["metadata", "annotations"]);
     let ours = |map: &Map| map.iter().any(|(k, _)| k.starts_with(DOMAIN));
@@ -121,7 +122,7 @@ pub fn read(object: &Value) -> Result<Backend, ErrorList> {
     r.end(backend)
 }
 
-/// Annotations of our domain that mean nothing, for whoever wrote them.
+/// Warnings about unknown annotations of our domain, which are ignored.
 pub fn warnings(object: &Value) -> Vec<String> {
     let annotations = object.at(&["metadata", "annotations"]).as_object();
     let keys = annotations.into_iter().flat_map(Map::iter).map(|(key, _)| key);

@@ -1,4 +1,5 @@
-//! Client TLS towards backends: how a backend proves its name (`verify`), and which certificate we show.
+//! TLS configurations towards backends: trust anchors, server name and client certificate. Entry point:
+//! [`TlsBuilder::build`]. The verification itself is in `verify`.
 
 use super::flaws::Inspecting;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
@@ -12,30 +13,30 @@ use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Everything a connection's trust depends on. Equal inputs share connections.
+/// All inputs of a TLS configuration. Backends with equal inputs share connections.
 #[derive(Clone)]
 pub struct TlsInputs {
-    /// Do not verify.
+    /// Skip verification of the backend's certificate.
     pub insecure: bool,
-    /// PEM roots; empty: the system's.
+    /// CA certificates in PEM; empty for those of the system.
     pub ca_bundle: Bytes,
-    /// What the certificate must be valid for; also sent as SNI.
+    /// The name that the certificate must be valid for; also sent as SNI.
     pub server_name: String,
-    /// The certificate we show when asked.
+    /// The client certificate to present on request.
     pub identity: Option<Arc<CertifiedKey>>,
 }
 
-/// The two configurations of one set of inputs.
+/// The TLS configurations for one set of inputs.
 pub struct ClientTls {
     /// Offers h2, then http/1.1.
     pub any: Arc<ClientConfig>,
-    /// Offers http/1.1 only: for upgrades.
+    /// Offers http/1.1 only, for upgrades.
     pub http1: Arc<ClientConfig>,
-    /// As verified; `None` where the name is no DNS name (nothing can then be verified or sent).
+    /// The name to verify; `None` if the configured one is not a valid name, in which case every TLS dial fails.
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// Builds client configurations; holds what they share.
+/// Builds TLS configurations and caches the system's root certificates.
 pub struct TlsBuilder {
     provider: Arc<CryptoProvider>,
     system_roots: OnceLock<Arc<RootCertStore>>,
@@ -43,7 +44,7 @@ pub struct TlsBuilder {
 }
 
 impl TlsInputs {
-    /// True where both make the same connections.
+    /// Whether both describe the same configuration. Client certificates are compared by pointer.
     pub fn same(&self, other: &Self) -> bool {
         let identity = match (&self.identity, &other.identity) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -60,7 +61,7 @@ impl TlsInputs {
 // === impl TlsBuilder ===
 
 impl TlsBuilder {
-    /// A builder over this provider.
+    /// Creates a builder that uses this crypto provider.
     pub fn new(provider: Arc<CryptoProvider>) -> Self {
         Self {
             provider,
@@ -69,16 +70,17 @@ impl TlsBuilder {
         }
     }
 
-    /// Counts flaws of the certificates that backends show.
+    /// Counts deprecated properties of backends' certificates.
     pub fn counting(mut self, flaws: X509Flaws) -> Self {
         self.flaws = Some(flaws);
         self
     }
 
-    /// The configurations for these inputs. Takes a few hundred microseconds: once per change, not per request.
+    /// Builds the configurations for these inputs. Takes a few hundred microseconds, so it is
+    /// done per change, not per request.
     ///
     /// # Errors
-    /// Upstream's text about a bundle that cannot be used.
+    /// Upstream's error text for a CA bundle that cannot be used.
     pub fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
         let verdict: Box<dyn Verdict> = if inputs.insecure {
             Box::new(AnyServer)
@@ -137,7 +139,7 @@ fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static
     let mut certs = Vec::new();
     let mut blocks = 0;
     for cert in CertificateDer::pem_slice_iter(pem) {
-        // As upstream: what is no PEM at the end of a good bundle is ignored.
+        // As upstream, ignore trailing data that is not PEM.
         let Ok(cert) = cert else { break };
         blocks += 1;
         if let Err(e) = roots.add(cert.clone()) {

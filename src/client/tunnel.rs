@@ -1,4 +1,7 @@
-//! Upgraded connections: bytes both ways between a client and a backend, until either side ends.
+//! Tunnels of upgraded connections: copies bytes between client and backend until either side ends.
+//!
+//! Entry points: [`client_side`] before the request is forwarded, then [`start`] or [`refusal`] for the backend's
+//! response.
 
 use crate::request::body::BoxError;
 use crate::request::{Body, Facts, Request, Response, UntilUpgradeEnds};
@@ -17,25 +20,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
+/// Time for the body of a refusal: it is an error message, and its connection is not reused.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The client's side of a coming upgrade.
+/// The client's side of an upgrade that may follow.
 pub struct ClientSide {
     upgrade: OnUpgrade,
-    /// Dropped when the tunnel has ended.
+    /// Tells the server's connection task that the tunnel has ended, when dropped.
     held: Option<UntilUpgradeEnds>,
     place: Option<Box<dyn Any + Send>>,
 }
 
 impl ClientSide {
-    /// `place` is dropped when the tunnel has ended, or did not come about.
+    /// Holds `place` until the tunnel has ended or turned out not to start.
     pub fn holding(mut self, place: impl Any + Send) -> Self {
         self.place = Some(Box::new(place));
         self
     }
 }
 
-/// The client's side of a coming upgrade; `None` where its protocol has none.
+/// Takes the client's side of an upgrade; `None` if its protocol does not support upgrades.
 pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
     let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
@@ -46,7 +50,7 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     })
 }
 
-/// Starts a tunnel as a task of `tasks`. False: the group is ending, and both connections close.
+/// Starts a tunnel in a task of `tasks`. Returns false if the group is stopping; both connections then close.
 #[must_use]
 pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
@@ -60,7 +64,7 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
             Ok(both) => both,
             Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
         };
-        // Whichever comes first ends both connections, by dropping them.
+        // Whichever comes first ends both connections by dropping them.
         tokio::select! {
             () = copy_until_either_ends(TokioIo::new(client), TokioIo::new(backend)) => {}
             () = stop.wait() => {}
@@ -68,8 +72,8 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
     })
 }
 
-/// The answer of a backend that does not upgrade, as it is; the connection closes behind it. What of its body has not come
-/// within ten seconds is cut.
+/// Passes on the response of a backend that refuses the upgrade, and closes the connection behind it. A body that is
+/// incomplete after ten seconds is cut off.
 pub fn refusal(answer: http::Response<Incoming>) -> Response {
     let mut answer = answer.map(|body| {
         Body::stream(Hurried {
@@ -82,7 +86,7 @@ pub fn refusal(answer: http::Response<Incoming>) -> Response {
     answer
 }
 
-/// A body with an end.
+/// A body with a deadline.
 struct Hurried {
     body: Incoming,
     end: Pin<Box<Sleep>>,
@@ -114,7 +118,7 @@ impl http_body::Body for Hurried {
 async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRead + AsyncWrite) {
     let (mut a_read, mut a_write) = tokio::io::split(a);
     let (mut b_read, mut b_write) = tokio::io::split(b);
-    // Either direction's end ends the tunnel; what was read in that direction has been written by then.
+    // The end of either direction ends the tunnel; `copy` has written everything it read by then.
     let ended = tokio::select! {
         r = tokio::io::copy(&mut a_read, &mut b_write) => r,
         r = tokio::io::copy(&mut b_read, &mut a_write) => r,
@@ -122,7 +126,7 @@ async fn copy_until_either_ends(a: impl AsyncRead + AsyncWrite, b: impl AsyncRea
     if let Err(e) = ended {
         tracing::debug!("a tunnel broke off: {e}");
     }
-    // TLS is told that the end is meant.
+    // Shuts down TLS properly, so that the peer can tell the end from a truncation.
     let _ = tokio::join!(
         tokio::io::AsyncWriteExt::shutdown(&mut a_write),
         tokio::io::AsyncWriteExt::shutdown(&mut b_write)

@@ -1,10 +1,11 @@
-//! How a path and a query look at the backend: decoded and written again, as Go's `url.URL` does it.
+//! Canonical paths and queries, as a Go proxy sends them: decoded and encoded again like Go's `url.URL` and
+//! `url.Values`. Entry point: [`canonical_path_and_query`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The path with every escape normalised: `%2F` becomes `/`, needless escapes go, double and trailing slashes stay.
-/// `None` where an escape is broken.
+/// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and trailing
+/// slashes stay. `None` if an escape is malformed.
 pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
     if path.bytes().all(is_path_byte) {
         return Some(Cow::Borrowed(path));
@@ -13,8 +14,8 @@ pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(escape_path(&decoded)))
 }
 
-/// The query parsed and written again: keys sorted, the order of one key's values kept, a space as `+`; pairs with
-/// broken escapes or with `;` go.
+/// The query parsed and encoded again: keys sorted, the order of values per key kept, spaces as `+`. Pairs with
+/// malformed escapes or `;` are dropped, as Go does.
 pub fn canonical_query(query: &str) -> String {
     let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = query
         .split('&')
@@ -37,7 +38,7 @@ pub fn canonical_query(query: &str) -> String {
     out
 }
 
-/// A query of these pairs, keys sorted, the order of one key's values kept.
+/// Encodes pairs as a query: keys sorted, the order of values per key kept.
 pub fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
     pairs.sort_by(|a, b| a.0.cmp(b.0));
@@ -53,12 +54,12 @@ pub fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Stri
     out
 }
 
-/// A decoded path, escaped for the request line.
+/// Percent-encodes a decoded path for the request line.
 pub fn escaped_path(decoded: &str) -> String {
     escape_path(decoded.as_bytes())
 }
 
-/// Path and query for the request line; falls back to the raw path where it cannot be decoded.
+/// Path and query for the request line. A path that cannot be decoded is used as it is.
 pub fn canonical_path_and_query(uri: &http::Uri) -> String {
     let path = canonical_path(uri.path()).unwrap_or(Cow::Borrowed(uri.path()));
     let mut out = String::with_capacity(path.len() + uri.query().map_or(0, |q| q.len() + 1));
@@ -73,9 +74,9 @@ pub fn canonical_path_and_query(uri: &http::Uri) -> String {
     out
 }
 
-/// The value of `X-Forwarded-Uri`: the canonical path with `.`, `..` and double slashes resolved; a trailing slash stays.
+/// The value of `X-Forwarded-Uri`: the path with `.`, `..` and double slashes resolved, keeping a trailing slash.
 pub fn cleaned_path(path: &str) -> Cow<'_, str> {
-    // A slash or a dot behind a slash is needed for anything to be wrong.
+    // Fast path: there is nothing to clean unless a slash is followed by a slash or a dot.
     let suspicious = path
         .as_bytes()
         .windows(2)
@@ -104,7 +105,7 @@ pub fn cleaned_path(path: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Percent-encodes a decoded path as Go does.
+/// Percent-encodes a decoded path as Go does, with upper-case digits.
 pub fn escape_path(decoded: &[u8]) -> String {
     let mut out = String::with_capacity(decoded.len() + 8);
     for &b in decoded {
@@ -131,7 +132,7 @@ fn is_path_byte(b: u8) -> bool {
     PATH_BYTES[usize::from(b)]
 }
 
-/// A look-up for each byte of each request's path, instead of a score of comparisons.
+/// Lookup table, since this runs for each byte of each request's path.
 static PATH_BYTES: [bool; 256] = {
     let mut all = [false; 256];
     let mut b: u8 = 0;
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_escaped_anew() {
+    fn a_path_is_encoded_again() {
         for (raw, canonical) in [
             ("/apis/g/v1/a%2Fb", "/apis/g/v1/a/b"),
             ("/a%41//b/", "/aA//b/"),
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_nothing_leaves_no_question_mark() {
+    fn an_empty_query_leaves_no_question_mark() {
         for (raw, canonical) in [("/a?", "/a"), ("/a?;", "/a"), ("/a?b", "/a?b=")] {
             assert_eq!(canonical_path_and_query(&raw.parse().unwrap()), canonical);
         }
@@ -213,7 +214,7 @@ mod tests {
             let q = canonical_query(&query);
             prop_assert_eq!(canonical_query(&q), q);
             if let Some(p) = canonical_path(&path) {
-                // A decoded `%` is written as `%25`, so that a second pass reads the same path.
+                // A decoded `%` is encoded as `%25`, so a second pass yields the same path.
                 prop_assert_eq!(canonical_path(&p), Some(Cow::Borrowed(&*p)).map(|c| Cow::Owned(c.into_owned())));
             }
         }

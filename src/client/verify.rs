@@ -1,7 +1,7 @@
-//! Whom a backend's certificate makes it: verdicts, and the one verifier that pronounces them.
+//! Verification of backends' certificates: a [`Verdict`] decides, and [`Verifier`] adapts it to rustls.
 //!
-//! [`GoLike`] agrees with Go's verifier where rustls' own is stricter: a serving certificate that stands in the bundle
-//! itself is trusted as it is, also when it is marked as a CA (self-signed certificates usually are). Name, validity
+//! [`GoLike`] accepts what Go's verifier accepts and rustls' own does not: a serving certificate that is itself in the
+//! CA bundle is trusted even if it is marked as a CA, as self-signed certificates usually are. Name, validity period
 //! and handshake signature are always checked.
 
 use rustls::client::WebPkiServerVerifier;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What a server shows of itself, and what is asked of it.
+/// What a server presents in the handshake, and the name and time to verify it for.
 pub(super) struct Shown<'a> {
     pub(super) leaf: &'a CertificateDer<'a>,
     pub(super) chain: &'a [CertificateDer<'a>],
@@ -25,14 +25,14 @@ pub(super) struct Shown<'a> {
     pub(super) now: UnixTime,
 }
 
-/// Whether a certificate is good. That its holder is the one who speaks is checked whatever the verdict is.
+/// Decides whether a certificate is acceptable. Possession of the private key is verified in any case.
 pub(super) trait Verdict: fmt::Debug + Send + Sync + 'static {
     /// # Errors
-    /// Why it is not.
+    /// Why the certificate is not acceptable.
     fn of(&self, shown: &Shown<'_>) -> Result<(), Error>;
 }
 
-/// A verdict as rustls asks for it.
+/// Adapts a [`Verdict`] to rustls.
 #[derive(Debug)]
 pub(super) struct Verifier<V> {
     pub(super) verdict: V,
@@ -87,7 +87,7 @@ impl Verdict for Box<dyn Verdict> {
     }
 }
 
-/// Any certificate will do: its server's word decides nothing, or the object says so.
+/// Accepts any certificate, for `insecureSkipTLSVerify` and where the result decides nothing.
 #[derive(Debug)]
 pub(super) struct AnyServer;
 
@@ -97,14 +97,14 @@ impl Verdict for AnyServer {
     }
 }
 
-/// A verification failure in Go's words.
+/// A verification failure in Go's wording.
 #[derive(Debug)]
 pub struct X509Error(pub String);
 
-/// WebPKI first; then a certificate that is in the bundle itself.
+/// WebPKI first, then a certificate that is in the bundle itself.
 #[derive(Debug)]
 pub(super) struct GoLike {
-    /// `None`: there are no roots at all, so nothing verifies.
+    /// `None` if there are no roots, so that nothing verifies.
     webpki: Option<Arc<WebPkiServerVerifier>>,
     bundle: Vec<CertificateDer<'static>>,
 }
@@ -128,6 +128,7 @@ impl GoLike {
             return Err(X509Error("x509: malformed certificate".into()));
         };
         check_validity(&parsed, now)?;
+        // A leaf in the bundle skips only the chain; name, validity and usage are checked as Go does.
         let ours = ParsedCertificate::try_from(leaf).is_ok_and(|p| verify_server_name(&p, name).is_ok());
         if !ours {
             return Err(wrong_name(leaf, name));
@@ -192,7 +193,8 @@ fn in_gos_words(why: &CertificateError, leaf: &CertificateDer<'_>, name: &Server
         }
         CertificateError::BadEncoding => "x509: malformed certificate",
         CertificateError::UnhandledCriticalExtension => "x509: unhandled critical extension",
-        // Whatever keeps a chain from a root: a wrong signature, a CA in the leaf's place, no issuer at all.
+        // Everything else means that there is no valid chain to a root: a bad signature, a
+        // CA as the leaf, an unknown issuer.
         _ => "x509: certificate signed by unknown authority",
     };
     X509Error(text.into())

@@ -1,7 +1,8 @@
-//! Cluster IPs and node ports: which are taken, by whom.
+//! Allocators of cluster IPs ([`IpRange`]) and node ports ([`PortRange`]).
 //!
-//! What is taken is known from the stored Services alone: it is read once at start ([`ServiceNumbers::adopt`]) and kept
-//! in memory. Every taken number knows its owner (`namespace/name`), so giving back what another object holds does nothing.
+//! Allocations live in memory only and are rebuilt from the stored Services at start ([`ServiceNumbers::adopt`]), so
+//! there is no allocation bitmap to keep consistent. Each number records its owner (`namespace/name`): a release by
+//! anyone else is a no-op. Deciding what a Service needs is left to its strategy.
 //!
 //! [`ServiceNumbers::adopt`]: super::ServiceNumbers::adopt
 

@@ -1,8 +1,9 @@
-//! What a cluster starts with, made when it is missing and kept up while the server runs: the system namespaces, the
-//! server's own Service with its endpoints, the record of cluster IPs, and the trust that backends need to believe the front proxy; beside them the
-//! default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`], each with a hook of its own.
+//! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its endpoints,
+//! the default ServiceCIDR with its IPAddresses, and the `extension-apiserver-authentication` ConfigMap.
 //!
-//! Entry points: [`ensure`] once at start, [`keep`] for as long as the server runs.
+//! Start at [`ensure`], which creates them once, and [`keep`], which restores them while the server runs. The default
+//! [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start hooks) of their
+//! own.
 
 mod addresses;
 pub mod flowcontrol;
@@ -28,15 +29,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Who these objects are written by, in their managed fields.
+/// Field manager of these objects.
 const MANAGER: &str = "kube-apiserver";
-/// How often everything is looked at again.
+/// Interval between reconciliations.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Makes what is missing. Each part is tried, whatever became of the others.
+/// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel safe.
 ///
 /// # Errors
-/// The first refusal.
+/// The first failure.
 pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Trust) -> Result<()> {
     let spaces = namespaces::ensure(plane).await;
     let service = service::ensure(plane, advertise).await;
@@ -45,7 +46,8 @@ pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Trust) 
     spaces.and(service).and(addresses).and(trust)
 }
 
-/// Repeats [`ensure`] every minute, and publishes new trust at once, as it does where the published one was changed. The task belongs to `group` and ends with it.
+/// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
+/// modified. The tasks belong to `group` and end with it; returns false if the group is already stopping.
 pub fn keep(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
@@ -58,7 +60,7 @@ pub fn keep(
     group.spawn("bootstrap", async move {
         let mut rotates = true;
         loop {
-            // Order: an end comes first; a rotation must reach backends within seconds, so it comes before the clock.
+            // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the timer.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,
@@ -67,6 +69,7 @@ pub fn keep(
                         let now = trust.borrow_and_update().clone();
                         report("publishing new certificate authorities", publish(&plane, &now).await);
                     }
+                    // The sender is gone: nothing rotates any more, but the timer goes on.
                     Err(_) => rotates = false,
                 },
                 () = tokio::time::sleep(INTERVAL) => {
@@ -91,13 +94,13 @@ fn options(manager: &str) -> WriteOptions {
     }
 }
 
-/// How many writes of one table are under way at a time: enough to share commits, far from the store's queue bound.
+/// Concurrent writes per table: enough to share commits, far below the store's queue bound.
 const AT_ONCE: usize = 64;
 
-/// Does `one` to all objects, some at a time. Each is tried, whatever became of the others.
+/// Applies `one` to all objects with bounded concurrency. A failure does not stop the others.
 ///
 /// # Errors
-/// The first refusal.
+/// The first failure.
 async fn all_at_once<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: impl Fn(T) -> F) -> Result<()> {
     stream::iter(objects)
         .map(one)
@@ -106,23 +109,23 @@ async fn all_at_once<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: im
         .await
 }
 
-/// Tries `work` each second until it succeeds, for a post-start hook.
+/// Retries `work` every second until it succeeds or `limit` has passed, for post-start hooks.
 ///
 /// # Errors
-/// Its last refusal, when `limit` is over.
+/// The last failure, once `limit` has passed.
 pub async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work: impl Fn() -> F) -> Result<()> {
     let end = tokio::time::Instant::now() + limit;
     loop {
         match work().await {
             Err(e) if tokio::time::Instant::now() >= end => return Err(e),
-            Err(e) => tracing::debug!(error = %e, "making default objects failed, trying again"),
+            Err(e) => tracing::debug!(error = %e, "creating default objects failed, retrying"),
             Ok(()) => return Ok(()),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-/// Creates an object; one that is there already is fine.
+/// Creates an object; succeeds if it exists already.
 async fn create_if_missing(store: &Store, mut object: Value, manager: &str) -> Result<()> {
     let cx = Context::system(object.namespace());
     store.resource().schema.normalize(&mut object)?;
@@ -133,7 +136,7 @@ async fn create_if_missing(store: &Store, mut object: Value, manager: &str) -> R
     }
 }
 
-/// The object, or `None`.
+/// Reads an object; `None` if it does not exist.
 async fn find(store: &Store, namespace: &str, name: &str) -> Result<Option<Value>> {
     match store.get_value(namespace, name).await {
         Ok(v) => Ok(Some(v)),
@@ -142,7 +145,7 @@ async fn find(store: &Store, namespace: &str, name: &str) -> Result<Option<Value
     }
 }
 
-/// Changes a live object; `change` says whether there was anything to change.
+/// Updates a live object. `change` is applied to the current version, and again after each conflict.
 async fn change(store: &Store, live: &Value, manager: &str, change: impl Fn(&mut Value) + Send + Sync) -> Result<()> {
     let (namespace, name) = (live.namespace().to_owned(), live.name().to_owned());
     let gr = store.resource().group_resource();

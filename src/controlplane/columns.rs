@@ -1,4 +1,8 @@
-//! How kinds print as tables: headings and cells, as upstream's printers make them.
+//! Table columns of the built-in kinds (`kubectl get`): headings and cells, following upstream's
+//! `pkg/printers/internalversion/printers.go`.
+//!
+//! Start at [`table`]. Each submodule has one function per kind that returns its [`Columns`]; building the `Table`
+//! response is left to `endpoints::respond::table`.
 
 pub(super) mod autoscaling;
 pub(super) mod cells;
@@ -20,8 +24,8 @@ use std::sync::Arc;
 /// A heading: name, type, priority, description.
 pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
 
-/// A table of these headings; the columns `Name` and `Attacher` have the format `name`. `reads`: the fields the cells are made of, beside
-/// the name and the time of creation.
+/// Builds the columns of one kind. `reads` lists the fields the cells use, besides the name and the creation time,
+/// so that only these have to be decoded. The columns `Name` and `Attacher` get the format `name`, as upstream.
 pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let columns: Vec<Column> = headings
         .iter()

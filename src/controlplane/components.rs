@@ -1,5 +1,5 @@
-//! componentstatuses: nothing is stored; whoever reads them makes the components be asked
-//! (`pkg/registry/core/componentstatus`).
+//! The `componentstatuses` resource: a read-only [`Storage`] that probes the components on each read and stores nothing
+//! (upstream's `pkg/registry/core/componentstatus`). Start at [`Components`]; probes are supplied by the embedder.
 
 use crate::apimachinery::value::Value;
 use crate::json;
@@ -11,23 +11,23 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use std::sync::Arc;
 
-/// Asks one component.
+/// A health check of one component.
 #[async_trait]
 pub trait Probe: Send + Sync + 'static {
-    /// Its name: `scheduler`.
+    /// The component's name, such as `scheduler`.
     fn name(&self) -> &str;
-    /// What it says, where it is well.
+    /// Probes the component. Returns its message if it is healthy. Must be cancel safe: it is dropped with the request.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The reason it is unhealthy.
     async fn ask(&self) -> Result<String, String>;
 }
 
-/// The components, as a storage that is asked anew by every read.
+/// Storage of the `componentstatuses` resource, computed on each read.
 pub struct Components(Vec<Arc<dyn Probe>>);
 
 impl Components {
-    /// Of these.
+    /// Serves these probes, sorted by name.
     pub fn new(mut probes: Vec<Arc<dyn Probe>>) -> Self {
         probes.sort_by(|a, b| a.name().cmp(b.name()));
         Self(probes)
@@ -42,7 +42,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
     let mut v: Value = json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": probe.name()}});
     v.set(&["conditions"], vec![condition]);
     let draft = Draft::new(&v, Vec::new());
-    // Nothing of it is stored, so it has no version.
+    // Nothing is stored, so there is no resourceVersion.
     Arc::new(Entry {
         key: probe.name().into(),
         revision: Revision::default(),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_read_asks_the_components() {
+    async fn every_read_probes_the_components() {
         let all = Components::new(vec![
             Arc::new(Fixed("scheduler", Err("gone".into()))),
             Arc::new(Fixed("etcd-0", Ok("ok".into()))),

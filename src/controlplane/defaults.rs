@@ -1,4 +1,6 @@
-//! What a kind's fields are when nobody says so, as upstream's `SetDefaults_*`.
+//! Field defaults per kind, ported from upstream's `SetDefaults_*` functions (`pkg/apis/*/*/defaults.go`).
+//!
+//! Each function takes a normalized object and fills in unset fields. Strategies call them before validation.
 
 pub(super) mod admission;
 pub(super) mod autoscaling;

@@ -1,4 +1,5 @@
-//! Small words that defaults, strategies and validation share.
+//! Helpers shared by defaults, strategies and validation: field access, defaulting, common field errors, and duplicate
+//! detection ([`Seen`]).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
@@ -20,8 +21,8 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
     );
 }
 
-/// Adds what a kind's own check says of the object's names: of the prefix it was named by, and of the name. What has no name
-/// is told so by the check of the metadata.
+/// Applies a kind's name validation to `metadata.generateName` and `metadata.name`. Missing names are reported by the
+/// generic metadata validation.
 pub(super) fn names(out: &mut ErrorList, object: &Value, check: impl Fn(&str) -> Vec<String>) {
     for key in ["generateName", "name"] {
         let name = object.str_at(&["metadata", key]);
@@ -31,7 +32,7 @@ pub(super) fn names(out: &mut ErrorList, object: &Value, check: impl Fn(&str) ->
     }
 }
 
-/// The text of a field that must be there, in the form that `check` asks for.
+/// Reports `Required` if `text` is empty, else the messages of `check`.
 pub(super) fn required_valid(
     out: &mut ErrorList,
     path: &FieldPath,
@@ -44,37 +45,37 @@ pub(super) fn required_valid(
     }
 }
 
-/// The containers of a pod's spec that stand there from its start: the ones that stay, then those that come first.
+/// The containers, then the init containers, of a pod spec; not ephemeral ones, which are added to running pods.
 pub(super) fn regular_containers(spec: &Value) -> impl Iterator<Item = &Value> {
     ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| spec.get(list).items())
 }
 
-/// The strings of an array; others are left out.
+/// The string elements of an array; other elements are skipped.
 pub(super) fn strings(v: &Value) -> Vec<&str> {
     v.items().iter().filter_map(Value::as_str).collect()
 }
 
-/// The string at the end of `path`, for a selectable field or a table cell.
+/// The string at `path`, for a selectable field or a table cell.
 pub(super) fn text(v: &Value, path: &[&str]) -> Str {
     Str::new(v.str_at(path))
 }
 
-/// The number at the end of `path` as text, absent being 0, for a selectable field.
+/// The integer at `path` as text, 0 if absent, for a selectable field.
 pub(super) fn count(v: &Value, path: &[&str]) -> Str {
     Str::from(v.at(path).as_i64().unwrap_or(0).to_string())
 }
 
-/// Sets `key` of an object unless something is there.
+/// Sets the value at `path` if it is absent or null.
 pub(super) fn set_default(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     if object.at(path).is_null() {
         object.set(path, value);
     }
 }
 
-/// As [`set_default`] for many members of the object at `path`, which come in the order of their keys: one by one, each
-/// would move those behind it.
+/// As [`set_default`] for several members of the object at `path`, which must be sorted by key. Merges them in one
+/// pass: separate insertions would each shift the members behind them.
 pub(super) fn set_defaults<'a>(object: &mut Value, path: &[&str], members: impl Iterator<Item = (&'a str, Value)>) {
     let there = object.at(path);
     let missing = members.filter(|(key, _)| there.get(key).is_null());
@@ -90,14 +91,15 @@ pub(super) fn set_defaults<'a>(object: &mut Value, path: &[&str], members: impl 
     }
 }
 
-/// As [`set_default`], where `""` counts as nothing too: Go's strings without a pointer.
+/// As [`set_default`], but `""` counts as unset too, as for Go strings that are not pointers.
 pub(super) fn set_default_str(object: &mut Value, path: &[&str], value: &str) {
+    // A value of a wrong type is left for validation to report.
     if object.str_at(path).is_empty() && !matches!(object.at(path), Value::Int(_) | Value::Object(_)) {
         object.set(path, value);
     }
 }
 
-/// The elements of the array at `path`, to be changed; none where there is none.
+/// Mutable elements of the array at `path`; empty if there is no array.
 pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Value> {
     object
         .at_mut(path)
@@ -106,7 +108,7 @@ pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Ite
         .flat_map(|a| a.iter_mut())
 }
 
-/// Makes the member `key` of `new` what it is in `old`, absent included.
+/// Copies the value at `path` from `old` to `new`, or removes it if `old` has none.
 pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
     let was = old.at(path);
     if was.is_null() {
@@ -116,12 +118,12 @@ pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// True where both are equal, absent and empty being one: Go's semantic equality of what `omitempty` leaves out.
+/// Go's `equality.Semantic.DeepEqual` for `omitempty` fields: absent and empty are equal, except for booleans.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     a == b || (a.is_empty_value() && b.is_empty_value() && !matches!((a, b), (Value::Bool(_), _) | (_, Value::Bool(_))))
 }
 
-/// The string at `path` is one of `supported`: else `Required` where empty, `NotSupported` otherwise.
+/// Requires the string at `key` to be one of `supported`: reports `Required` if empty, else `NotSupported`.
 pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     match object.str_at(&[key]) {
         "" => out.push(FieldError::required(&path.child(key), "")),
@@ -132,7 +134,7 @@ pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, pa
     }
 }
 
-/// As [`required_choice`], for what is a pointer upstream: there `""` is a value, though a wrong one.
+/// As [`required_choice`], for a pointer field upstream: `""` is an unsupported value rather than a missing one.
 pub(super) fn required_pointer(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     match object.get(key) {
         Value::Null => out.push(FieldError::required(&path.child(key), "")),
@@ -140,7 +142,7 @@ pub(super) fn required_pointer(out: &mut ErrorList, object: &Value, key: &str, p
     }
 }
 
-/// As [`required_choice`], but absence is fine.
+/// As [`required_choice`], for an optional field.
 pub(super) fn optional_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     if let Some(other) = object.get(key).as_str()
         && !supported.contains(&other)
@@ -149,13 +151,15 @@ pub(super) fn optional_choice(out: &mut ErrorList, object: &Value, key: &str, pa
     }
 }
 
-/// A `metav1.LabelSelector`, as `ValidateLabelSelector` checks it.
+/// Validates a `metav1.LabelSelector` as upstream's `ValidateLabelSelector` does
+/// (`k8s.io/apimachinery/pkg/apis/meta/v1/validation`).
 pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath) {
     if selector.is_null() {
         return;
     }
     validation::meta::validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
     for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
+        // Selectors have no length limit: ends here if the request was abandoned.
         checkpoint();
         let at = path.child("matchExpressions").index(i);
         let values = e.get("values").items();
@@ -188,8 +192,8 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
     }
 }
 
-/// What stood in a list before. A few elements are compared one by one; more are hashed, so that a long list costs no
-/// more for each element than a short one.
+/// Detects duplicates in a list. The first few elements are compared linearly, which is fastest for typical lists;
+/// further ones are hashed, so that a long list sent by a client does not take quadratic time.
 pub(super) struct Seen<T> {
     few: Vec<T>,
     many: HashSet<T>,
@@ -198,7 +202,7 @@ pub(super) struct Seen<T> {
 impl<T: Eq + Hash> Seen<T> {
     const FEW: usize = 8;
 
-    /// Nothing yet.
+    /// An empty set.
     pub fn new() -> Self {
         Self {
             few: Vec::new(),
@@ -206,12 +210,12 @@ impl<T: Eq + Hash> Seen<T> {
         }
     }
 
-    /// True where it was added.
+    /// Whether `value` was inserted.
     pub fn contains(&self, value: &T) -> bool {
         self.few.contains(value) || (!self.many.is_empty() && self.many.contains(value))
     }
 
-    /// Adds it; false where it was there already.
+    /// Inserts `value`; false if it was present.
     pub fn insert(&mut self, value: T) -> bool {
         if self.few.contains(&value) {
             false
@@ -234,7 +238,7 @@ impl<T: Eq + Hash> FromIterator<T> for Seen<T> {
     }
 }
 
-/// Addresses no workload can be reached at: `ValidateNonSpecialIP`.
+/// Rejects unspecified, loopback and link-local addresses; upstream's `ValidateNonSpecialIP`.
 pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) {
     let Some(ip) = validation::parse_ip(text) else {
         out.push(FieldError::invalid(path, text, "must be a valid IP address"));
@@ -244,6 +248,7 @@ pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) 
         std::net::IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         std::net::IpAddr::V6(v6) => {
             let s = v6.segments();
+            // Multicast with any flags and link-local scope.
             (s[0] & 0xffc0 == 0xfe80, s[0] & 0xff0f == 0xff02)
         }
     };
@@ -261,9 +266,9 @@ pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) 
     out.push(FieldError::invalid(path, text, why));
 }
 
-/// Upstream's lists say supported protocols in this order.
+/// Protocols in the order of upstream's error messages.
 pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
-/// What a field that may not change is told.
+/// Upstream's message for a change of an immutable field.
 pub(super) const IMMUTABLE: &str = "field is immutable";
 
 #[cfg(test)]
@@ -271,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seen_knows_what_was_added_whatever_its_number() {
+    fn seen_finds_linear_and_hashed_elements() {
         let mut seen = Seen::new();
         for i in 0..100 {
             assert!(!seen.contains(&i) && seen.insert(i) && seen.contains(&i) && !seen.insert(i));
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_set_where_nothing_stands() {
+    fn set_defaults_fills_absent_and_null_members() {
         let mut v = crate::json!({"a": {"b": 1, "d": null}});
         set_defaults(
             &mut v,
@@ -295,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_told_apart() {
+    fn special_addresses_have_specific_messages() {
         let p = FieldPath::new("ip");
         let why = |s: &str| {
             let mut out = ErrorList::new();
@@ -311,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_to_nothing_is_missing_and_one_to_an_empty_text_is_wrong() {
+    fn a_nil_pointer_is_required_and_an_empty_string_unsupported() {
         let said = |v: Value| {
             let mut out = ErrorList::new();
             required_pointer(&mut out, &v, "a", &FieldPath::default(), &["x"]);

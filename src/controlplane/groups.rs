@@ -1,4 +1,7 @@
-//! The rows: one declarative file per API group.
+//! The resource tables: one declarative file per API group, each with a function that returns its [`Resource`]s.
+//! `controlplane::build` calls them. The notation is the builder in [`table`](super::table).
+//!
+//! [`Resource`]: crate::registry::resource::Resource
 
 pub(super) mod access;
 pub(super) mod admissionregistration;

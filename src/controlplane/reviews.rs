@@ -1,5 +1,7 @@
-//! Reviews: questions about identity and access, answered and forgotten. A refused question is a 422 whose kind is empty,
-//! because upstream's internal objects carry none.
+//! Review resources: TokenReview, the SubjectAccessReviews, SelfSubjectRulesReview and SelfSubjectReview. Each type
+//! implements [`Answer`](crate::registry::resource::Answer): a create is evaluated and returned, never stored.
+//!
+//! A 422 of a review has an empty kind, because upstream validates internal objects, which carry none.
 
 mod access;
 mod nothing;
@@ -16,16 +18,16 @@ use crate::authn::TokenAuthenticator;
 use crate::authz::{Authorizer, Rbac};
 use std::sync::Arc;
 
-/// Who is asked.
+/// Dependencies of the reviews.
 #[derive(Clone)]
 pub struct Judges {
-    /// Knows tokens.
+    /// Authenticates the tokens of TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
-    /// Who shows no token is somebody, too (`--anonymous-auth`).
+    /// Whether a request without a token is anonymous rather than unauthenticated (`--anonymous-auth`).
     pub anonymous: bool,
-    /// Decides.
+    /// Evaluates access reviews.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Roles and bindings: who may write them, and why somebody may do something.
+    /// RBAC: guards against privilege escalation, and explains decisions.
     pub roles: Arc<Rbac>,
     /// The server's own audiences (`--api-audiences`).
     pub audiences: Vec<String>,

@@ -1,4 +1,5 @@
-//! The schema of built-in kinds: the generated table, seen through the registry's eyes.
+//! [`BuiltinSchema`] implements the registry's [`Schema`] for built-in kinds over the generated table in
+//! [`api`](crate::api).
 
 use super::versions::Known;
 use crate::api::TypeDef;
@@ -13,7 +14,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 
-/// A definition of the schema table as a kind's schema.
+/// The schema of a built-in kind.
 #[derive(Clone, Copy)]
 pub struct BuiltinSchema(pub &'static TypeDef);
 
@@ -69,13 +70,14 @@ impl Schema for BuiltinSchema {
             reset: &reset_set(reset),
         };
         let mut applied = apply::apply_across(ApplyType::Root(self.0), live, &patch, &request, &Known(self.0))?.object;
-        // What was merged lacks the members that are always written, and may hold texts that do not read.
+        // The merge result lacks always-written fields, and may hold scalars that do not parse: the apply schema does
+        // not check their text.
         decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         Ok(applied)
     }
 }
 
-/// 500: what fits its schema and is no object of its type even so, as upstream's field manager says it.
+/// The 500 of upstream's field manager for an applied object that fits the schema but does not convert to its Go type.
 fn unconvertible(config: &Value, why: &str) -> Status {
     let coded = if why.starts_with("illegal base64") {
         "error decoding from json: "
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused_in_upstreams_words() {
+    fn type_errors_have_upstreams_message() {
         let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": 1}});
         assert_eq!(
             of("ConfigMap").normalize(&mut v).unwrap_err().message,
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_own_what_they_set_and_no_more() {
+    fn managers_own_only_the_fields_they_set() {
         let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": "v"}});
         let who = ManagerInfo {
             manager: "m",
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_merge_by_key() {
+    fn service_ports_merge_by_key() {
         let old = json!({"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81}]}});
         let merged = of("Service").strategic_merge(&old, &json!({"spec": {"ports": [{"port": 80, "name": "b"}]}}));
         let merged = merged.unwrap().unwrap();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_and_does_not_read_is_a_failed_conversion() {
+    fn applying_unparsable_scalars_is_a_conversion_error() {
         let who = ManagerInfo {
             manager: "m",
             subresource: "",

@@ -1,5 +1,8 @@
-//! Objects as others have stored them: in another version than the one kept here, or without the defaults a reader
-//! expects. Upstream's codec converts and defaults whatever it reads; so does this.
+//! Upgrades stored objects on read: converts those in another API version to the stored version, and applies defaults
+//! that they lack. Upstream's storage codec does the same. Needed for data written by a kube-apiserver or an older
+//! release.
+//!
+//! Start at [`reviver`], which is called per object read, or [`update`], which migrates a whole store.
 
 use super::versions::Pair;
 use crate::api::{by_gvk, decode};
@@ -9,7 +12,7 @@ use crate::registry::resource::Resource;
 use crate::storage::backend::Revive;
 use std::sync::Arc;
 
-/// What makes a stored object of a row's kind the one that is served.
+/// The function that turns a stored object into the served one. Returns true if it was in another version.
 pub fn reviver(row: &Resource) -> Revive {
     let (gvk, strategy) = (row.gvk(), row.strategy.clone());
     let own = gvk.group_version();
@@ -20,10 +23,10 @@ pub fn reviver(row: &Resource) -> Revive {
     })
 }
 
-/// Makes the object one of this version. True: it was of another.
+/// Converts the object to this version in place. Returns false if it already is in that version.
 ///
 /// # Errors
-/// In upstream's words: nobody knows its kind, or it is of another one.
+/// The object's version or kind is unknown (with upstream's message), or it is of another kind.
 pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, String> {
     let (version, found) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let unknown = || format!("no kind \"{found}\" is registered for version \"{version}\"");
@@ -42,6 +45,7 @@ pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool
             "the stored object is a {found} of {version}, not a {kind} of {to}"
         ));
     };
+    // Only v1beta1 is structured differently; v1beta2 has v1's fields.
     if from.group == "resource.k8s.io" && from.version == "v1beta1" {
         match kind {
             "ResourceClaim" => requests(object.at_mut(&["spec"])),
@@ -50,13 +54,13 @@ pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool
             _ => {}
         }
     }
-    // The others have changed nothing but their name.
+    // All other versions have the same fields (checked by a test below).
     object.set(&["apiVersion"], to.to_string());
     decode::normalize(def, object).map_err(|e| e.to_string())?;
     Ok(true)
 }
 
-/// Which version of a kind with several is kept, where it is not a pair's.
+/// The stored version of kinds with several versions, except those with a conversion [`Pair`].
 const KEPT: [(&str, &str, &str); 12] = [
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", "v1"),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", "v1"),
@@ -72,7 +76,7 @@ const KEPT: [(&str, &str, &str); 12] = [
     ("storage.k8s.io", "VolumeAttributesClass", "v1"),
 ];
 
-/// Makes an object the one of its kind's version that is kept here, for stores that are taken over as a whole.
+/// Converts an object to its kind's stored version, for migrating a whole store. Unknown kinds are left unchanged.
 ///
 /// # Errors
 /// As of [`convert`].
@@ -89,7 +93,7 @@ pub fn update(object: &mut Value) -> Result<(), String> {
     }
 }
 
-/// What a request for one device asks for has moved into a member of its own.
+/// v1beta1 → v1: moves the fields of a single-device request into `exactly`.
 fn requests(spec: Option<&mut Value>) {
     const EXACTLY: [&str; 7] = [
         "adminAccess",
@@ -115,7 +119,7 @@ fn requests(spec: Option<&mut Value>) {
     }
 }
 
-/// What a device is has moved out of its member `basic`.
+/// v1beta1 → v1: moves the members of `basic` up into the device.
 fn devices(slice: &mut Value) {
     let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_array_mut);
     for device in devices.into_iter().flatten() {
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_becomes_the_one_that_is_kept() {
+    fn older_versions_are_converted_to_the_stored_one() {
         let mut address = json!({"apiVersion": "networking.k8s.io/v1beta1", "kind": "IPAddress",
             "metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"name": "a", "resource": "services"}}});
         let to = v1("networking.k8s.io", "v1");
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_requests_find_their_new_places() {
+    fn v1beta1_devices_and_requests_are_restructured() {
         let to = v1("resource.k8s.io", "v1");
         let mut claim = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "a"},
         "spec": {"devices": {"requests": [
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_known_version_or_of_another_kind_is_refused() {
+    fn unknown_versions_and_other_kinds_are_rejected() {
         let to = v1("batch", "v1");
         let mut old = json!({"apiVersion": "batch/v2alpha1", "kind": "CronJob", "metadata": {}});
         assert_eq!(
@@ -192,9 +196,9 @@ mod tests {
         assert!(convert(&mut json!({"metadata": {}}), &to, "CronJob").is_err());
     }
 
-    /// Older versions are taken over as they are, but for those above: nothing they can say is lost.
+    /// `convert` renames these versions without a conversion, which is lossless only if no field is missing.
     #[test]
-    fn versions_that_only_changed_their_name_have_the_same_fields() {
+    fn renamed_versions_have_the_same_fields() {
         let same = [
             (
                 "admissionregistration.k8s.io",
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_is_taken_over_is_brought_to_the_versions_that_are_kept() {
+    async fn every_older_version_migrates_to_the_stored_one() {
         let running = crate::controlplane::tests::running();
         let rows = running.plane.groups.iter().flat_map(|g| &g.resources);
         for (row, _) in rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. })) {

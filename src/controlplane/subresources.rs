@@ -1,4 +1,6 @@
-//! Subresources with an object of their own.
+//! Handlers of subresources that have their own object (`scale`, `binding`, `eviction`, `token`, `approval`,
+//! `finalize`) or connect to a backend ([`connect`]). `status` and other parts of the main object are handled by the
+//! registry.
 
 pub(super) mod approval;
 pub(super) mod binding;
@@ -17,28 +19,30 @@ use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
 use std::sync::{Arc, OnceLock};
 
-/// A store that is filled in once it is built: rows need handlers, handlers need stores, stores need rows.
+/// A store that is set after construction. Breaks the cycle at start-up: resources hold their subresource handlers,
+/// handlers need stores, and stores need resources.
 #[derive(Clone, Default)]
 pub(super) struct LateStore(Arc<OnceLock<Arc<Store>>>);
 
 impl LateStore {
-    /// Fills it in, once.
+    /// Sets the store. Later calls have no effect.
     pub(super) fn fill(&self, store: Arc<Store>) {
-        // A second store for the same rows cannot happen within one build.
+        // `build` fills each cell once.
         let _ = self.0.set(store);
     }
 
+    /// The store, or a 503 before it is set.
     pub(super) fn get(&self) -> Result<&Arc<Store>> {
         self.0
             .get()
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
     }
 
-    /// Replaces the object through this store's strategy, recorded for `manager`; `None`: managed fields are those of
-    /// the object (an apply).
+    /// Replaces an object through this store's strategy. `write` is the subresource and the field manager; without a
+    /// manager the object's own managed fields are stored, as an apply has computed them.
     ///
     /// # Errors
-    /// Any Status.
+    /// 400 if the names differ, 404 if the object does not exist, and any failure of the store.
     pub(super) async fn replace(
         &self,
         cx: &Context,

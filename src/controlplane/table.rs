@@ -1,4 +1,5 @@
-//! The words a row is written in: a kind is one chain of calls, and what it does not say is the common case.
+//! Builder for resource definitions. The files in `controlplane/groups` define each resource as one call chain on
+//! [`Row`] that starts at [`Group::kind`] and ends in [`Row::done`]; anything not mentioned has the common default.
 
 use super::metadata;
 use super::schema::BuiltinSchema;
@@ -17,26 +18,26 @@ use crate::registry::strategy::{Plain, Strategy};
 use crate::storage::Storage;
 use std::sync::Arc;
 
-/// The prefix of all keys in the store, as upstream's `--etcd-prefix` default.
+/// Prefix of all storage keys; upstream's default of `--etcd-prefix`.
 pub const KEY_PREFIX: &str = "/registry";
 
-/// A group and version, where rows begin.
+/// A group version, the starting point of a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The group, empty for core.
+    /// The API group; empty for core.
     pub group: &'static str,
-    /// The version.
+    /// The API version.
     pub version: &'static str,
 }
 
-/// A row in the making.
+/// A resource definition under construction.
 pub struct Row(Resource);
 
 impl Group {
-    /// A cluster-scoped kind, stored under its plural, with all verbs and without behaviour of its own.
+    /// A cluster-scoped resource, stored under its plural, with all verbs and the [`Plain`] strategy.
     ///
     /// # Panics
-    /// Where the schema table does not know the kind: rows are constants, so a test that builds them shows it.
+    /// If the schema table lacks the kind. Definitions are constant, so any test that builds them detects it.
     pub fn kind(self, plural: &str, kind: &str) -> Row {
         let def = api::by_gvk(self.group, self.version, kind)
             .unwrap_or_else(|| unreachable!("a row names a kind the schema table does not have: {kind}"));
@@ -65,7 +66,7 @@ impl Group {
         })
     }
 
-    /// A kind that is answered and never stored.
+    /// A create-only resource that is evaluated by `answer` and never stored.
     pub fn review(self, plural: &'static str, kind: &'static str, answer: Arc<dyn Answer>) -> Row {
         let mut row = self.kind(plural, kind);
         row.0.verbs = Verbs::CREATE;
@@ -76,43 +77,43 @@ impl Group {
 }
 
 impl Row {
-    /// Lives in a namespace.
+    /// The resource is namespaced.
     pub fn namespaced(mut self) -> Self {
         self.0.namespaced = true;
         self
     }
 
-    /// Its behaviour.
+    /// Sets the strategy.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.0.strategy = Arc::new(strategy);
         self
     }
 
-    /// Its behaviour, shared with another holder.
+    /// As [`Self::strategy`], for a strategy that is used elsewhere too.
     pub fn shared_strategy(mut self, strategy: Arc<dyn Strategy>) -> Self {
         self.0.strategy = strategy;
         self
     }
 
-    /// Its short names.
+    /// Sets the short names.
     pub fn short(mut self, names: &[&str]) -> Self {
         self.0.short_names = names.iter().map(|n| Str::new(n)).collect();
         self
     }
 
-    /// In this category.
+    /// Adds a category.
     pub fn category(mut self, name: &str) -> Self {
         self.0.categories.push(name.into());
         self
     }
 
-    /// Cannot do this.
+    /// Removes verbs.
     pub fn without(mut self, verbs: Verbs) -> Self {
         self.0.verbs = self.0.verbs.without(verbs);
         self
     }
 
-    /// Its directory below [`KEY_PREFIX`], where that is not the plural.
+    /// Sets the directory below [`KEY_PREFIX`], if it is not the plural.
     pub fn stored_at(mut self, directory: &str) -> Self {
         self.0.backing = Backing::Stored {
             prefix: format!("{KEY_PREFIX}/{directory}/"),
@@ -120,7 +121,7 @@ impl Row {
         self
     }
 
-    /// Nothing of it is stored: reads are answered by this.
+    /// Makes the resource read-only and not stored; `storage` computes it.
     pub fn computed(mut self, storage: Arc<dyn Storage>) -> Self {
         self.0.backing = Backing::Computed(storage);
         self.0.verbs = Verbs::GET.with(Verbs::LIST);
@@ -128,13 +129,15 @@ impl Row {
         self
     }
 
-    /// The version upstream stores it in, where that is not the served one: only the hash in discovery shows it.
+    /// Sets the version upstream stores the kind in, if it is not the served one. Affects only discovery's
+    /// `storageVersionHash`.
     pub fn hashed_as(mut self, version: &str) -> Self {
         self.0.storage_version_hash = storage_version_hash(&self.0.gvr.group, version, &self.0.kind);
         self
     }
 
-    /// Another version of `hub`: stored, prepared, judged and shown as that one is, with defaults of its own.
+    /// Makes this another version of `hub`. Objects are converted to the hub version for storage, preparation,
+    /// validation and tables: `strategy` sees only hub objects. `default` sets this version's own defaults.
     pub fn over(
         mut self,
         hub: &Resource,
@@ -149,10 +152,10 @@ impl Row {
             always_headed: c.always_headed,
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
-            // The conversion may read everything.
+            // The conversion may read any field.
             reads: Mask::Whole,
         });
-        // Names that both versions select by.
+        // Only fields that both versions can select by.
         let selectable = hub.selectable.as_ref().map(|s| SelectableFields {
             names: s
                 .names
@@ -196,13 +199,13 @@ impl Row {
         self
     }
 
-    /// Its table.
+    /// Sets the columns of its table representation.
     pub fn columns(mut self, columns: Columns) -> Self {
         self.0.columns = Some(columns);
         self
     }
 
-    /// Its selectable fields; `extract` gives one value per name.
+    /// Sets the selectable fields; `extract` returns one value per name, in the same order.
     pub fn selectable<const N: usize>(
         mut self,
         names: [&'static str; N],
@@ -216,36 +219,37 @@ impl Row {
         self
     }
 
-    /// A delete answers with the object.
+    /// A delete returns the deleted object instead of a Status.
     pub fn returns_deleted(mut self) -> Self {
         self.0.returns_deleted = true;
         self
     }
 
-    /// An update must name the version it changes.
+    /// An update must have a resourceVersion.
     pub fn conditional_update(mut self) -> Self {
         self.0.unconditional_update = false;
         self
     }
 
-    /// A PUT to a missing name creates.
+    /// A PUT creates a missing object.
     pub fn create_on_update(mut self) -> Self {
         self.0.create_on_update = true;
         self
     }
 
-    /// Has `status`.
+    /// Adds the `status` subresource.
     pub fn status(self) -> Self {
         self.part("status")
     }
 
-    /// A part of the object that is read and changed by itself, through the strategy's methods for it.
+    /// Adds a subresource that reads and updates a part of the object through the strategy, such as `status` or
+    /// `resize`.
     pub fn part(self, name: &'static str) -> Self {
         let kind = self.0.gvk();
         self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
     }
 
-    /// A subresource with an object of its own.
+    /// Adds a subresource with its own object and handler.
     pub fn custom(
         self,
         name: &'static str,
@@ -256,7 +260,7 @@ impl Row {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Custom(handler))
     }
 
-    /// As [`Self::custom`], where there is a handler.
+    /// As [`Self::custom`], if there is a handler.
     pub fn custom_where(
         self,
         handler: Option<Arc<dyn SubresourceHandler>>,
@@ -270,7 +274,7 @@ impl Row {
         }
     }
 
-    /// A connection.
+    /// Adds a subresource that connects to a backend.
     pub fn connect(self, name: &'static str, kind: GroupVersionKind, verbs: Verbs, handler: Arc<dyn Connect>) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Connect(handler))
     }
@@ -291,13 +295,13 @@ impl Row {
         self
     }
 
-    /// The row.
+    /// Returns the definition.
     pub fn done(self) -> Resource {
         self.0
     }
 }
 
-/// Discovery's `storageVersionHash`: eight bytes of the SHA-256 of `group/version/Kind`, the core group being empty.
+/// Discovery's `storageVersionHash`: the first eight bytes of the SHA-256 of `group/version/Kind`, in base64.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> Str {
     resources::storage_version_hash(group, version, kind).into()
 }
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_storage_version_hash_is_the_one_upstream_publishes() {
+    fn storage_version_hashes_match_upstream() {
         assert_eq!(
             storage_version_hash("apiregistration.k8s.io", "v1", "APIService"),
             "InPBPD7+PqM="
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_only_what_is_not_common() {
+    fn unmentioned_properties_have_the_common_defaults() {
         let r = Group {
             group: "",
             version: "v1",

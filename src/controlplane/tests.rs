@@ -1,4 +1,5 @@
-//! The whole room over the embedded engine, in a throw-away directory.
+//! Tests of the whole control plane over the embedded storage engine, in a temporary directory. [`running`] is the
+//! fixture.
 
 mod subresources;
 mod tables;
@@ -98,7 +99,7 @@ impl Running {
 }
 
 #[test]
-fn discovery_names_are_the_recorded_ones() {
+fn discovery_names_match_upstream() {
     let r = running_rows();
     let short = |g: &str, p: &str| r.find(&GroupResource::new(g, p)).unwrap().0.short_names.join(",");
     assert_eq!(short("", "serviceaccounts"), "sa");
@@ -126,7 +127,7 @@ fn running_rows() -> ControlPlane {
 }
 
 #[test]
-fn connections_and_logs_are_documented_as_by_upstream() {
+fn openapi_of_connections_and_logs_matches_upstream() {
     let plane = running_rows();
     let gv = GroupVersion::new("", "v1");
     let core = plane.groups.iter().flat_map(|g| &g.resources).map(|(row, _)| row);
@@ -143,7 +144,7 @@ fn connections_and_logs_are_documented_as_by_upstream() {
         parameters.iter().map(|p| p.str_at(&["name"]).to_owned()).collect()
     };
     let attach = ["container", "name", "namespace", "stderr", "stdin", "stdout", "tty"];
-    assert_eq!(shared("attach"), attach, "by name, whether in the path or the query");
+    assert_eq!(shared("attach"), attach, "path and query parameters are sorted by name");
     assert_eq!(
         pod("attach").str_at(&["post", "operationId"]),
         "connectCoreV1PostNamespacedPodAttach"
@@ -152,14 +153,14 @@ fn connections_and_logs_are_documented_as_by_upstream() {
         pod("proxy/{path}").str_at(&["options", "operationId"]),
         "connectCoreV1OptionsNamespacedPodProxyWithPath"
     );
-    assert!(!shared("log").contains(&"sinceTime".to_owned()), "no simple type");
+    assert!(!shared("log").contains(&"sinceTime".to_owned()), "not a scalar");
     let log = pod("log").at(&["get", "responses", "200", "content"]);
     assert_eq!(*log.at(&["text/plain"]), json!({"schema": {"type": "string"}}));
     assert!(!log.at(&["application/json"]).is_null());
 }
 
 #[test]
-fn a_second_registration_is_an_error() {
+fn duplicate_registrations_are_rejected() {
     let plane = running_rows();
     assert_eq!(super::twice(plane.groups.iter()), None);
     let again = plane.groups.iter().chain(plane.groups.iter().take(1));
@@ -174,7 +175,7 @@ fn a_second_registration_is_an_error() {
 }
 
 #[test]
-fn two_ranges_of_one_family_are_refused() {
+fn two_service_ranges_of_one_family_are_rejected() {
     let mut c = config();
     c.service_ranges.push(("10.1.0.0".parse().unwrap(), 24));
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
@@ -183,7 +184,7 @@ fn two_ranges_of_one_family_are_refused() {
 }
 
 #[tokio::test]
-async fn services_keep_their_numbers_over_a_restart() {
+async fn service_allocations_survive_a_restart() {
     let r = running();
     let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]});
     let mut v = json!({"metadata": {"name": "a"}});
@@ -217,7 +218,7 @@ async fn services_keep_their_numbers_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_when_it_is_finalized() {
+async fn a_namespace_is_deleted_once_finalized() {
     let r = running();
     r.create("namespaces", "", json!({"metadata": {"name": "l"}}))
         .await
@@ -253,7 +254,7 @@ async fn a_namespace_goes_when_it_is_finalized() {
 }
 
 #[tokio::test]
-async fn endpoints_go_with_their_service() {
+async fn endpoints_are_deleted_with_their_service() {
     let r = running();
     r.create(
         "services",
@@ -279,7 +280,7 @@ async fn endpoints_go_with_their_service() {
 }
 
 #[tokio::test]
-async fn stored_objects_look_as_recorded() {
+async fn created_objects_match_upstream() {
     let r = running();
     let ns = r
         .create("namespaces", "", json!({"metadata": {"name": "d"}}))
@@ -314,7 +315,7 @@ async fn stored_objects_look_as_recorded() {
 }
 
 #[tokio::test]
-async fn a_binding_assigns_a_pod_once() {
+async fn a_pod_is_bound_only_once() {
     let r = running();
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "registry.invalid/app:1"}]}, "status": {"phase": "Running"}});
     let pod = r.create("pods", "default", pod).await.unwrap();
@@ -349,7 +350,7 @@ fn handler(r: &Running, name: &str) -> Arc<dyn crate::registry::resource::Subres
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_eviction_charges_the_budget_and_ends_the_pod() {
+async fn eviction_charges_the_budget_and_deletes_the_pod() {
     let r = running();
     let cx = Context::system("default");
     let change = |group: &str, plural: &str, name: &'static str, status: Value| {
@@ -388,7 +389,7 @@ async fn an_eviction_charges_the_budget_and_ends_the_pod() {
             eviction.create(&cx, name, object).await
         }
     };
-    // Nobody has looked at the budget yet.
+    // No controller has observed the budget yet.
     assert_eq!(evict("a", cx.clone()).await.unwrap_err().retry_after(), 10);
     let allowing = json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": 1});
     change("policy", "poddisruptionbudgets", "budget", allowing).await;
@@ -420,14 +421,14 @@ async fn an_eviction_charges_the_budget_and_ends_the_pod() {
 
     let refused = evict("b", cx.clone()).await.unwrap_err();
     assert_eq!((refused.code, refused.retry_after()), (429, 0));
-    // A second budget over the same pods is more than evictions can serve.
+    // Eviction does not support two budgets for one pod.
     let other = json!({"metadata": {"name": "other"}, "spec": {"selector": {}}});
     budgets.create_value(&cx, other).await.unwrap();
     assert_eq!(evict("b", cx).await.unwrap_err().code, 500);
 }
 
 #[tokio::test]
-async fn finalizers_without_a_domain_are_refused_by_most_kinds() {
+async fn most_kinds_require_qualified_finalizers() {
     let r = running();
     let mut any = Vec::new();
     let groups = r.plane.groups.iter().chain([&r.plane.apiregistration]);

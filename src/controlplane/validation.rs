@@ -1,5 +1,8 @@
-//! What is wrong with an object, field by field: upstream's rules, paths, words and order. Object metadata is the
-//! registry's matter.
+//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts and order,
+//! because clients see the causes.
+//!
+//! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them. Validation of
+//! object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms that evaluate them.
 
 pub(super) mod admission;
 pub(super) mod apiservice;

@@ -1,7 +1,8 @@
-//! Kinds that are served in more than one version: which, and how objects become those of the other version.
+//! Conversion of built-in kinds that are served in two versions: HorizontalPodAutoscalers and events.
 //!
-//! One version is the hub: it is stored, prepared and judged. Whatever names fields (managed fields of several
-//! versions, applies through one version over entries of the other) converts whole objects and compares those.
+//! Start at [`Pair`]. One version, the hub, is stored, defaulted and validated; objects of the other, the spoke, are
+//! converted when read and written. Field ownership across versions converts whole objects ([`Known`]) rather than
+//! field paths.
 
 mod autoscaling;
 mod events;
@@ -14,25 +15,25 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::registry::converting::Conversion;
 
-/// Two versions of one kind.
+/// A kind with two versions, and the conversions between them.
 pub struct Pair {
-    /// Group and version that is stored.
+    /// Group and version that are stored.
     pub hub: (&'static str, &'static str),
-    /// Group and version that is served beside it.
+    /// Group and version that are served in addition.
     pub spoke: (&'static str, &'static str),
-    /// The kind in both.
+    /// The kind, which has the same name in both versions.
     pub kind: &'static str,
     to_hub: fn(&mut Value),
     to_spoke: fn(&mut Value),
-    /// Defaults of the hub.
+    /// Applies the hub's defaults.
     complete: fn(&mut Value),
-    /// Annotations of the spoke that are fields of the hub.
+    /// Annotations of the spoke that represent fields of the hub.
     annotations: &'static [&'static str],
-    /// The spoke's name of a selectable field of the hub.
+    /// Maps a selectable field of the hub to its name in the spoke; `None` if the spoke does not support it.
     field: fn(&str) -> Option<&str>,
 }
 
-/// autoscaling/v1 over v2.
+/// HorizontalPodAutoscalers: stored as autoscaling/v2, also served as v1.
 pub static AUTOSCALERS: Pair = Pair {
     hub: ("autoscaling", "v2"),
     spoke: ("autoscaling", "v1"),
@@ -44,7 +45,7 @@ pub static AUTOSCALERS: Pair = Pair {
     field: |name| Some(name),
 };
 
-/// events.k8s.io/v1 over core/v1.
+/// Events: stored as core/v1, also served as events.k8s.io/v1.
 pub static EVENTS: Pair = Pair {
     hub: ("", "v1"),
     spoke: ("events.k8s.io", "v1"),
@@ -63,27 +64,27 @@ fn api_version((group, version): (&str, &str)) -> String {
 }
 
 impl Pair {
-    /// The pair a built-in type belongs to.
+    /// The pair that a built-in type belongs to, as hub or spoke.
     fn of(def: &TypeDef) -> Option<&'static Self> {
         let is = |p: &Self, at| def.gvks.iter().any(|(g, v, k)| (*g, *v) == at && *k == p.kind);
         ALL.into_iter().find(|p| is(p, p.hub) || is(p, p.spoke))
     }
 
-    /// The pair whose other version objects of `from` are, where `to` is the stored one.
+    /// The pair of this kind with `from` as spoke and `to` as hub.
     pub fn between(from: &GroupVersion, to: &GroupVersion, kind: &str) -> Option<&'static Self> {
         let is = |gv: &GroupVersion, at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
         let mut all = ALL.into_iter();
         all.find(|p| is(from, p.spoke) && is(to, p.hub) && p.kind == kind)
     }
 
-    /// The version that is stored of a kind of two.
+    /// The stored version of a kind; `None` if it does not have two versions.
     pub fn hub_of(gv: &GroupVersion, kind: &str) -> Option<GroupVersion> {
         let is = |at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
         let pair = ALL.into_iter().find(|p| (is(p.spoke) || is(p.hub)) && p.kind == kind)?;
         Some(GroupVersion::new(pair.hub.0, pair.hub.1))
     }
 
-    /// The stored object of one in the other version, defaults included.
+    /// Converts an object of the spoke to the hub and applies defaults.
     pub fn stored(&self, served: Value) -> Value {
         let mut stored = self.convert(served, self.hub, self.to_hub);
         (self.complete)(&mut stored);
@@ -95,10 +96,11 @@ impl Pair {
         let map = object.make_object();
         map.insert("apiVersion", api_version(to));
         map.insert("kind", self.kind);
-        // Metadata is the same in all versions; what stands in it (an empty managedFields, say) is not to be touched.
+        // Metadata is version-independent and must stay as it is (an empty `managedFields`, for example), so it is
+        // excluded from normalization.
         let metadata = map.remove("metadata");
         if let Some(def) = by_gvk(to.0, to.1, self.kind) {
-            // Conversions give well-typed members; this adds what the version always writes.
+            // Cannot fail, since conversions yield well-typed members; it adds members the version always encodes.
             let _ = decode::normalize(def, &mut object);
         }
         if let Some(metadata) = metadata {
@@ -130,7 +132,7 @@ impl Conversion for &'static Pair {
     }
 }
 
-/// The versions a built-in kind is known in.
+/// Versions of a built-in kind, for server-side apply and managed fields.
 #[derive(Clone, Copy)]
 pub struct Known(pub &'static TypeDef);
 
@@ -181,7 +183,8 @@ impl Versions<ApplyType> for Known {
     }
 }
 
-/// Versions before the served one that upstream still has types for: `apps/v1beta1`. Their fields are the same.
+/// True for older versions of a group, such as `apps/v1beta1`, that managed fields may still refer to. Upstream still
+/// has their types; their fields are treated as the same.
 fn older(group: &str, wanted: &str) -> bool {
     wanted.split_once('/').is_some_and(|(g, v)| {
         g == group && !g.is_empty() && v.starts_with('v') && (v.contains("alpha") || v.contains("beta"))
@@ -194,7 +197,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn every_pair_names_types_there_are() {
+    fn pairs_refer_to_existing_types() {
         for p in ALL {
             for (g, v) in [p.hub, p.spoke] {
                 let def = by_gvk(g, v, p.kind).unwrap();
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_nobody_knows_is_unknown() {
+    fn unknown_version_is_not_converted() {
         let def = by_gvk("", "v1", "ConfigMap").unwrap();
         let v = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         assert!(matches!(Known(def).at(&v, "v9"), AtVersion::Unknown));

@@ -1,4 +1,6 @@
-//! Request bodies: the size limit, the media type, and the checks of kind and version before a schema sees the object.
+//! Request bodies: size limit, media type, decoding, and the checks of kind and version that precede the schema.
+//!
+//! Start at [`read()`], [`body_type`] and `decode`. Type checks against the schema are the registry's.
 
 mod known;
 
@@ -17,28 +19,28 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Most bytes of a request body.
+/// Maximum bytes of a request body.
 pub const LIMIT: usize = 3 * 1024 * 1024;
-/// Where upstream registers its kinds; the texts name it.
+/// The file in which upstream creates its scheme; it is part of error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// What a body is written in.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyType {
-    /// JSON; also where nothing is said.
+    /// JSON, also the default without a `Content-Type`.
     Json,
     /// YAML.
     Yaml,
     /// Kubernetes' protobuf envelope.
     Protobuf,
-    /// CBOR, behind its gate.
+    /// CBOR, if its feature gate is on.
     Cbor,
 }
 
-/// Reads the whole body.
+/// Reads the whole body into memory.
 ///
 /// # Errors
-/// 413 beyond [`LIMIT`], 400 where the client broke off.
+/// 413 beyond [`LIMIT`]; 400 if the client aborts.
 pub async fn read(body: Body) -> Result<Bytes> {
     body.collect(LIMIT).await.map_err(|e| match e {
         CollectError::TooLarge(limit) => Status::too_large(&format!("limit is {limit}")),
@@ -46,20 +48,20 @@ pub async fn read(body: Body) -> Result<Bytes> {
     })
 }
 
-/// The media type of a body, in lower case and without parameters.
+/// The media type of the body in lower case, without parameters.
 pub fn media_type(headers: &HeaderMap) -> String {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// What the body of a create, update or delete is written in; `messages`: and protobuf is one of the choices.
+/// The encoding of the body of a create, update or delete. `messages` is set if the kind has a protobuf encoding.
 ///
 /// # Errors
-/// 415.
+/// 415 for an unsupported or malformed media type.
 pub fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<BodyType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     let wrong = || Status::unsupported_media_type(codecs.object_types(messages));
-    // A parameter needs a name; Go refuses the whole header otherwise.
+    // Go's parser rejects the whole header if a parameter has no name.
     let bad_parameter = |p: &str| {
         let p = p.trim();
         !p.is_empty() && p.split_once('=').is_none_or(|(k, _)| k.trim().is_empty())
@@ -76,7 +78,7 @@ pub fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<
     }
 }
 
-/// A decoded document and the keys it has twice, as strict findings.
+/// A decoded document and its duplicate keys, formatted as strict decoding errors.
 pub(crate) struct Document {
     pub value: Value,
     pub duplicates: Vec<String>,
@@ -91,7 +93,7 @@ impl From<Value> for Document {
     }
 }
 
-/// Decodes a document, whatever kind it is. The error is the decoder's text.
+/// Decodes a document of any kind. The error is the decoder's message.
 pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
     match body_type {
         BodyType::Json => {
@@ -120,7 +122,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
     }
 }
 
-/// Decodes the body of a delete: `DeleteOptions` of any group, the kind it has without saying so.
+/// Decodes the body of a delete: `DeleteOptions` of any group, also without an explicit kind.
 pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
     if body_type != BodyType::Protobuf {
         return parse(bytes, body_type);
@@ -135,30 +137,30 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
     Ok(Document::from(value))
 }
 
-/// What an envelope says about its object, as far as it says it.
+/// The `apiVersion` and `kind` of an envelope, as far as they are set.
 fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
     let said = [("apiVersion", &unknown.api_version), ("kind", &unknown.kind)];
     let said = said.into_iter().filter(|(_, v)| !v.is_empty());
     Value::Object(said.map(|(k, v)| (k, &**v)).collect())
 }
 
-/// Decodes YAML, of which JSON is a part; duplicates are `line 4: key "x" already set in map`. The error is the
-/// decoder's text.
+/// Decodes YAML (of which JSON is a subset). Duplicates have the form `line 4: key "x" already set in map`; the error
+/// is the decoder's message.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
     let (value, duplicates) = yaml::decode_noting(bytes)?;
     Ok(Document { value, duplicates })
 }
 
-/// Duplicate keys of a YAML document as one strict finding.
+/// Combines the duplicate keys of a YAML document into one strict decoding error.
 pub(crate) fn yaml_finding(duplicates: &[String]) -> String {
     let lines: String = duplicates.iter().map(|d| format!("\n  {d}")).collect();
     format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}")
 }
 
-/// Decodes an object that is to be of kind `expected`; a missing kind or apiVersion is filled in.
+/// Decodes an object of kind `expected`, filling in a missing kind or apiVersion.
 ///
 /// # Errors
-/// 400 in upstream's words.
+/// 400 with upstream's message.
 pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionKind) -> Result<Document> {
     let unrecognized = |text: &str| {
         Status::bad_request(format!(
@@ -174,7 +176,7 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
         })
     };
     if body_type == BodyType::Protobuf {
-        // The envelope says the kind, and only then is it known how to read the message.
+        // Check the kind in the envelope first: it determines how to decode the message.
         let unknown = protobuf::open(bytes).map_err(|e| unrecognized(&e))?;
         check(&mut type_meta(&unknown))?;
         let api_version = expected.api_version();
@@ -203,6 +205,7 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
         Value::Object(_) => "object",
         _ => "string",
     };
+    // Like Go's decoder, treat null as an empty object.
     if value.is_null() {
         *value = Value::object();
     }
@@ -240,7 +243,7 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
     Ok(())
 }
 
-/// What upstream's scheme says of a kind that it does not know.
+/// Upstream's message for a kind that is not in its scheme.
 pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
     format!(
         "no kind {} is registered for version {} in scheme {}",
@@ -250,7 +253,7 @@ pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
     )
 }
 
-/// What another kind or version than the expected one is answered with.
+/// The error for another kind or version than the expected one.
 fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
     if !known::known(given) {
         return cannot_be_handled(given, expected, &not_registered(&given.kind, &given.api_version()));
@@ -262,6 +265,7 @@ fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
             expected.api_version()
         ));
     }
+    // Upstream shows the Go package of its internal types.
     let package = match expected.group.split('.').next() {
         None | Some("") => "core",
         Some(first) => first,
@@ -273,7 +277,7 @@ fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
     cannot_be_handled(given, expected, &text)
 }
 
-/// 400 of a document whose kind could be read.
+/// 400 for a document whose kind could be determined.
 pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersionKind, text: &str) -> Status {
     Status::bad_request(format!(
         "{} in version {} cannot be handled as a {}: {text}",
@@ -283,13 +287,14 @@ pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersio
     ))
 }
 
-/// The start of a body, as errors show it.
+/// The start of a body as shown in errors.
 fn summary(bytes: &[u8]) -> String {
     const SHOWN: usize = 30;
     let head = &bytes[..bytes.len().min(SHOWN)];
     let more = if bytes.len() > SHOWN { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
+        // What looks like JSON is shown as it is, anything else in hexadecimal, as upstream.
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => format!("{}{more}", hex(head)),
     }
@@ -308,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_gone_are_wrong_versions_not_unknown_kinds() {
+    fn removed_versions_are_reported_as_version_mismatches() {
         let message = |given: [&str; 3], expected: [&str; 3]| {
             let kind = |[g, v, k]: [&str; 3]| GroupVersionKind::new(g, v, k);
             mismatch(&kind(given), &kind(expected)).message
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_read_as_upstreams() {
+    fn errors_match_upstream() {
         assert_eq!(
             fails("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c3}\n"),
             "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse \
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_by_the_kind_of_their_envelope() {
+    fn protobuf_bodies_decode_by_the_kind_of_their_envelope() {
         let expected = GroupVersionKind::new("", "v1", "ConfigMap");
         let read = |bytes: &[u8]| decode(bytes, BodyType::Protobuf, &expected).map(|d| d.value);
         let config_map = crate::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
@@ -382,12 +387,12 @@ mod tests {
             "the object provided is unrecognized (must be of type ConfigMap): provided data does not appear to be a \
              protobuf message, expected prefix [107 56 115 0] (6e6f742070726f746f627566)"
         );
-        // Nothing said is the expected kind.
+        // An envelope without a kind is taken for the expected one.
         assert_eq!(read(b"k8s\0\x12\0").unwrap().str_at(&["kind"]), "ConfigMap");
     }
 
     #[test]
-    fn delete_options_come_in_protobuf_too() {
+    fn delete_options_decode_from_protobuf() {
         let options = crate::json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"});
         let bytes = api::protobuf::encode(&options).unwrap();
         let read = parse_delete_options(&bytes, BodyType::Protobuf)

@@ -1,4 +1,4 @@
-//! One request on its way through a verb: its head, its query, who calls, and what it is about.
+//! [`Call`]: the state of one request on its way through a verb, with the checks that verbs share.
 
 use super::negotiate::{Codecs, Negotiated, Offer, negotiate_among};
 use super::options::Query;
@@ -21,15 +21,15 @@ pub(crate) struct Call {
     pub query: Query,
     pub route: Route,
     pub cx: Context,
-    /// Asked before an update creates.
+    /// Authorizes the create that an update turns into.
     pub may_create: Option<Arc<dyn MayCreate>>,
-    /// Watches without a timeout end between this and twice this.
+    /// Watches without a timeout get a random one between this and twice this.
     pub min_request_timeout: Duration,
-    /// Encodings that are on.
+    /// The optional encodings that are enabled.
     pub codecs: Codecs,
-    /// Counters of a watch.
+    /// The metrics of a watch.
     pub watch_metrics: Option<WatchMetrics>,
-    /// Counts changes that came about when nobody waited for them any more.
+    /// Counts the results of mutations that completed after their client stopped waiting.
     pub late: Option<LateResults>,
 }
 
@@ -49,6 +49,7 @@ impl Call {
                 _ => "update",
             },
         };
+        // Deprecated kinds warn on every request, including failing ones.
         if let Some(text) = route.served.0.strategy.deprecation() {
             cx.warnings.add(text);
         }
@@ -81,7 +82,7 @@ impl Call {
         self.route.subresource().map_or("", |s| s.name)
     }
 
-    /// The kind this endpoint speaks.
+    /// The kind of the endpoint's request and response bodies.
     pub fn kind(&self) -> GroupVersionKind {
         self.route
             .subresource()
@@ -97,7 +98,7 @@ impl Call {
         negotiate_among(self.codecs, &self.parts.headers, &self.query, offer)
     }
 
-    /// The type this endpoint speaks; custom kinds have none.
+    /// The built-in type of the endpoint's objects; `None` for custom kinds.
     pub fn definition(&self) -> Option<&'static TypeDef> {
         match self.route.subresource().map(|s| &s.kind) {
             Some(kind) if *kind != self.resource().gvk() => {
@@ -107,7 +108,7 @@ impl Call {
         }
     }
 
-    /// What answers can look like: reviews and subresources with a handler of their own have no table.
+    /// The representations offered: reviews, and subresources whose handler has no columns, have no table.
     pub fn offer(&self) -> Offer {
         let sub = self.route.subresource().map(|s| &s.behaviour);
         let answered = matches!(self.resource().backing, Backing::Answered(_));
@@ -118,7 +119,7 @@ impl Call {
         }
     }
 
-    /// The row as answers show it: a subresource of a kind of its own has a table of its own.
+    /// The resource as responses print it: a custom subresource brings its own columns.
     pub fn shown(&self) -> Arc<Resource> {
         let resource = self.resource();
         let columns = match self.route.subresource().map(|s| &s.behaviour) {
@@ -136,7 +137,7 @@ impl Call {
         )
     }
 
-    /// The name in the path, as storage takes it.
+    /// Checks that the name in the path is a valid storage key.
     pub fn check_name(&self) -> Result<()> {
         let name = self.name();
         if name.is_empty() {
@@ -145,9 +146,10 @@ impl Call {
         Store::check_name(name)
     }
 
-    /// The body's namespace against the request's; fills it in.
+    /// Checks the namespace of the body against that of the request, and sets it if missing.
     pub fn check_namespace(&self, object: &mut Value) -> Result<()> {
         let wanted = self.route.namespace.as_str();
+        // Cluster-scoped: a namespace in the body is dropped.
         if wanted.is_empty() {
             object.unset_meta("namespace");
             return Ok(());
@@ -164,7 +166,7 @@ impl Call {
         Ok(())
     }
 
-    /// The body's name against the path's.
+    /// Checks the name in the body against that in the path.
     pub fn check_body_name(&self, object: &Value) -> Result<()> {
         match object.name() {
             "" => Err(Status::bad_request(format!(

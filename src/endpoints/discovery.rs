@@ -1,4 +1,7 @@
-//! Discovery: what is served, as lists for clients.
+//! Discovery: lists of the groups, versions and resources served.
+//!
+//! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`] build the
+//! documents of one server. [`Route`] serves a document.
 
 pub mod aggregated;
 pub mod resources;
@@ -20,17 +23,16 @@ use async_trait::async_trait;
 use http::{HeaderMap, Method};
 use std::sync::Arc;
 
-/// One path of the router: GET of `root`, in a media type the router knows. Whoever claims what is below has roots of
-/// their own.
+/// Serves GET of exactly `root`, in a media type known to the router. Paths below it are routed elsewhere.
 pub struct Route {
-    /// `/api`, `/apis/<group>`: no slash at the end.
+    /// The path without a trailing slash: `/api` or `/apis/<group>`.
     pub root: String,
-    /// Who answers.
+    /// Serves the document.
     pub handler: Arc<dyn UnprotectedHandler>,
 }
 
 impl Route {
-    /// The path of a document that stays as it is.
+    /// A route for a fixed document.
     pub fn of(root: &str, document: Value) -> Self {
         Self {
             root: root.to_owned(),
@@ -61,7 +63,7 @@ impl UnprotectedHandler for Route {
     }
 }
 
-/// A discovery document in what the client accepts.
+/// Encodes a discovery document in a media type the client accepts.
 pub fn plain(document: &Value, headers: &HeaderMap, query: &Query) -> Response {
     match negotiate(headers, query, Offer::Plain) {
         Ok(n) => respond::value(200, document, n, headers),
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_root_is_one_path_one_method_and_types_the_router_knows() {
+    async fn root_routes_check_path_method_and_media_type() {
         let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let json = "application/json";
         for (method, path, accept, want) in [

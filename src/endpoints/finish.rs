@@ -1,4 +1,6 @@
-//! Runs a mutation to its end even if the client has gone: dropping the request's future drops only the wait.
+//! Runs mutations in owned tasks, so that dropping the request's future only stops the wait, never the write.
+//!
+//! Entry points: [`finish`], and [`to_the_end`] without a time limit (upstream: `endpoints/handlers/finisher`).
 
 use super::offload;
 use crate::apimachinery::status::{Result, Status};
@@ -10,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a client waits for create, update, patch and delete at most.
+/// The longest time a client waits for a create, update, patch or delete (upstream: `requestTimeoutUpperBound`).
 const BOUND: Duration = Duration::from_secs(34);
 
-/// Set when nobody waits any more.
+/// Sets the flag when dropped, that is, once the client no longer waits.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -22,14 +24,14 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits for `work`, which runs in a task of its own and ends by itself; `late` counts what it came to, where nobody waits
-/// by then.
+/// Runs `work` in a task of its own and waits for its result. If the client has stopped waiting by then, the result
+/// is counted in `late`.
 ///
 /// # Errors
-/// What `work` fails with; 504 after 34 seconds, when the work may still succeed.
+/// The errors of `work`; 504 after 34 seconds, in which case the work may still succeed.
 ///
 /// # Cancel safety
-/// Cancel safe: the work goes on.
+/// Cancel safe: the work continues.
 pub async fn finish<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
     late: Option<LateResults>,
@@ -40,13 +42,13 @@ pub async fn finish<T: Send + 'static>(
     }
 }
 
-/// [`finish`] without a bound: deletecollection takes as long as it takes.
+/// [`finish`] without a time limit, for deletecollection.
 ///
 /// # Errors
-/// What `work` fails with.
+/// The errors of `work`.
 ///
 /// # Cancel safety
-/// Cancel safe: the work goes on.
+/// Cancel safe: the work continues.
 pub async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
     late: Option<LateResults>,
@@ -60,9 +62,9 @@ pub async fn to_the_end<T: Send + 'static>(
         }
         outcome
     };
-    // Boxed, because the runtime's code for a task is made once per type of task and scheduler.
+    // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the binary small.
     let mut work = work.boxed();
-    // What was decoded on the compute pool is also written there.
+    // Requests decoded on the compute pool continue there.
     if let Some(current) = compute::current() {
         match current.continue_with(work) {
             Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::refused(e))),
@@ -72,7 +74,7 @@ pub async fn to_the_end<T: Send + 'static>(
     }
     match tokio::spawn(work).await {
         Ok(done) => done,
-        // A panic goes on in the request, whose panic filter answers and logs it.
+        // Propagate a panic into the request, where the panic filter logs it and responds.
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
         Err(e) => Err(Status::internal(e)),
     }
@@ -85,7 +87,7 @@ mod tests {
     use tokio::sync::Notify;
 
     #[tokio::test]
-    async fn work_goes_on_when_nobody_waits_any_more() {
+    async fn work_continues_after_the_client_leaves() {
         let telemetry = Telemetry::new();
         let (start, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (s, d) = (start.clone(), done.clone());

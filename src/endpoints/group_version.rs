@@ -1,4 +1,6 @@
-//! One group version as a web service: discovery of its resources and every verb below it.
+//! [`ApiGroupVersion`]: the handler of one group version, for discovery of its resources and all verbs on them.
+//!
+//! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through `offload`.
 
 use super::call::Call;
 use super::negotiate::{Codecs, router_check};
@@ -19,25 +21,25 @@ use std::time::Duration;
 
 /// Serves `/api/v1` or `/apis/<group>/<version>` and everything below.
 ///
-/// It wants `info` among the request's [`Facts`], and uses `warnings` and `ending` where they are.
+/// Requires `info` in the request's [`Facts`]; uses `warnings` and `ending` if present.
 #[derive(Clone)]
 pub struct ApiGroupVersion {
-    /// The group version.
+    /// The group version served.
     pub gv: GroupVersion,
-    /// Its rows with their stores.
+    /// The resources with their stores.
     pub resources: Vec<(Arc<Resource>, Arc<Store>)>,
-    /// Asked again where an update or apply turns into a create.
+    /// Authorizes creates by update or apply, and streams opened by GET.
     pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// A watch that names no timeout ends between this and twice this; upstream's `--min-request-timeout`.
+    /// Watches without a timeout get a random one between this and twice this (`--min-request-timeout`).
     pub min_request_timeout: Duration,
-    /// Encodings that are on.
+    /// The optional encodings that are enabled.
     pub codecs: Codecs,
-    /// Counts what watches send and which deprecated APIs are asked for.
+    /// Counts watch events and requests for deprecated APIs.
     pub telemetry: Option<Telemetry>,
 }
 
 impl ApiGroupVersion {
-    /// With upstream's default timeout of 30 minutes.
+    /// A group version with upstream's default timeout of 30 minutes, without authorizer and telemetry.
     pub fn new(gv: GroupVersion, resources: Vec<(Arc<Resource>, Arc<Store>)>) -> Self {
         Self {
             gv,
@@ -49,18 +51,18 @@ impl ApiGroupVersion {
         }
     }
 
-    /// Asks this authorizer before an update or apply creates.
+    /// Sets the authorizer for creates by update or apply.
     pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = Some(authorizer);
         self
     }
 
-    /// The root path.
+    /// The root path, such as `/apis/apps/v1`.
     pub fn root(&self) -> String {
         self.gv.path()
     }
 
-    /// The rows alone.
+    /// The resources without their stores.
     pub fn rows(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.iter().map(|(r, _)| r)
     }
@@ -87,14 +89,17 @@ impl ApiGroupVersion {
             Ok(a) => a,
             Err(n) => return refuse(no_route(n)),
         };
+        // Should the two path parsers disagree, authorization checked something else than this route.
         if !route::agrees(&found, action, &info) {
             return refuse(no_route(NoRoute::Path));
         }
+        // go-restful's router checks Content-Type (415) before Accept (406).
         if action == Action::Patch && !verbs::patch::is_known(&parts.headers, self.codecs) {
             let mut s = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
             s.details_mut();
             return refuse(s);
         }
+        // Connections do their own negotiation.
         if action != Action::Connect {
             let lists = matches!(action, Action::List | Action::Watch);
             if let Err(s) = router_check(&parts.headers, lists, self.codecs) {
@@ -126,6 +131,7 @@ impl ApiGroupVersion {
                 },
             }));
         }
+        // The call moves into the verb, but errors still have to be negotiated.
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
         match offload::run(action, call, body).await {
             Ok(response) => response,
@@ -162,7 +168,7 @@ impl ApiGroupVersion {
     }
 }
 
-/// The second look of authorization, at the verb create.
+/// Authorizes the verb `create` for an update that creates.
 struct CreateCheck {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
@@ -181,7 +187,8 @@ impl MayCreate for CreateCheck {
     }
 }
 
-/// The same for a stream that is opened by GET, as browsers do: it does what a POST does.
+/// Authorizes the verb `create` for a stream opened by GET (as browsers do), because it grants the same access as a
+/// POST.
 struct StreamCheck {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
@@ -203,7 +210,7 @@ impl MayCreate for StreamCheck {
     }
 }
 
-/// What the router says about a path or method it does not have.
+/// The router's Status for a path or method that is not served.
 pub(crate) fn no_route(n: NoRoute) -> Status {
     let mut s = match n {
         NoRoute::Path => Status::new(404, "NotFound", "the server could not find the requested resource"),
@@ -217,7 +224,7 @@ pub(crate) fn no_route(n: NoRoute) -> Status {
     s
 }
 
-/// A convenience for results of verbs.
+/// The result type of verbs.
 pub(crate) type Answer = Result<Response>;
 
 #[async_trait]

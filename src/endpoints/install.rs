@@ -1,4 +1,4 @@
-//! Rows → routes, discovery and OpenAPI: one declaration, three outputs.
+//! [`install()`]: mounts group versions and publishes their discovery and OpenAPI documents.
 
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
@@ -10,21 +10,21 @@ use crate::server::generic::GenericServer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where what is installed is published.
+/// The documents that installed group versions are published in.
 #[derive(Clone)]
 pub struct Published {
-    /// `/apis` in its aggregated form.
+    /// The aggregated form of `/apis`.
     pub apis: Arc<AggregatedDiscovery>,
-    /// `/api` in its aggregated form: the core group alone.
+    /// The aggregated form of `/api`, which contains only the core group.
     pub api: Arc<AggregatedDiscovery>,
-    /// `/openapi/v3`.
+    /// The OpenAPI v3 documents.
     pub openapi: Arc<OpenApiV3>,
-    /// `host:port` that clients of the core group are told.
+    /// The `host:port` reported to clients of the core group (`serverAddressByClientCIDRs`).
     pub server_address: String,
 }
 
 impl Published {
-    /// Nothing yet.
+    /// Empty documents.
     pub fn new(server_address: String) -> Self {
         Self {
             apis: Arc::new(AggregatedDiscovery::new()),
@@ -35,8 +35,9 @@ impl Published {
     }
 }
 
-/// Installs group versions: their routes in the server's container, their group's document, and their parts of
-/// discovery and OpenAPI. `priorities` places them among the others. Versions of one group belong into one call, best first.
+/// Mounts group versions in the server's container and publishes their group document and their parts of discovery
+/// and OpenAPI. `priorities` determines their position among other groups. All versions of a group must be passed in
+/// one call, the preferred one first.
 pub fn install(
     server: &GenericServer,
     groups: Vec<ApiGroupVersion>,
@@ -82,7 +83,7 @@ pub fn install(
     for (group, of) in versions {
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
-            // Whoever serves the core group serves what has no group, too.
+            // The server of the core group also serves the paths without a group.
             for (key, build) in small::all(&[]) {
                 published.openapi.set(&key, build);
             }

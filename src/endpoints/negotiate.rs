@@ -1,7 +1,8 @@
-//! `Accept` → media type, transform, pretty printing; as upstream's `endpoints/handlers/negotiation`.
+//! Content negotiation: `Accept` → media type, transform and pretty printing (upstream:
+//! `endpoints/handlers/negotiation`).
 //!
-//! Two checks come one after the other: the router's, which knows bare types only ([`router_check`]), and the
-//! serializer's, which knows parameters ([`negotiate`]).
+//! Two checks run in sequence: the router's, which ignores parameters ([`router_check`]), and the serializer's, which
+//! evaluates them ([`negotiate`]).
 
 use super::options::Query;
 use crate::apimachinery::codec::{cbor, protobuf};
@@ -9,27 +10,27 @@ use crate::apimachinery::status::{Result, Status};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 
-/// The media types upstream serves objects in, in its order.
+/// The media types upstream serves objects in, in upstream's order.
 pub const OBJECT_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
-/// Those it streams watches in.
+/// The media types upstream serves watches in.
 pub const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// Which encodings are on, beside JSON, YAML and protobuf.
+/// The optional encodings that are enabled besides JSON, YAML and protobuf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Codecs {
-    /// Feature gate `CBORServingAndStorage`.
+    /// The feature gate `CBORServingAndStorage`.
     pub cbor: bool,
 }
 
 impl Codecs {
-    /// The media types of objects; of kinds without messages where `messages` is false.
+    /// The media types of objects. `messages` is false for kinds without a protobuf encoding.
     pub const fn object_types(self, messages: bool) -> &'static [&'static str] {
         const CBOR: [&str; 4] = [OBJECT_TYPES[0], OBJECT_TYPES[1], OBJECT_TYPES[2], cbor::CONTENT_TYPE];
         const CUSTOM: [&str; 2] = [OBJECT_TYPES[0], OBJECT_TYPES[1]];
@@ -53,7 +54,7 @@ impl Codecs {
     }
 }
 
-/// How an answer is encoded.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     /// `application/json`
@@ -66,10 +67,10 @@ pub enum Media {
     Cbor,
 }
 
-/// What an object is turned into before it is encoded. The text is the version of `meta.k8s.io`.
+/// The transformation of an object before encoding. The text is the `meta.k8s.io` version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transform {
-    /// The object as it is.
+    /// No transformation.
     None,
     /// `as=Table`
     Table(&'static str),
@@ -79,43 +80,44 @@ pub enum Transform {
     PartialList(&'static str),
 }
 
-/// What an endpoint can do beside plain objects.
+/// The representations an endpoint supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Objects, tables, metadata.
+    /// Objects, tables and partial metadata.
     Objects,
-    /// The same as a stream of events.
+    /// The same as [`Objects`](Self::Objects), as a stream of watch events.
     Events,
-    /// Objects and metadata: answers without a table.
+    /// Objects and partial metadata, but no tables.
     Metadata,
-    /// Plain documents only: discovery, errors.
+    /// Plain documents only: discovery and errors.
     Plain,
-    /// As [`Objects`](Self::Objects), of a kind without messages: protobuf is for their metadata alone.
+    /// [`Objects`](Self::Objects) of a kind without a protobuf encoding; only their partial metadata is available in
+    /// protobuf.
     CustomObjects,
-    /// The same as a stream of events.
+    /// The same as [`CustomObjects`](Self::CustomObjects), as a stream of watch events.
     CustomEvents,
 }
 
-/// What was agreed on.
+/// The result of content negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Encoding.
+    /// The encoding.
     pub media: Media,
-    /// Form.
+    /// The transformation.
     pub transform: Transform,
-    /// Indented.
+    /// Whether to indent (JSON only).
     pub pretty: bool,
 }
 
 impl Negotiated {
-    /// Objects as compact JSON: as they are stored.
+    /// True for untransformed compact JSON, the stored form of objects.
     pub fn is_plain(self) -> bool {
         self.media == Media::Json && !self.pretty && self.transform == Transform::None
     }
 }
 
 impl Media {
-    /// The `Content-Type`.
+    /// The value of `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -125,12 +127,12 @@ impl Media {
         }
     }
 
-    /// Whether events can be told apart in it.
+    /// True if the encoding delimits the events of a stream.
     pub const fn streams(self) -> bool {
         !matches!(self, Self::Yaml)
     }
 
-    /// The `Content-Type` of a watch; JSON keeps its plain one.
+    /// The `Content-Type` of a watch. JSON uses that of a single object.
     pub const fn stream_type(self) -> &'static str {
         match self {
             Self::Protobuf => protobuf::STREAM_TYPE,
@@ -150,38 +152,38 @@ impl Offer {
     }
 }
 
-/// One clause of an Accept header.
+/// A clause of an Accept header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clause<'a> {
-    /// `application`, or `*`.
+    /// The type: `application`, or `*`.
     pub main: &'a str,
-    /// `json`, or `*`.
+    /// The subtype: `json`, or `*`.
     pub sub: &'a str,
-    /// Parameters but `q`.
+    /// The parameters except `q`.
     pub params: Vec<(&'a str, &'a str)>,
     quality: f64,
 }
 
 impl<'a> Clause<'a> {
-    /// The value of a parameter. An empty one is none.
+    /// The value of a parameter; an empty value counts as absent.
     pub fn param(&self, name: &str) -> Option<&'a str> {
         let found = self.params.iter().find(|(k, _)| *k == name).map(|(_, v)| *v);
         found.filter(|v| !v.is_empty())
     }
 
-    /// True where this clause takes `main/sub`.
+    /// True if this clause matches `media_type`.
     pub fn takes(&self, media_type: &str) -> bool {
         let (main, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
         (self.main == "*" || self.main == main) && (self.sub == "*" || self.sub == sub)
     }
 }
 
-/// The first `Accept` line: further ones are not read.
+/// The first `Accept` line; like upstream, further lines are ignored.
 pub fn accept_line(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("")
 }
 
-/// The clauses of an Accept line, best first. An empty line takes everything.
+/// The clauses of an Accept line in order of preference. An empty line accepts anything.
 pub fn clauses(line: &str) -> Vec<Clause<'_>> {
     let line = if line.is_empty() { "*/*" } else { line };
     let mut out: Vec<Clause<'_>> = Vec::new();
@@ -211,6 +213,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
         }
         out.push(clause);
     }
+    // The sort is stable: clauses of equal rank keep the order of the header.
     out.sort_by(|a, b| {
         let rank = |c: &Clause<'_>| (c.main == "*", c.sub == "*");
         b.quality.total_cmp(&a.quality).then_with(|| rank(a).cmp(&rank(b)))
@@ -218,10 +221,10 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
     out
 }
 
-/// The router's look at `Accept`: one clause must be `*/*` or a produced type, whatever its parameters.
+/// The router's check of `Accept`: one clause must be `*/*` or a served type; parameters are ignored.
 ///
 /// # Errors
-/// 406.
+/// 406 with the list of served types.
 pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<()> {
     let line = accept_line(headers);
     let known = |t: &str| t == "*/*" || codecs.object_types(true).contains(&t);
@@ -243,18 +246,18 @@ pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<
     Err(s)
 }
 
-/// The best clause that can be served.
+/// Returns the first clause, in order of preference, that can be served.
 ///
 /// # Errors
-/// 406 with the accepted types.
+/// 406 with the list of served types.
 pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     negotiate_among(Codecs::default(), headers, query, offer)
 }
 
-/// As [`negotiate`], with the encodings that are on.
+/// [`negotiate`] with optional encodings.
 ///
 /// # Errors
-/// 406 with the accepted types.
+/// 406 with the list of served types.
 pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
@@ -265,13 +268,14 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
             let Some(transform) = transform(&clause, media, offer) else {
                 continue;
             };
-            // Cells have no messages, and neither have custom resources.
+            // Tables and custom resources have no protobuf messages.
             match transform {
                 Transform::Table(_) if media == Media::Protobuf => continue,
                 Transform::None if media == Media::Protobuf && offer.is_custom() => continue,
                 _ => {}
             }
-            // The best clause decides, and only then whether what it takes can be streamed.
+            // Like upstream, the best clause is chosen first and then checked for streaming; there is no fallback to
+            // the next.
             if offer.is_stream() && !media.streams() {
                 return Err(Status::not_acceptable(codecs.stream_types()));
             }
@@ -286,12 +290,12 @@ pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer
     Err(Status::not_acceptable(codecs.object_types(true)))
 }
 
-/// `None`: the clause asks for what there is not.
+/// The transform requested by a clause; `None` if it is not supported.
 fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transform> {
     if clause.param("sv").is_some_and(|v| v != "v1") {
         return None;
     }
-    // Who takes a stream takes a document too.
+    // A document may be returned to a client that accepts a stream.
     if clause.param("stream").is_some_and(|v| v != "watch" || !media.streams()) {
         return None;
     }
@@ -314,7 +318,7 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
     }
 }
 
-/// Query parameter, else who asks, else the clause.
+/// Pretty printing: the query parameter decides, then the User-Agent, then the clause.
 pub fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
     match query.get("pretty") {
         Some("") | None => {}

@@ -1,9 +1,9 @@
-//! Decides where a verb is computed: on the reactor, where a small request costs least, or on the compute pool.
+//! Decides whether a verb runs on the reactor, where small requests are cheapest, or on the compute pool.
 //!
-//! A verb's time follows the bytes it looks at: the body, the stored object, the answer. Up to [`LIGHT`] bytes of body and
-//! [`LIVE`] bytes of stored object, every verb stays well below the 200 µs that a reactor may be held. Beyond that, and
-//! where the size is not known before, the verb is a job of the pool; its body is received by the reactor first, so that a
-//! slow client occupies no place in the pool.
+//! Entry point: [`run`]. The cost of a verb depends on the bytes it processes: body, stored object and response. Up
+//! to [`LIGHT`] bytes of body and [`LIVE`] bytes of stored object, every verb stays well below the 200 µs a reactor
+//! thread may be blocked. Anything larger, or of unknown size, becomes a job of the compute pool. The reactor
+//! receives the body first, so that a slow client does not occupy a place in the pool.
 
 use super::call::Call;
 use super::group_version::Answer;
@@ -19,17 +19,17 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::Future;
 
-/// Bodies up to this size are decoded where they arrive.
+/// Bodies up to this size are decoded on the reactor.
 const LIGHT: usize = 8 << 10;
-/// Stored objects up to this size are decoded where they are asked for.
+/// Stored objects up to this size are decoded on the reactor.
 const LIVE: usize = 32 << 10;
-/// How much memory decoding takes, by byte: the tree, its encoded form, and what is compared with it.
+/// Estimated memory per byte to decode: the tree, its encoding, and the object it is compared with.
 const MEMORY_PER_BYTE: usize = 8;
 
-/// Runs a verb.
+/// Runs a verb on the reactor or on the compute pool.
 pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
     let current = match action {
-        // A list, and a watch, decide for themselves what they offload; a connection carries bytes.
+        // Lists and watches offload parts of their work themselves; connections only relay bytes.
         Action::List | Action::Watch | Action::Connect => None,
         _ if is_light(action, &call, &body) => None,
         _ => compute::current().and_then(|current| current.pool()),
@@ -48,7 +48,7 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
     done.unwrap_or_else(|e| Err(refused(e)))
 }
 
-/// Runs a part of a verb on the current pool, or in place where there is none.
+/// Runs part of a verb on the current pool, or in place if there is none.
 pub(super) async fn here_or_there<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = Result<T>> + Send + 'static,
@@ -56,12 +56,12 @@ pub(super) async fn here_or_there<T: Send + 'static>(
     compute::offload(memory, work).await.unwrap_or_else(|e| Err(refused(e)))
 }
 
-/// True where looking at that many stored bytes may not be done on a reactor.
+/// True if processing this many stored bytes would block a reactor thread for too long.
 pub(super) fn is_heavy(stored: usize) -> bool {
     stored > LIVE
 }
 
-/// What the client reads where a computation was not done.
+/// The Status for a computation that was rejected or interrupted.
 pub(super) fn refused(error: Error) -> Status {
     match error {
         Error::Full => Status::too_many_requests("too many requests, please try again later", 1),
@@ -80,23 +80,24 @@ pub(super) fn refused(error: Error) -> Status {
 fn is_light(action: Action, call: &Call, body: &Body) -> bool {
     let small = || body.size_hint().exact().is_some_and(|n| n <= LIGHT as u64);
     match action {
-        // Looks at one object after the other.
+        // Processes any number of objects.
         Action::DeleteCollection => false,
-        // What is stored is the answer, or the verb looks at its size when it has it.
+        // The stored bytes are the response, or the verb checks their size after reading them.
         Action::Get => call.subresource().is_empty() || !is_heavy(live_size(call)),
         Action::Create if call.subresource().is_empty() => small() && !is_costly(call),
         _ => small() && !is_costly(call) && !is_heavy(live_size(call)),
     }
 }
 
-/// Kinds whose cost does not follow the size of the request: what the caller may do is compared with what is granted.
+/// Kinds whose cost does not depend on the size of the request: they compare the caller's permissions with the
+/// granted ones.
 fn is_costly(call: &Call) -> bool {
     let resource = call.resource();
     let reviews = matches!(resource.backing, Backing::Answered(_));
     resource.gvr.group == "rbac.authorization.k8s.io" || (reviews && resource.kind == "SelfSubjectRulesReview")
 }
 
-/// Bytes of the object that the call is about, as far as they are known without waiting.
+/// The size of the object addressed by the call, as far as it is known without waiting.
 fn live_size(call: &Call) -> usize {
     if call.name().is_empty() {
         return 0;
@@ -105,7 +106,7 @@ fn live_size(call: &Call) -> usize {
     call.store().storage().peek_size(&key)
 }
 
-/// A received body. Copying its chunks into one buffer is left to the pool: megabytes of it hold a reactor for milliseconds.
+/// A received body. The pool joins its chunks: copying megabytes would hold a reactor for milliseconds.
 enum Received {
     Whole(Body),
     Chunks(Chunks),
@@ -113,16 +114,16 @@ enum Received {
 
 #[derive(Default)]
 struct Chunks {
-    /// As they arrived, small ones joined: a chunk keeps the buffer alive that it was read into.
+    /// In order of arrival. Small chunks are joined, because a chunk keeps the whole buffer alive that it was read into.
     chunks: Vec<Bytes>,
     small: Vec<u8>,
     length: usize,
 }
 
 impl Chunks {
-    /// Chunks below this size are copied, so that a client that sends single bytes costs no more than their number.
+    /// Chunks below this size, in bytes, are copied, so that memory follows the bytes received and not the number of frames.
     const SMALL: usize = 4 << 10;
-    /// Small chunks are joined to about this size.
+    /// Small chunks are joined to about this size, in bytes.
     const JOINED: usize = 16 << 10;
 
     fn push(&mut self, chunk: Bytes) {
@@ -170,8 +171,9 @@ impl Received {
     }
 }
 
-/// Receives a body within the limit of one body and the memory of all. What is wrong with it is said by the body that
-/// comes back, when the verb reads it: the order of a verb's checks decides which of several errors a client reads.
+/// Receives a body within the limit of a single body and the shared memory budget. Errors are not returned here but
+/// stored in the returned body, because the order of a verb's checks determines which of several errors the client
+/// sees.
 async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Received, Reservation)> {
     if body.as_full().is_some() {
         return Ok((Received::Whole(body), reservation));
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_received_whole() {
+    async fn chunked_bodies_are_received_completely() {
         let (pool, _) = pool(1 << 20);
         let (body, _reservation) = receive(chunks(&[10_000, 1, 20_000]), pool.reservation(pool.flow("a")))
             .await
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_body_of_announced_length_is_received() {
+    async fn small_bodies_with_a_length_are_received() {
         use http_body_util::{BodyExt as _, Full};
         let announced = Full::new(Bytes::from_static(b"{}")).map_err(|e| -> std::io::Error { match e {} });
         let (pool, _) = pool(1 << 20);
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_beyond_the_limit_fails_when_it_is_read() {
+    async fn oversized_bodies_fail_on_read() {
         let (pool, _) = pool(16 << 20);
         let (body, _reservation) = receive(chunks(&[body::LIMIT, 1]), pool.reservation(pool.flow("a")))
             .await
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_of_one_caller_are_bounded_together() {
+    async fn bodies_of_one_caller_share_a_limit() {
         let (pool, telemetry) = pool(50_000);
         let reservation = |user| pool.reservation(pool.flow(user));
         let first = receive(chunks(&[40_000]), reservation("a")).await.unwrap();
@@ -279,11 +281,11 @@ mod tests {
         assert_eq!((refused.code, refused.retry_after()), (429, 1));
         assert!(
             receive(chunks(&[40_000]), reservation("b")).await.is_ok(),
-            "of another caller"
+            "another caller has its own limit"
         );
         drop(first);
         assert!(receive(chunks(&[40_000]), reservation("a")).await.is_ok());
         let text = String::from_utf8(telemetry.text()).unwrap();
-        assert!(text.contains("torana_request_body_bytes 0\n"), "all is given back");
+        assert!(text.contains("torana_request_body_bytes 0\n"), "all memory is released");
     }
 }

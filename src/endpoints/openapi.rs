@@ -1,7 +1,8 @@
-//! OpenAPI documents out of rows: operations of every verb, and the schemas they name.
+//! OpenAPI documents generated from resources: the operations of all verbs, and the schemas they refer to.
 //!
-//! [`operations`] says which operations a group version has, [`paths`] writes them down in either dialect,
-//! [`OpenApiV3`] and [`OpenApiV2`] serve documents that are built on first use and kept compressed.
+//! [`operations`] lists the operations of a group version, [`paths`] renders them in either dialect. [`OpenApiV3`]
+//! and [`OpenApiV2`] serve the documents, which are built on first use and kept compressed. Schemas come from
+//! `api::openapi`.
 
 pub mod gnostic;
 pub mod kept;

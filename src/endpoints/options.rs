@@ -1,4 +1,6 @@
-//! Query parameters and options objects of the verbs, parsed and checked as upstream does it.
+//! Query parameters and options objects of the verbs, parsed and validated like upstream.
+//!
+//! [`Query`] is the parsed query string; each submodule builds the options of a verb from it.
 
 pub mod connect;
 pub mod delete;
@@ -15,7 +17,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 
-/// 422 where an options object has errors.
+/// 422 if an options object has errors.
 pub(crate) fn check(kind: &str, errors: &ErrorList) -> Result<()> {
     if errors.is_empty() {
         return Ok(());
@@ -23,7 +25,7 @@ pub(crate) fn check(kind: &str, errors: &ErrorList) -> Result<()> {
     Err(Status::invalid("meta.k8s.io", kind, "", errors))
 }
 
-/// `dryRun` may hold `All` only, any number of times.
+/// Checks that `dryRun` contains only `All`, any number of times.
 pub(crate) fn check_dry_run(values: &[String], errors: &mut ErrorList) {
     if values.iter().any(|v| v != "All") {
         let shown: Vec<Value> = values.iter().map(|v| Value::from(v.as_str())).collect();

@@ -1,4 +1,6 @@
-//! Answers: objects, lists, tables and errors, in the form that was negotiated.
+//! Responses: objects, lists, tables and errors in the negotiated representation.
+//!
+//! Start at [`object`] and [`status`]; lists are in [`list`], watch events in `verbs::watch`.
 
 pub mod chunks;
 pub mod gzip;
@@ -25,7 +27,7 @@ use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use stored::Rows;
 
-/// An answer of one media type.
+/// A response of the given media type.
 pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -38,7 +40,7 @@ pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Re
 /// Encodes a tree.
 ///
 /// # Errors
-/// 406 for protobuf of a kind that has no messages.
+/// 406 for protobuf if the kind has no protobuf message.
 pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
     Ok(match (media, pretty) {
         (Media::Json, true) => json::to_vec_pretty(value),
@@ -59,7 +61,7 @@ pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
     })
 }
 
-/// A tree that is sent as it is: discovery, Statuses, reviews.
+/// Responds with an untransformed tree: discovery documents, Statuses and reviews.
 pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
     match encode(value, negotiated.media, negotiated.pretty) {
         Ok(body) => gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers),
@@ -67,12 +69,12 @@ pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderM
     }
 }
 
-/// A Status, in what the client accepts; indented JSON where it accepts nothing.
+/// Responds with a Status in a media type the client accepts, or in indented JSON if it accepts none.
 pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     status_among(Codecs::default(), status, headers, query)
 }
 
-/// As [`status`], with the encodings that are on.
+/// [`status`] with optional encodings.
 pub fn status_among(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     let body = status.to_value();
     let encoded = negotiate_among(codecs, headers, query, Offer::Plain)
@@ -93,10 +95,10 @@ pub fn status_among(codecs: Codecs, status: &Status, headers: &HeaderMap, query:
     response
 }
 
-/// One object of a resource, in the negotiated form.
+/// Responds with one object of a resource in the negotiated representation.
 ///
 /// # Errors
-/// 406 for a list form, 400 for wrong table options.
+/// 406 for a list representation; 400 for invalid table options.
 pub fn object(
     code: u16,
     written: &Written,
@@ -109,12 +111,12 @@ pub fn object(
     let media = negotiated.media.content_type();
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let transform = match written {
-        // What happened is told as it is.
+        // A Status is returned as it is, whatever transform was requested.
         Written::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
         _ => negotiated.transform,
     };
     let body = match transform {
-        // The bytes at rest are the answer.
+        // The stored bytes are the response body.
         Transform::None if plain => chunks::line(written_bytes(written)),
         Transform::None => {
             let kept = match written {
@@ -172,12 +174,12 @@ pub fn object(
     Ok(gzip::maybe(bytes(code, media, body), headers))
 }
 
-/// A body that was made for this answer. A large one counts as memory of the caller until it is sent.
+/// A body built for this response. Large ones are charged to the caller's memory until they are sent.
 fn held(bytes: Vec<u8>) -> Result<Body> {
     compute::hold(bytes).map(Body::full).map_err(super::offload::refused)
 }
 
-/// An answer of one line of JSON.
+/// Responds with one line of JSON.
 fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Result<Response> {
     let mut out = Vec::with_capacity(4096);
     write(&mut out);
@@ -192,12 +194,12 @@ fn written_bytes(written: &Written) -> Bytes {
     written.bytes()
 }
 
-/// 406 with a text of its own.
+/// 406 with a specific message.
 pub(crate) fn not_acceptable(message: String) -> Status {
     Status::new(406, "NotAcceptable", message)
 }
 
-/// The Go package of upstream's internal types; errors show it.
+/// The Go package of upstream's internal types, shown in errors.
 pub(crate) fn internal_package(resource: &Resource) -> &str {
     package(&resource.gvr.group)
 }

@@ -1,4 +1,5 @@
-//! Paths below a group version: which resource, which part of it, and whether there is such a path at all.
+//! Routing below a group version: [`find`] resolves a path, [`action`] the method, and [`agrees`] compares the result
+//! with the RequestInfo that was authorized.
 
 use crate::registry::resource::Resource;
 use crate::registry::{Store, Subresource, SubresourceBehaviour, Verbs};
@@ -8,34 +9,34 @@ use http::Method;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A resource and its store.
+/// A resource with its store.
 pub(crate) type Served = (Arc<Resource>, Arc<Store>);
 
-/// What a path names.
+/// The part of a resource that a path addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `/<resource>` or `/namespaces/<ns>/<resource>`
     Collection,
     /// `…/<name>`
     Item,
-    /// `…/<name>/<subresource>`, its place in the row.
+    /// `…/<name>/<subresource>`, as an index into the resource's subresources.
     Subresource(usize),
 }
 
-/// A path that exists.
+/// A resolved path.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub served: Served,
     pub target: Target,
     pub namespace: String,
     pub name: String,
-    /// What follows the subresource, with a leading slash; or nothing.
+    /// The path after the subresource with its leading slash, or empty.
     pub rest: String,
-    /// One of the deprecated `/watch/` paths.
+    /// True for the deprecated `/watch/` paths.
     pub watch_path: bool,
 }
 
-/// What a request does to a route.
+/// The verb of a request on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Get,
@@ -49,7 +50,7 @@ pub(crate) enum Action {
     Connect,
 }
 
-/// Why a request has no route.
+/// The reason a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoute {
     Path,
@@ -65,16 +66,17 @@ impl Route {
     }
 }
 
-/// Finds the route of a raw path below the group version.
+/// Resolves a raw (still encoded) path below the group version.
 pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
     let mut segments = Vec::new();
     for segment in raw.trim_start_matches('/').split('/') {
         match decode_path(segment).map(Cow::into_owned) {
+            // A segment with an encoded slash matches no route.
             Some(s) if !s.contains('/') => segments.push(s),
             _ => return Err(NoRoute::Path),
         }
     }
-    // One slash at the end is forgiven.
+    // A single trailing slash is accepted.
     if segments.len() > 1 && segments.last().is_some_and(String::is_empty) {
         segments.pop();
     }
@@ -87,6 +89,7 @@ pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
     let mut namespace = "";
     let mut scoped = false;
     if rest.len() >= 3 && rest[0] == "namespaces" {
+        // `/namespaces/<name>/<subresource>` addresses the Namespace itself, not a resource in it.
         let own = row("namespaces").is_some_and(|(r, _)| r.subresource(&rest[2]).is_some());
         if !own {
             namespace = &rest[1];
@@ -115,6 +118,7 @@ pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
             Target::Subresource(place)
         }
     };
+    // Without a namespace, only the collection across all namespaces exists.
     if resource.namespaced && namespace.is_empty() && target != Target::Collection {
         return Err(NoRoute::Path);
     }
@@ -132,10 +136,11 @@ pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
     })
 }
 
-/// What a method does on a route.
+/// Resolves the verb of a method on a route.
 pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Action, NoRoute> {
     let resource = &route.served.0;
     let pick = |all: &[(Method, Verbs, Action)], verbs: Verbs| {
+        // 404 if the path supports no method at all, 405 if it does not support this one.
         if !all.iter().any(|(_, v, _)| verbs.has(*v)) {
             return Err(NoRoute::Path);
         }
@@ -208,10 +213,11 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
     }
 }
 
-/// True where authorization was asked about the very thing this route serves. The two parsers must agree; where they
-/// do not, nothing is served.
+/// True if the route is what authorization checked. Paths are parsed twice, by the RequestInfo filter and here; if
+/// the two disagree, nothing is served.
 pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool {
     let resource = &route.served.0;
+    // For a request to a Namespace itself, RequestInfo reports its name as the namespace.
     let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
     let listing = matches!(action, Action::List | Action::Watch | Action::DeleteCollection);
     let sub = route.subresource().map_or("", |s| s.name);

@@ -1,4 +1,4 @@
-//! The verbs over the embedded engine with a hand-made row, through the handler, without sockets.
+//! Tests of the verbs through the handler, with a hand-made resource over the embedded engine and without sockets.
 
 mod cbor;
 mod kept;

@@ -1,5 +1,7 @@
-//! The verbs. Each takes a [`Call`] and answers; the order of its checks is upstream's, because it decides which of
-//! several errors a client reads.
+//! The verbs. Each takes a [`Call`] and returns a response.
+//!
+//! Entry point: [`run`]. The order of a verb's checks is upstream's, because it determines which of several errors
+//! the client sees.
 
 pub(crate) mod connect;
 pub(crate) mod create;
@@ -22,7 +24,7 @@ use crate::storage::Budget;
 use http::HeaderMap;
 use std::sync::Arc;
 
-/// Runs one.
+/// Runs the verb of `action`.
 pub(crate) async fn run(action: Action, call: Call, body: Body) -> Answer {
     match action {
         Action::Get => get::get(call).await,
@@ -37,7 +39,7 @@ pub(crate) async fn run(action: Action, call: Call, body: Body) -> Answer {
     }
 }
 
-/// What the answer to a write needs of its call, which goes along with the write.
+/// The parts of a call needed to respond to a write; moved into the task that runs the write.
 struct Reply {
     negotiated: Negotiated,
     resource: Arc<Resource>,

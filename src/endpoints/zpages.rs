@@ -1,5 +1,7 @@
-//! `/flagz` and `/statusz`: what this process was started with and what it is (`k8s.io/apiserver/pkg/server/{flagz,statusz}`).
-//! Text for people, and a structured form for who names its kind and version; nothing in between.
+//! `/flagz` and `/statusz`: the flags, version and uptime of this process
+//! (`k8s.io/apiserver/pkg/server/{flagz,statusz}`).
+//!
+//! Served as plain text by default, or in a structured form if `Accept` names its kind and version.
 
 use super::negotiate::{accept_line, clauses};
 use crate::apimachinery::codec::{json, yaml};
@@ -20,15 +22,15 @@ const GROUP: &str = "config.k8s.io";
 const TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
 
-/// What a client takes.
+/// The representation of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    /// In this version, as one of the [`TYPES`].
+    /// The structured form: its version, and one of the [`TYPES`].
     Structured(&'static str, &'static str),
 }
 
-/// The best clause that can be served.
+/// Negotiates the representation; `None` if no clause can be served.
 fn form(accept: &str, kind: &str) -> Option<Form> {
     clauses(accept).into_iter().find_map(|clause| {
         let asked = ["as", "g", "v"].map(|name| clause.param(name));
@@ -44,7 +46,7 @@ fn form(accept: &str, kind: &str) -> Option<Form> {
     })
 }
 
-/// One page: its kind, its text, its structured members.
+/// Builds the handler of a page from its text and its structured members.
 fn page(
     kind: &'static str,
     text: impl Fn() -> String + Send + Sync + 'static,
@@ -90,7 +92,7 @@ fn header(endpoint: &str) -> String {
     )
 }
 
-/// `/flagz`: every flag and its value.
+/// The `/flagz` page: all flags with their values.
 pub fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
     flags.sort();
     let flags = Arc::new(flags);
@@ -108,10 +110,11 @@ pub fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
     })
 }
 
-/// `/statusz`: since when, which version, which paths.
+/// The `/statusz` page: start time, version and paths.
 pub fn statusz(started: String, since: Instant, paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
     let paths = Arc::new(move || {
         let mut all = paths();
+        // Upstream lists only top-level paths, without the API roots.
         all.retain(|p| p.matches('/').count() == 1 && p.len() > 1 && !matches!(p.as_str(), "/api" | "/apis"));
         all
     });
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_for_people_and_json_for_who_names_it() {
+    fn structured_form_requires_kind_and_version() {
         assert_eq!(form("", "Flagz"), Some(Form::Text));
         assert_eq!(form("application/json, */*", "Flagz"), Some(Form::Text));
         assert_eq!(form("application/json", "Flagz"), None);

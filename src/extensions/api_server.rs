@@ -1,14 +1,14 @@
-//! An API server of one's own: kinds, a store, the filter chain, discovery, OpenAPI, health, a port.
+//! SDK for extension API servers: kinds, a store, the filter chain, discovery, OpenAPI, health, a port.
 //!
 //! ```text
-//! Kind … ─→ ApiServer::builder(data dir) ─→ build(who calls, may they) ─→ ApiServer ─→ open(Port) ─→ Running ─→ shut_down
+//! Kind … ─→ ApiServer::builder(data dir) ─→ build(authenticator, authorizer) ─→ ApiServer ─→ open(Port) ─→ Running
 //! ```
 //!
-//! The same kinds can be served by a gateway itself, without a server of their own: [`ApiGroup`] and
-//! `torana::app::run_with`; `examples/embedded-group` does it.
+//! A gateway can also serve such kinds in its own process: see [`ApiGroup`], `torana::app::run_with` and
+//! `examples/embedded-group`.
 //!
-//! Who may call what is not decided here: an extension server takes [`crate::authn::delegated`] and
-//! [`crate::authz::delegated`].
+//! Authentication and authorization are supplied by the caller; an extension server behind an aggregator uses
+//! [`crate::authn::delegated`] and [`crate::authz::delegated`].
 
 mod group;
 mod kind;
@@ -42,13 +42,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to be served.
+/// Collects the groups to serve.
 pub struct ApiServerBuilder {
     data_dir: PathBuf,
     groups: Vec<ApiGroup>,
 }
 
-/// A server that is ready for a port.
+/// A server that is ready to be opened on a [`Port`].
 pub struct ApiServer {
     prepared: Prepared,
     engine: Arc<Engine>,
@@ -57,7 +57,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server that keeps its objects below this directory.
+    /// A builder of a server that stores its objects in this directory.
     pub fn builder(data_dir: impl Into<PathBuf>) -> ApiServerBuilder {
         ApiServerBuilder {
             data_dir: data_dir.into(),
@@ -65,33 +65,33 @@ impl ApiServer {
         }
     }
 
-    /// The whole chain, for tests and for ports of one's own.
+    /// The handler chain, for tests and for custom listeners.
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.prepared.handler.clone()
     }
 
-    /// The store of a resource, by its plural.
+    /// The store of a resource, by plural name.
     pub fn store(&self, plural: &str) -> Option<&Arc<Store>> {
         self.stores.iter().find(|s| s.resource().gvr.resource == plural)
     }
 }
 
 impl ApiServerBuilder {
-    /// Serves these kinds in a group version.
+    /// Adds a group version with these kinds.
     pub fn group_version(self, group: &str, version: &str, kinds: impl IntoIterator<Item = Kind>) -> Self {
         self.group(ApiGroup::new(group, version, kinds))
     }
 
-    /// Serves a group version.
+    /// Adds a group version.
     pub fn group(mut self, group: ApiGroup) -> Self {
         self.groups.push(group);
         self
     }
 
-    /// Opens the store and puts everything together. Blocks while the store is read.
+    /// Opens the store and assembles the server. Blocks while the store is read.
     ///
     /// # Errors
-    /// One line: the store cannot be opened, a schema is wrong, a name is taken.
+    /// A one-line message: the store cannot be opened, a schema is invalid, a name is invalid or taken.
     pub fn build(
         self,
         authenticator: Arc<dyn Authenticator>,
@@ -122,6 +122,7 @@ impl ApiServerBuilder {
             stores.extend(served.iter().map(|(_, s)| s.clone()));
             groups.push(ApiGroupVersion::new(gv, served));
         }
+        // Preferred version first; discovery lists the versions in this order.
         groups.sort_by(|a, b| versions::compare_versions(&b.gv.version, &a.gv.version));
         let rows = groups.iter().map(|g| (g.gv.clone(), g.rows().cloned().collect()));
         server
@@ -156,7 +157,7 @@ impl ApiServerBuilder {
     }
 }
 
-/// `/apis`; of each group the versions are in preference order already.
+/// The document of `/apis`. The versions of each group are already in order of preference.
 fn group_list(groups: &[ApiGroupVersion]) -> Value {
     let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for ApiGroupVersion { gv, .. } in groups {

@@ -1,12 +1,14 @@
-//! Which names a CustomResourceDefinition gets: upstream's `naming_controller.go`.
+//! The naming controller of CustomResourceDefinitions (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go`). Start reading at [`Naming::start`].
 //!
-//! Within a group every plural, singular and short name, and every kind and list kind, belongs to one definition. Each
-//! requested name that is free, or its own already, is accepted; the condition `NamesAccepted` says whether all were.
-//! With the first acceptance `Established` says `Installing`: serving what is defined is not this controller's work.
+//! Within a group, each plural, singular and short name, and each kind and list kind, belongs to one definition. A
+//! requested name is accepted if it is free or already the definition's own; the condition `NamesAccepted` shows
+//! whether all were. With the first acceptance `Established` gets the reason `Installing`; serving the custom resources
+//! is not part of this controller.
 //!
 //! ```text
 //! informer ──▶ queue ──▶ one worker ──▶ status ──▶ informer
-//!    └─ a definition went, or its accepted names changed: others of its group that lack names are looked at again
+//!    └─ a definition was deleted or its accepted names changed: requeue those of its group that lack names
 //! ```
 
 mod accept;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 const MANAGER: &str = "kube-apiserver";
 
-/// What naming needs of a definition.
+/// The parts of a definition that naming needs.
 #[derive(Clone, Debug)]
 pub struct Definition {
     revision: u64,
@@ -53,7 +55,7 @@ fn parse(entry: &Entry) -> Definition {
     Definition::of(&entry.decode(), entry.revision.0)
 }
 
-/// The controller.
+/// The naming controller.
 pub struct Naming {
     definitions: Informer<Definition>,
     store: Arc<Store>,
@@ -61,7 +63,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The controller over the definitions of `store`, and the running end of its informer.
+    /// The controller for the definitions in `store`, and the handle that runs its informer.
     pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> (Arc<Self>, InformerHandle<Definition>) {
         let (definitions, feed) = Informer::new(store.storage().clone(), parse);
         let queue = WorkQueue::new(Backoff::CONTROLLER, telemetry.queue("crd_naming_condition_controller"));
@@ -75,12 +77,13 @@ impl Naming {
         (naming, feed)
     }
 
-    /// Fires when all stored definitions are known.
+    /// Fires when all stored definitions have been read.
     pub fn synced(&self) -> &Signal {
         self.definitions.synced()
     }
 
-    /// Starts the worker in `tasks`; it ends with the group. One worker: names are given in order.
+    /// Starts the worker in `tasks`; it ends with the group. There is only one worker, so that conflicting definitions
+    /// are decided one after the other.
     pub fn start(self: Arc<Self>, tasks: &TaskGroup) {
         let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
         tasks.spawn("naming conditions stop", async move {
@@ -103,8 +106,8 @@ impl Naming {
         });
     }
 
-    /// Brings one definition's status up to date. `written` holds what was written and not seen back yet, so that a name
-    /// is not given twice meanwhile.
+    /// Updates the status of one definition. `written` holds updates that the informer has not delivered yet, so that a
+    /// name is not accepted twice in the meantime.
     async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>) -> Result<()> {
         let known = self.definitions.snapshot();
         written.retain(|key, own| known.get(key.as_str()).is_some_and(|seen| seen.revision < own.revision));
@@ -151,7 +154,7 @@ impl Naming {
 
 fn note(queue: &WorkQueue<Str>, definitions: &Informer<Definition>, change: &Change<'_, Definition>) {
     queue.add(change.key.into());
-    // Names that were another's may be free now.
+    // The old names may be free now, so retry the definitions that lack some.
     let Some(old) = change.old else { return };
     if change.new.is_some_and(|new| new.accepted == old.accepted) {
         return;

@@ -1,10 +1,11 @@
-//! Structural schemas: the OpenAPI v3 schema of a kind, read once, then used to prune, default, validate, apply and
+//! Structural schemas: the OpenAPI v3 schema of a kind, parsed once, then used to prune, default, validate, apply and
 //! publish its objects.
 //!
-//! Entry points: [`StructuralSchema::parse`] for the schema alone, [`KindSchema`] and [`SchemaStrategy`] to serve a kind
-//! with it. What the words mean is upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`); differences:
+//! Entry points: [`StructuralSchema::parse`] for a schema alone; [`KindSchema`] and [`SchemaStrategy`] to serve a kind
+//! with it. The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`), with these
+//! differences:
 //!
-//! * `x-kubernetes-validations` is refused: rules across fields belong into a [`Strategy`](crate::registry::Strategy).
+//! * `x-kubernetes-validations` is rejected; rules across fields belong in a [`Strategy`](crate::registry::Strategy).
 //! * The formats `isbn`, `creditcard`, `ssn` and `rgbcolor` are published but not checked.
 
 mod defaulting;
@@ -27,13 +28,13 @@ use crate::apimachinery::value::{Str, Value};
 use format::Format;
 use pattern::Pattern;
 
-/// A schema of a whole object.
+/// The schema of an object.
 #[derive(Debug)]
 pub struct StructuralSchema {
     root: Node,
 }
 
-/// What a value may be.
+/// The JSON type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Array,
@@ -44,10 +45,10 @@ enum Type {
     String,
 }
 
-/// What the schema says about one place in an object.
+/// The schema of one location in an object.
 #[derive(Debug, Default)]
 struct Node {
-    /// `None`: any.
+    /// `None` allows any type.
     ty: Option<Type>,
     nullable: bool,
     int_or_string: bool,
@@ -61,7 +62,7 @@ struct Node {
     default: Option<Box<Value>>,
     list: ListKind,
     required: Vec<Str>,
-    /// Boxed, because most places have none.
+    /// Boxed to keep nodes small; most have none.
     checks: Option<Box<Checks>>,
 }
 
@@ -81,7 +82,7 @@ enum ListKind {
     Map(Box<[Str]>),
 }
 
-/// What a value must be beside its type.
+/// Constraints on a value in addition to its type.
 #[derive(Debug, Default)]
 struct Checks {
     enumeration: Vec<Value>,
@@ -134,7 +135,7 @@ impl Node {
         found.ok().map(|i| &self.properties[i].1)
     }
 
-    /// The schema of the member `name`: a property's, or that of all others.
+    /// The schema of the member `name`: that of the property, or of additional properties.
     fn member(&self, name: &str) -> Option<&Self> {
         self.property(name).or(match &self.additional {
             Additional::Schema(s) => Some(s),
@@ -142,44 +143,44 @@ impl Node {
         })
     }
 
-    /// Null stands where no null may be.
+    /// True if the value is null and the schema does not allow it.
     fn refuses_null(&self, v: &Value) -> bool {
         v.is_null() && !self.nullable && (self.ty.is_some() || self.int_or_string)
     }
 }
 
 impl StructuralSchema {
-    /// Reads a schema; `path` is where it stands in the document that holds it (`""`: nowhere).
+    /// Parses a schema. `path` is its location in the enclosing document, for error messages.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in upstream's words.
+    /// All errors of the schema, worded as upstream words them.
     pub fn parse_at(schema: &Value, path: &FieldPath) -> Result<Self, ErrorList> {
         let root = parse::root(schema, path)?;
         Ok(Self { root })
     }
 
-    /// Reads a schema.
+    /// Parses a schema without an enclosing document.
     ///
     /// # Errors
-    /// As of [`parse_at`](Self::parse_at).
+    /// As [`parse_at`](Self::parse_at).
     pub fn parse(schema: &Value) -> Result<Self, ErrorList> {
         Self::parse_at(schema, &FieldPath::default())
     }
 
-    /// Drops what the schema does not know, and nulls it does not allow. `apiVersion`, `kind` and `metadata` stay as they
-    /// are. Returns the paths of what was dropped, sorted; they belong to the object's strict validation.
+    /// Removes fields that are not in the schema, and nulls that it does not allow. `apiVersion`, `kind` and `metadata`
+    /// are left alone. Returns the sorted paths of the removed unknown fields, which strict field validation reports.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let found = prune::unknown(&self.root, object, true);
         prune::nulls(&self.root, object);
         found
     }
 
-    /// Fills in defaults. Doing it twice changes nothing more.
+    /// Applies defaults. Idempotent.
     pub fn default(&self, object: &mut Value) {
         defaulting::fill(&self.root, object, true);
     }
 
-    /// What is wrong with an object beside its metadata. With `old`, what was wrong before and has not changed is forgiven.
+    /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored (ratcheting).
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         let mut errors = validate::validate(&self.root, object, old);
         errors.extend(embedded::validate(&self.root, object));
@@ -187,8 +188,8 @@ impl StructuralSchema {
         errors
     }
 
-    /// As [`validate`](Self::validate) for an object's `status` alone: fields are named from the object's root, the texts
-    /// name them from `status` on (upstream does so).
+    /// Like [`validate`](Self::validate), but for `status` only. As upstream, the error's field path starts at the
+    /// object's root, while paths inside messages start at `status`.
     pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         let (Some(node), status) = (self.root.property("status"), object.get("status")) else {
             return ErrorList::new();
@@ -208,7 +209,7 @@ impl StructuralSchema {
         errors
     }
 
-    /// The schema as server-side apply sees it.
+    /// The schema in the form used by server-side apply.
     pub fn typed(&self) -> Typed<'_> {
         Typed::root(&self.root)
     }

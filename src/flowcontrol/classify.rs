@@ -1,7 +1,8 @@
-//! Which FlowSchema a request matches, and which PriorityLevelConfiguration that leads to
-//! (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Clients see both uids in headers.
+//! Classifies requests by FlowSchema and PriorityLevelConfiguration (upstream's
+//! `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`), whose UIDs are returned to clients in headers.
 //!
-//! The objects come from the store: whoever watches them calls [`FlowSchemas::replace`], and a request reads a snapshot.
+//! Start at [`FlowSchemas::classify`], which reads a lock-free snapshot. A watcher of the objects calls
+//! [`FlowSchemas::replace`].
 
 mod rule;
 
@@ -14,17 +15,17 @@ use rule::Rules;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The name of the schema that takes what no other takes.
+/// The schema of requests that match no other.
 const CATCH_ALL: &str = "catch-all";
 
-/// What a request was classified as; uids are empty for objects that do not exist and are imagined.
+/// The classification of a request. UIDs are empty while the catch-all objects do not exist.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The schema's uid.
+    /// UID of the FlowSchema.
     pub schema_uid: HeaderValue,
-    /// The level's uid.
+    /// UID of the PriorityLevelConfiguration.
     pub level_uid: HeaderValue,
-    /// Requests of it that were let through, where somebody counts.
+    /// Counter of dispatched requests, if counting is enabled.
     dispatched: Option<IntCounter>,
 }
 
@@ -35,7 +36,7 @@ struct Schema {
     flow: Flow,
 }
 
-/// The schemas of this moment.
+/// The current FlowSchemas.
 pub struct FlowSchemas {
     sorted: ArcSwap<Vec<Schema>>,
     imagined: Flow,
@@ -43,7 +44,7 @@ pub struct FlowSchemas {
 }
 
 impl FlowSchemas {
-    /// No schema yet: everything is the imagined catch-all.
+    /// Without schemas: every request is classified as catch-all with empty UIDs.
     pub fn new() -> Self {
         Self {
             sorted: ArcSwap::default(),
@@ -56,7 +57,7 @@ impl FlowSchemas {
         }
     }
 
-    /// Counts what is let through in `family`, whose labels are the names of a schema and its level.
+    /// Counts dispatched requests in `family`, labelled by schema and level name.
     #[must_use]
     pub fn counting(mut self, family: IntCounterVec) -> Self {
         self.imagined.dispatched = Some(family.with_label_values(&[CATCH_ALL, CATCH_ALL]));
@@ -64,8 +65,7 @@ impl FlowSchemas {
         self
     }
 
-    /// Takes these FlowSchemas and PriorityLevelConfigurations in place of those before. A schema whose level does not
-    /// exist is left out.
+    /// Replaces all FlowSchemas and PriorityLevelConfigurations. Schemas whose level does not exist are ignored.
     pub fn replace<'a>(
         &self,
         schemas: impl IntoIterator<Item = &'a Value>,
@@ -86,6 +86,7 @@ impl FlowSchemas {
                     flow: Flow {
                         schema_uid: uid(s),
                         level_uid: level_uids.get(level)?.clone(),
+                        // Resolved once per change of the objects instead of once per request.
                         dispatched: self
                             .dispatched
                             .as_ref()
@@ -98,7 +99,7 @@ impl FlowSchemas {
         self.sorted.store(Arc::new(sorted));
     }
 
-    /// The flow of a request: of the schemas that match, the one of the lowest precedence number, then name.
+    /// Classifies a request by the matching schema with the lowest precedence, then the first name.
     pub fn classify(&self, user: &UserInfo, info: &RequestInfo) -> Flow {
         let sorted = self.sorted.load();
         let found = sorted.iter().find(|s| s.rules.matches(user, info));
@@ -109,7 +110,7 @@ impl FlowSchemas {
 }
 
 impl Flow {
-    /// A request of this flow is let through.
+    /// Counts a dispatched request.
     pub fn dispatch(&self) {
         if let Some(dispatched) = &self.dispatched {
             dispatched.inc();

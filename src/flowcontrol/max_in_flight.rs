@@ -1,25 +1,26 @@
-//! The simple limiter: so many reading requests, so many writing ones, the rest is turned away at once
-//! (upstream's `server/filters/maxinflight.go`).
+//! Concurrency limits for read-only and mutating requests; excess requests are rejected immediately (upstream's
+//! `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::enter`].
 //!
-//! Beyond upstream's: one caller cannot take all places, for instance with answers that it does not read. It may hold three
-//! times as many as are free, so that one caller alone leaves a quarter, and two leave a seventh.
+//! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read. A caller may
+//! have three times as many requests in flight as there are free slots: a single caller leaves a quarter of the slots
+//! free, two leave a seventh.
 
 use prometheus::IntGauge;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a request counts as.
+/// Which limit applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// get, list, watch.
+    /// `get`, `list` and `watch`.
     ReadOnly,
-    /// Everything else.
+    /// All other verbs.
     Mutating,
 }
 
 impl Kind {
-    /// The kind of a verb.
+    /// The limit that applies to a verb.
     pub fn of(verb: &str) -> Self {
         if matches!(verb, "get" | "list" | "watch") {
             Self::ReadOnly
@@ -29,7 +30,7 @@ impl Kind {
     }
 }
 
-/// The limiter. Clones share the count.
+/// The limiter. Clones share their counters.
 #[derive(Clone)]
 pub struct MaxInFlight {
     read_only: Arc<Lane>,
@@ -40,21 +41,21 @@ pub struct MaxInFlight {
 struct Lane {
     limit: usize,
     running: AtomicUsize,
-    /// The same by a hash of the caller; those who share a counter share its part.
+    /// Requests in flight by hash of the caller. Callers whose hashes collide share one caller's share.
     by_caller: [AtomicUsize; CALLERS],
     gauge: IntGauge,
 }
 
-/// Counters of callers.
+/// Number of per-caller counters. Fixed, so that callers cannot make the table grow.
 const CALLERS: usize = 256;
-/// A caller may hold so many times the places that are free.
+/// A caller's maximum, as a multiple of the free slots.
 const SHARE: usize = 3;
 
-/// A request that runs; dropping it makes room.
+/// A request in flight; dropping it frees the slot.
 pub struct Permit(Arc<Lane>, usize);
 
 impl MaxInFlight {
-    /// Limits; 0 is no limit. `gauges` is `apiserver_current_inflight_requests`.
+    /// A limiter with these limits, where 0 is unlimited. `gauges` is `apiserver_current_inflight_requests`.
     pub fn new(read_only: usize, mutating: usize, gauges: &prometheus::IntGaugeVec) -> Self {
         let lane = |limit, name| {
             Arc::new(Lane {
@@ -71,13 +72,15 @@ impl MaxInFlight {
         }
     }
 
-    /// A place for a request of `caller`; `None` where all are taken, or the caller has its share, and the request is not
-    /// `privileged`.
+    /// Reserves a slot for a request of `caller`. `None` if the limit or the caller's share is exhausted and the
+    /// request is not `privileged`.
     pub fn enter(&self, kind: Kind, caller: &str, privileged: bool) -> Option<Permit> {
         let lane = match kind {
             Kind::ReadOnly => &self.read_only,
             Kind::Mutating => &self.mutating,
         };
+        // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at the limit,
+        // but never exceed it.
         let before = lane.running.fetch_add(1, Ordering::Relaxed);
         let caller = self.callers.hash_one(caller) as usize % CALLERS;
         let own = lane.by_caller[caller].fetch_add(1, Ordering::Relaxed);
@@ -102,7 +105,7 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     #[test]
-    fn lanes_fill_apart_and_the_privileged_pass() {
+    fn limits_are_independent_and_privileged_requests_bypass_them() {
         let m = MaxInFlight::new(1, 2, &Telemetry::new().inflight);
         let first = m.enter(Kind::ReadOnly, "a", false).unwrap();
         assert!(m.enter(Kind::ReadOnly, "a", false).is_none());
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_caller_leaves_places_for_others() {
+    fn one_caller_leaves_slots_for_others() {
         let m = MaxInFlight::new(400, 0, &Telemetry::new().inflight);
         let all = |caller: &str| -> Vec<_> { std::iter::from_fn(|| m.enter(Kind::ReadOnly, caller, false)).collect() };
         let first = all("first");
@@ -121,11 +124,11 @@ mod tests {
         let second = all("second");
         assert_eq!(second.len(), 75);
         drop(first);
-        assert!(all("second").len() > 100, "what is free is for whoever asks");
+        assert!(all("second").len() > 100, "freed slots are available to any caller");
     }
 
     #[test]
-    fn zero_is_no_limit() {
+    fn zero_means_unlimited() {
         let m = MaxInFlight::new(0, 0, &Telemetry::new().inflight);
         let all: Vec<_> = (0..1000).map(|_| m.enter(Kind::Mutating, "a", false)).collect();
         assert!(all.iter().all(Option::is_some));

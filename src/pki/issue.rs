@@ -1,4 +1,5 @@
-//! Keeping, checking and issuing.
+//! Loads, checks and issues certificates. [`Authority::ensure`] handles a CA, [`Leaf::ensure`] a certificate signed by
+//! one, [`ensure_signing_key`] the service account key.
 
 use super::files::{self, PUBLIC, SECRET};
 use super::{CA_LIFE, LEAF_LIFE, PkiError, RENEW_BEFORE};
@@ -15,10 +16,10 @@ use std::time::{Duration, SystemTime};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Clocks of others may be a little behind.
+/// `notBefore` lies in the past by this much, for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_secs(300);
 
-/// A CA whose certificate is there; its key may be elsewhere.
+/// A CA. Its certificate is present; its key may be kept elsewhere, in which case it cannot issue.
 pub(super) struct Authority {
     path: PathBuf,
     key_path: PathBuf,
@@ -26,13 +27,13 @@ pub(super) struct Authority {
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
-/// A certificate issued by one of our CAs.
+/// The specification of a leaf certificate.
 pub(super) struct Leaf {
     pub(super) ca: &'static str,
     pub(super) file: &'static str,
     pub(super) common_name: &'static str,
     pub(super) organization: Option<&'static str>,
-    /// Names and addresses of a serving certificate; absent for client certificates.
+    /// DNS names and IP addresses of a serving certificate; `None` for a client certificate.
     pub(super) serves: Option<(Vec<String>, Vec<IpAddr>)>,
 }
 
@@ -77,7 +78,7 @@ fn params(common_name: &str, now: SystemTime, life: Duration) -> CertificatePara
 }
 
 impl Authority {
-    /// Reads the CA, or makes one where neither certificate nor key is there (a key without its certificate gets one).
+    /// Loads the CA. Without a certificate, one is generated for the existing key or for a new one.
     pub(super) fn ensure(
         dir: &Path,
         name: &'static str,
@@ -114,6 +115,7 @@ impl Authority {
             }
         };
         let der = certificate(&path, &pem)?;
+        // Never renewed silently: everyone who trusts the CA must get the new one.
         let expired = X509Certificate::from_der(&der)
             .is_ok_and(|(_, c)| c.validity().not_after.timestamp() <= unix_time(now).as_secs() as i64);
         if expired {
@@ -145,7 +147,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// Issues a client certificate; certificate and key are only returned.
+    /// Issues a client certificate and returns it with its key, both PEM.
     pub(super) fn client(
         &self,
         user: &str,
@@ -170,7 +172,7 @@ impl Authority {
 }
 
 impl Leaf {
-    /// Keeps the pair where it will do, else issues it again with a new key.
+    /// Keeps a valid pair; otherwise issues a new certificate with a new key.
     pub(super) fn ensure(
         &self,
         dir: &Path,
@@ -183,7 +185,7 @@ impl Leaf {
             (Some(pem), Some(key_pem)) => {
                 let der = certificate(&path, &pem)?;
                 if !matches(&der, &key(&key_path, &key_pem)?) {
-                    // A crash between the two renames of an issue leaves this, too.
+                    // Also the result of a crash between the two writes below.
                     Some("its key belongs to another certificate".to_owned())
                 } else {
                     self.wanting(&der, ca, now)
@@ -204,7 +206,7 @@ impl Leaf {
             ));
         };
         if path.exists() {
-            tracing::info!(file = %path.display(), reason = wanting, "certificate issued again");
+            tracing::info!(file = %path.display(), reason = wanting, "certificate reissued");
         }
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generation(&key_path))?;
         let issued = self
@@ -235,6 +237,7 @@ impl Leaf {
                 sans.push(SanType::DnsName(name.as_str().try_into()?));
             }
             sans.extend(addresses.iter().copied().map(SanType::IpAddress));
+            // `dedup` would need sorting; the list is short and its order is kept.
             let mut distinct: Vec<SanType> = Vec::new();
             for san in sans {
                 if !distinct.contains(&san) {
@@ -246,7 +249,7 @@ impl Leaf {
         Ok(params)
     }
 
-    /// What is wrong with a certificate that is there.
+    /// Why a certificate must be reissued, if it must.
     fn wanting(&self, der: &CertificateDer<'_>, ca: &Authority, now: SystemTime) -> Option<String> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let soon = unix_time(now + RENEW_BEFORE).as_secs() as i64;
@@ -301,7 +304,8 @@ fn unix_time(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// `sa.key` (RSA 2048) and `sa.pub`. A public file that is there is left alone: it may hold former keys, too.
+/// Generates `sa.key` (RSA 2048) and `sa.pub` if missing. An existing `sa.pub` is never rewritten: it may also hold
+/// former keys, which still verify old tokens.
 pub(super) fn ensure_signing_key(dir: &Path) -> Result<Option<&'static str>, PkiError> {
     let (path, public_path) = (dir.join("sa.key"), dir.join("sa.pub"));
     let (key_pair, made) = match files::read_secret(&path)? {

@@ -1,38 +1,38 @@
-//! Kubeconfig files: the administrator's, and those made on request.
+//! Kubeconfig files: the administrator's, and those generated on request.
 
 use super::{PkiError, files};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
 
-/// What a kubeconfig says; everything embedded, so that the file can be carried elsewhere.
+/// The content of a kubeconfig. Certificates are embedded, so that the file is self-contained.
 #[derive(Clone, Copy, Debug)]
 pub struct Kubeconfig<'a> {
     /// `https://host:port`.
     pub server: &'a str,
     /// PEM bundle that verifies the server.
     pub certificate_authority: &'a [u8],
-    /// What the user is called in the file.
+    /// Name of the user entry.
     pub user: &'a str,
-    /// What the user shows.
+    /// Credentials of the user entry.
     pub credentials: Credentials<'a>,
 }
 
-/// What a kubeconfig's user shows.
+/// Credentials of a kubeconfig user.
 #[derive(Clone, Copy, Debug)]
 pub enum Credentials<'a> {
     /// A client certificate and its key, both PEM.
     Certificate {
-        /// The certificate.
+        /// The certificate, PEM.
         certificate: &'a [u8],
-        /// The key.
+        /// The private key, PEM.
         key: &'a [u8],
     },
     /// A bearer token.
     Token(&'a str),
 }
 
-/// A YAML scalar: plain where that is safe.
+/// A YAML scalar, quoted unless it is certainly safe as a plain one.
 fn scalar(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
     match text.bytes().all(plain) && text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic()) {
@@ -42,7 +42,7 @@ fn scalar(text: &str) -> String {
 }
 
 impl Kubeconfig<'_> {
-    /// The file's text.
+    /// Renders the file.
     pub fn to_yaml(&self) -> String {
         let b64 = |bytes: &[u8]| STANDARD.encode(bytes);
         let credentials = match self.credentials {
@@ -80,7 +80,7 @@ impl Kubeconfig<'_> {
     }
 }
 
-/// Writes the file (0600) unless it says the same already.
+/// Writes the file with mode 0600, unless its content is unchanged. Blocking.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -21,7 +21,7 @@ fn snapshot(dir: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_first_start_makes_everything_and_the_second_nothing() {
+fn ensure_generates_everything_once() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
     assert_eq!(ensure(&options).unwrap().written.len(), 7);
@@ -51,7 +51,7 @@ fn the_first_start_makes_everything_and_the_second_nothing() {
 }
 
 #[test]
-fn keys_are_for_their_owner_only() {
+fn keys_are_readable_by_their_owner_only() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
     ensure(&options).unwrap();
@@ -71,7 +71,7 @@ fn keys_are_for_their_owner_only() {
 }
 
 #[test]
-fn a_new_name_or_a_near_end_issues_the_leaf_again_and_nothing_else() {
+fn a_new_name_or_upcoming_expiry_reissues_only_the_leaf() {
     let tmp = tempfile::tempdir().unwrap();
     let mut options = options(tmp.path());
     ensure(&options).unwrap();
@@ -86,7 +86,7 @@ fn a_new_name_or_a_near_end_issues_the_leaf_again_and_nothing_else() {
 }
 
 #[test]
-fn a_leaf_of_another_ca_is_issued_again() {
+fn a_leaf_of_another_ca_is_reissued() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
     ensure(&options).unwrap();
@@ -97,7 +97,7 @@ fn a_leaf_of_another_ca_is_issued_again() {
 }
 
 #[test]
-fn a_ca_without_its_key_serves_until_a_leaf_is_due() {
+fn a_ca_without_its_key_suffices_until_a_leaf_must_be_reissued() {
     let tmp = tempfile::tempdir().unwrap();
     let mut options = options(tmp.path());
     ensure(&options).unwrap();
@@ -112,7 +112,7 @@ fn a_ca_without_its_key_serves_until_a_leaf_is_due() {
 }
 
 #[test]
-fn a_swapped_ca_key_is_an_error_that_names_it() {
+fn a_mismatched_ca_key_is_reported_by_file() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
     ensure(&options).unwrap();
@@ -122,7 +122,7 @@ fn a_swapped_ca_key_is_an_error_that_names_it() {
 }
 
 #[test]
-fn the_kubeconfig_carries_everything_with_it() {
+fn the_kubeconfig_is_self_contained() {
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("admin.kubeconfig");
     let kubeconfig = Kubeconfig {
@@ -149,7 +149,7 @@ fn the_kubeconfig_carries_everything_with_it() {
 }
 
 #[test]
-fn a_client_gets_a_certificate_for_a_while() {
+fn client_certificates_are_issued_for_the_requested_lifetime() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
     ensure(&options).unwrap();

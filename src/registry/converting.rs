@@ -1,9 +1,10 @@
-//! A kind that is stored in one version and served in another.
+//! Serves a kind in a version other than the stored one.
 //!
-//! [`Converting`] is the storage of the served version over that of the stored one (the *hub*): objects are converted on
-//! their way out and back on their way in; keys, revisions and preconditions pass through. [`ThroughHub`] lets the hub's
-//! strategy prepare and judge objects of the served version, so that both versions refuse alike and in the hub's paths.
-//! Built-in pairs are autoscaling v1 over v2 and events.k8s.io over core Events.
+//! [`Converting`] implements the storage interface for the served version on top of that of the stored version (the
+//! *hub*). Objects are converted in both directions; keys, revisions and preconditions pass through. [`ThroughHub`]
+//! lets the hub's strategy prepare and validate objects of the served version, so that both versions reject the same
+//! objects, with the hub's field paths. The built-in pairs are autoscaling/v1 over v2 and events.k8s.io over core
+//! Events.
 
 mod strategy;
 
@@ -22,42 +23,42 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Up to so many bytes are converted where they are asked for; more, on the compute pool.
+/// Responses up to this size are converted on the calling task, larger ones on the compute pool.
 const CONVERTED_IN_PLACE: usize = 32 << 10;
-/// What converting holds at most at a time, beside what the cache keeps.
+/// Upper bound of the memory reserved for one conversion on the compute pool.
 const MEMORY: usize = 8 << 20;
 /// About what converting an object allocates, by byte of its stored form: two trees and the served bytes.
 const MEMORY_PER_BYTE: usize = 16;
 
-/// Both ways between the stored and the served version. Each sets `apiVersion` and `kind`, and gives the shape the
-/// version is written in.
+/// Conversion between the stored and the served version. Both directions set `apiVersion` and `kind` and return
+/// objects in the normalised shape of their version.
 pub trait Conversion: Send + Sync + 'static {
-    /// Stored → served.
+    /// Converts from the stored to the served version.
     fn serve(&self, stored: Value) -> Value;
-    /// Served → stored.
+    /// Converts from the served to the stored version.
     fn store(&self, served: Value) -> Value;
-    /// The defaults an object has once it is read from the store again.
+    /// Sets the defaults that reading the object back from storage would set.
     fn complete(&self, _stored: &mut Value) {}
-    /// Annotations of the served version that are fields of the stored one.
+    /// Annotations that hold fields which only exist in the stored version.
     fn wire_annotations(&self) -> &'static [&'static str] {
         &[]
     }
-    /// The served name of a selectable field of the stored version; `None`: the served version does not select by it.
+    /// The served name of a selectable field of the stored version; `None` if the served version does not support it.
     fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {
         Some(stored)
     }
 }
 
-/// The storage of the served version.
+/// Storage of the served version.
 pub struct Converting {
     inner: Arc<dyn Storage>,
     conversion: Arc<dyn Conversion>,
-    /// Selectable fields of the stored version.
+    /// Extracts the selectable fields of the stored version.
     stored_fields: Option<ExtractFields>,
 }
 
 impl Converting {
-    /// Over the storage of the stored version, whose selectable fields `stored_fields` reads.
+    /// Wraps the storage of the stored version; `stored_fields` extracts that version's selectable fields.
     pub fn new(inner: Arc<dyn Storage>, conversion: Arc<dyn Conversion>, stored_fields: Option<ExtractFields>) -> Self {
         Self {
             inner,
@@ -66,7 +67,8 @@ impl Converting {
         }
     }
 
-    /// Selectors read labels, names and fields, which are the stored ones by other names: nothing is converted for them.
+    /// Translates a predicate. Selectors only use labels, names and fields, which are available without converting
+    /// objects.
     fn predicate(&self, served: &Predicate) -> Predicate {
         let Some(test) = served.0.clone() else {
             return Predicate::default();
@@ -88,8 +90,8 @@ impl Converting {
         }
     }
 
-    /// The served form of an entry that others may ask for, too: converted once while there is room for it.
-    /// The served version of entries; what was converted before is kept with them.
+    /// Returns the served version of entries. Conversions are cached with the stored entries as far as the budget
+    /// permits, so that later readers share them.
     async fn serve_all(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, Error> {
         let (conversion, budget) = (self.conversion.clone(), self.inner.budget().cloned());
         let size: usize = entries.iter().map(|e| e.json.len()).sum();
@@ -104,13 +106,14 @@ impl Converting {
         if size <= CONVERTED_IN_PLACE {
             return Ok(convert());
         }
+        // Large lists would block the reactor.
         let converted = compute::offload(size.min(MEMORY), async move { convert() }).await;
-        // Too much waits, or it took too long: as a store that is not ready, to be asked again.
+        // The pool is overloaded or the conversion timed out: report storage as not ready, so that the client retries.
         converted.map_err(|_| Error::NotReady(1))
     }
 }
 
-/// A number that no other conversion has.
+/// Identifies a conversion within the per-entry cache.
 fn number(conversion: &Arc<dyn Conversion>) -> usize {
     Arc::as_ptr(conversion).cast::<()>() as usize
 }
@@ -155,7 +158,7 @@ impl Storage for Converting {
     }
 
     async fn put(&self, key: &str, when: Precondition, draft: Draft, ttl: Option<u64>) -> Result<Arc<Entry>, Error> {
-        // The served bytes were just encoded here; they decode.
+        // The draft was encoded by this server, so it decodes.
         let served = crate::apimachinery::codec::json::decode(&draft.json).map_err(Error::Failed)?;
         let mut stored = self.conversion.store(served);
         self.conversion.complete(&mut stored);
@@ -227,7 +230,7 @@ fn serve_item(conversion: &Arc<dyn Conversion>, budget: Option<&Arc<Budget>>, it
 }
 
 impl ConvertingWatch {
-    /// The converted item, or `None` where its conversion has begun on the pool.
+    /// Returns the converted item, or `None` if its conversion was started on the pool.
     fn convert(&mut self, item: WatchItem) -> Option<WatchItem> {
         let size = match &item {
             WatchItem::Initial(e) => e.json.len(),
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_converted_once_for_all_who_read_it() {
+    async fn conversions_are_shared_between_readers() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
         let stored = engine.resource(ResourceConfig {
@@ -371,9 +374,9 @@ mod tests {
             .await
             .unwrap();
         let (Some(WatchItem::Change(_, x)), Some(WatchItem::Change(_, y))) = (a.next().await, b.next().await) else {
-            panic!("both are told")
+            panic!("both watchers receive the event")
         };
-        assert!(Arc::ptr_eq(&x, &y), "one event, whose frames are shared");
+        assert!(Arc::ptr_eq(&x, &y), "watchers share the converted event");
         let get = async || served.get("ns/a", MinRevision::Any).await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&get().await, &get().await));
         let listed = served.list(ListOptions::latest("")).await.unwrap();

@@ -1,7 +1,9 @@
-//! Create: names, system fields, checks, admission, the write.
+//! Create: system fields, defaulting, admission, validation, and the write (upstream:
+//! `registry/generic/registry/store.go`).
 //!
-//! Mutating admission comes before the kind's preparation, validating admission after validation, so that a refusal of
-//! the first kind beats a 422 and the 422 beats one of the second (upstream: `registry/generic/registry/store.go`).
+//! Entry point: [`create`]. Mutating admission runs before the kind's preparation, validating admission after
+//! validation. A rejection by mutating admission therefore precedes a 422, which in turn precedes a rejection by
+//! validating admission.
 
 use super::meta;
 use super::store::{Store, WriteOptions, Written};
@@ -15,7 +17,7 @@ use crate::apimachinery::{names, time};
 use crate::registry::schema::ManagerInfo;
 use crate::storage::{Error, Precondition};
 
-/// How many generated names are tried.
+/// Attempts to find a free generated name, as upstream.
 const ATTEMPTS: usize = 8;
 
 pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, options: &WriteOptions) -> Result<Written> {
@@ -26,6 +28,7 @@ pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, optio
     meta::dedup_owner_references(&mut object, &cx.warnings, false);
     resource.strategy.default(&mut object);
     let now = time::now();
+    // Ownership is recorded before mutating admission, as in upstream's create handler.
     if let Some(manager) = &options.manager {
         let who = ManagerInfo {
             manager,
@@ -50,6 +53,7 @@ pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, optio
         1
     };
     let mut taken = None;
+    // Every attempt restarts from the admitted object, because preparation may depend on the name.
     for _ in 0..tries {
         let mut attempt = object.clone();
         if tries > 1 {
@@ -63,7 +67,7 @@ pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, optio
     Err(taken.expect("at least one attempt is made, and it was refused"))
 }
 
-/// One attempt. `Ok(Err(_))`: the name is taken.
+/// One attempt with a fixed name. `Ok(Err(_))` means that the name is taken.
 async fn once(
     store: &Store,
     cx: &Context,
@@ -97,7 +101,7 @@ async fn checked(
     let bare;
     let object = match object.resource_version().parse::<u64>() {
         Err(_) | Ok(0) if !cx.dry_run && !object.resource_version().is_empty() => {
-            // What names no version names none.
+            // An unparsable or zero resourceVersion counts as unset.
             bare = unversioned(object.clone());
             &bare
         }
@@ -125,6 +129,7 @@ async fn checked(
             Err(existing) => Some(existing),
         }
     } else {
+        // Only here: upstream's dry-run storage accepts a resourceVersion.
         if !object.resource_version().is_empty() {
             return Err(Status::raw_error(
                 "resourceVersion should not be set on objects to be created",
@@ -143,7 +148,7 @@ async fn checked(
     Ok(Err(taken(store, object, dying)))
 }
 
-/// 409, in the words for a given or a generated name.
+/// 409, worded for a given or a generated name.
 fn taken(store: &Store, object: &Value, dying: bool) -> Status {
     let mut status = Status::already_exists(&store.resource.group_resource(), object.name());
     if !object.meta("generateName").is_empty() {

@@ -1,10 +1,13 @@
-//! Delete: preconditions, finalizers and grace decide whether an object goes at once or is marked first.
+//! Delete: decides by preconditions, finalizers and grace period whether an object is removed or first marked as
+//! being deleted.
+//!
+//! Entry point: [`delete`]. The outcomes:
 //!
 //! ```text
-//! live ──┬─ grace already running, not shortened ─────────────→ as it is
-//!        ├─ grace > 0, or finalizers, or held by the kind ────→ marked (deletionTimestamp), stays
-//!        ├─ grace 0 of a graceful kind ───────────────────────→ marked, then gone
-//!        └─ nothing holds it ─────────────────────────────────→ gone
+//! live ──┬─ grace period running and not shortened ──────────────→ unchanged
+//!        ├─ grace > 0, or finalizers, or held by the strategy ───→ marked (deletionTimestamp), kept
+//!        ├─ grace 0 of a kind with graceful deletion ────────────→ marked, then removed
+//!        └─ nothing holds it ────────────────────────────────────→ removed
 //! ```
 
 use super::resource::Resource;
@@ -27,7 +30,7 @@ pub(super) async fn delete(store: &Store, cx: &Context, name: &str, options: &De
     delete_as(store, cx, name, name, options).await
 }
 
-/// [`delete`], where admission sees another name: of a collection's items upstream tells it none.
+/// [`delete`] with a different name for admission: upstream passes none for the items of a collection.
 pub(super) async fn delete_as(
     store: &Store,
     cx: &Context,
@@ -39,7 +42,7 @@ pub(super) async fn delete_as(
     let key = store.resource.key(&cx.namespace, name);
     let got = store.storage.get(&key, MinRevision::Latest).await;
     let mut current = got.map_err(|e| errors::read(&e))?;
-    // Once this delete has marked the object itself, a resourceVersion precondition has been met.
+    // The resourceVersion precondition is checked only before this delete writes the object itself.
     let mut marked = false;
     loop {
         let Some(live) = current else {
@@ -49,7 +52,7 @@ pub(super) async fn delete_as(
         check_preconditions(&store.resource, name, &old, options, marked)?;
         store.resource.strategy.check_delete(&old)?;
         let plan = plan(&store.resource, &old, options);
-        // Where the grace of an earlier delete runs nothing is about to happen, and nobody is asked.
+        // While an earlier delete's grace period runs, nothing changes, so admission is skipped.
         if !marked && plan != Plan::Pending {
             admit(store, cx, admitted_as, &old, options).await?;
         }
@@ -143,7 +146,7 @@ fn check_preconditions(
     options: &DeleteOptions,
     marked: bool,
 ) -> Result<()> {
-    // Both have a delete of their own upstream, with other words (recordings/verbs-delete/namespaces).
+    // Both have their own delete upstream, with different messages.
     let own_words = matches!(
         (resource.gvr.group.as_str(), resource.gvr.resource.as_str()),
         ("", "namespaces") | ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -152,7 +155,7 @@ fn check_preconditions(
         let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
         Status::conflict(&resource.group_resource(), name, &why)
     };
-    // Upstream names the Kind where it names the resource elsewhere (recordings/concurrency/delete-preconditions).
+    // Here upstream shows the Kind instead of the resource.
     let about = GroupResource::new(&resource.gvr.group, &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
         if own_words {
@@ -180,7 +183,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// What a delete does to an object.
+/// The effect of a delete on the object.
 #[derive(Debug, PartialEq)]
 enum Plan {
     Pending,
@@ -192,9 +195,10 @@ enum Plan {
 fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
     let strategy = &resource.strategy;
     let mut new = old.clone();
+    // Upstream treats a negative grace period as one second.
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
     let running = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
-    // The grace this delete sets; None: the kind knows none, or it has run already.
+    // The grace period set by this delete. `None`: the kind has no graceful deletion, or its grace period is over.
     let grace = match (old.is_being_deleted(), strategy.grace(old, requested)) {
         (_, None) => None,
         (false, Some(grace)) => Some(grace),
@@ -218,7 +222,7 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
     match grace {
         None if !held => return Plan::Go,
         None => {
-            // The kind has no grace of its own; finalizers hold the object from now on.
+            // The kind has no graceful deletion, but finalizers hold the object from now on.
             let now = time::now();
             if first || new.meta("deletionTimestamp") > now.as_str() {
                 new.set_meta("deletionTimestamp", now);
@@ -233,6 +237,7 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
         Some(_) => {}
     }
     if first {
+        // Like upstream, count the deletion mark as a new generation.
         let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
         if generation > 0 {
             new.set_meta("generation", generation + 1);
@@ -246,7 +251,7 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
     }
 }
 
-/// Moves the end of a running grace period forward, never into the past.
+/// Shortens a running grace period, but never to an end in the past.
 fn shorten(object: &mut Value, running: i64, asked: i64) {
     let now = ::time::OffsetDateTime::now_utc();
     let end = time::parse(object.meta("deletionTimestamp")).unwrap_or(now);
@@ -260,7 +265,7 @@ fn shorten(object: &mut Value, running: i64, asked: i64) {
     object.set_meta("deletionGracePeriodSeconds", asked);
 }
 
-/// The finalizers after the collector's two were put in or taken out; `None`: they stay as they are.
+/// The finalizers after adding or removing those of the garbage collector; `None` if they do not change.
 fn collector_finalizers(default: GarbageCollection, old: &Value, options: &DeleteOptions) -> Option<Vec<Value>> {
     if default == GarbageCollection::Unsupported {
         return None;

@@ -1,4 +1,4 @@
-//! Delete what a list selects.
+//! Delete collection: deletes the objects selected by a list, one after the other.
 
 use super::delete;
 use super::store::{DeleteOptions, Store};

@@ -1,4 +1,4 @@
-//! The write that is not made: what must hold for it is still checked.
+//! Dry run of the storage write: performs its checks without writing.
 
 use super::errors;
 use super::store::Written;
@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::storage::{Entry, MinRevision, Storage};
 use std::sync::Arc;
 
-/// The object as it would be created, or what stands at its key.
+/// Returns the object as it would be created, or the entry that already exists at its key.
 pub(super) async fn create(
     storage: &Arc<dyn Storage>,
     key: &str,

@@ -1,4 +1,4 @@
-//! Storage errors become Statuses here, and nowhere else. As upstream's `k8s.io/apiserver/pkg/storage/errors`.
+//! The only place where storage errors become Statuses (upstream: `k8s.io/apiserver/pkg/storage/errors`).
 
 use crate::apimachinery::Status;
 use crate::apimachinery::gvk::GroupResource;
@@ -25,12 +25,12 @@ fn common(error: &Error) -> Status {
     }
 }
 
-/// Of a get.
+/// The Status for a failed get.
 pub fn read(error: &Error) -> Status {
     common(error)
 }
 
-/// Of a list; `continued`: it carried a continue token.
+/// The Status for a failed list; `continued` tells whether the request had a continue token.
 pub fn list(error: &Error, continued: bool) -> Status {
     match error {
         Error::Compacted(_) if continued => Status::expired(
@@ -45,7 +45,7 @@ pub fn list(error: &Error, continued: bool) -> Status {
     }
 }
 
-/// Of a watch from `since` on.
+/// The Status for a failed watch that started at `since`.
 pub fn watch(error: &Error, since: Option<Revision>) -> Status {
     match error {
         Error::Compacted(oldest) => {
@@ -56,7 +56,7 @@ pub fn watch(error: &Error, since: Option<Revision>) -> Status {
     }
 }
 
-/// Of a write whose conflicts the caller has dealt with.
+/// The Status for a failed write; callers handle the conflicts that they can retry first.
 pub fn write(error: &Error, gr: &GroupResource, name: &str) -> Status {
     match error {
         Error::Conflict(_) => Status::modified(gr, name),

@@ -1,4 +1,4 @@
-//! What every kind's metadata goes through on a write: system fields, owner references, the checks before the kind's.
+//! Metadata handling shared by all writes: system fields, owner references, validation order, and admission attributes.
 
 use super::resource::Resource;
 use super::store::{Store, WriteOptions};
@@ -16,14 +16,14 @@ use crate::storage::Draft;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Says what the object is: `apiVersion` and `kind` of the row.
+/// Sets `apiVersion` and `kind` to those of the resource.
 pub(super) fn set_kind(resource: &Resource, object: &mut Value) {
     let map = object.make_object();
     map.insert("apiVersion", resource.gvk().api_version());
     map.insert("kind", resource.kind.as_str());
 }
 
-/// The object's namespace follows the request; kinds of cluster scope have none.
+/// Sets the object's namespace from the request; removes it for cluster-scoped kinds.
 pub(super) fn set_namespace(resource: &Resource, cx: &Context, object: &mut Value) {
     if !resource.namespaced {
         object.unset_meta("namespace");
@@ -32,7 +32,7 @@ pub(super) fn set_namespace(resource: &Resource, cx: &Context, object: &mut Valu
     }
 }
 
-/// Drops what only the server may set.
+/// Removes the fields that only the server may set.
 pub(crate) fn wipe_system_fields(object: &mut Value) {
     for key in [
         "uid",
@@ -45,12 +45,13 @@ pub(crate) fn wipe_system_fields(object: &mut Value) {
     }
 }
 
-/// Keeps what an update may not change without being told so.
+/// Restores the metadata that an update does not change implicitly.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     new.unset_meta("selfLink");
     if new.uid().is_empty() && !old.uid().is_empty() {
         new.set_meta("uid", old.uid());
     }
+    // Always the stored values, whatever the client sent.
     for key in ["creationTimestamp", "generation"] {
         match old.at(&["metadata", key]) {
             Value::Null => new.unset_meta(key),
@@ -80,7 +81,7 @@ fn kind_rules(resource: &Resource) -> MetaRules {
     }
 }
 
-/// The checks of a new object: the kind's, and the generic ones only where the kind found nothing.
+/// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
 pub(super) fn validate_create(resource: &Resource, object: &Value) -> ErrorList {
     let meta = object.get("metadata");
     let path = FieldPath::new("metadata");
@@ -92,8 +93,8 @@ pub(super) fn validate_create(resource: &Resource, object: &Value) -> ErrorList 
     errors
 }
 
-/// The checks of a changed object: the generic ones, then the kind's, which say most of it again
-/// (`recordings/metadata/system-fields`).
+/// Validates a changed object with the generic rules, then with the kind's, which repeat most of the errors, as
+/// upstream.
 pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> ErrorList {
     let (new_meta, old_meta) = (new.get("metadata"), old.get("metadata"));
     let path = FieldPath::new("metadata");
@@ -103,6 +104,7 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
     let (own, kind) = (resource.meta_checks, kind_rules(resource));
     let whole = subresource.is_empty();
     if whole {
+        // Duplicate causes are intended: upstream runs the same check several times.
         (0..own.as_new).for_each(|_| errors.extend(validate_object_meta(new_meta, kind, &path)));
     }
     let against_old = if whole { own.against_old } else { own.in_parts };
@@ -117,7 +119,7 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
     errors
 }
 
-/// Removes owner references that are there twice and says so.
+/// Removes duplicate owner references and adds a warning.
 pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, after_admission: bool) {
     let Some(refs) = object
         .at_mut(&["metadata", "ownerReferences"])
@@ -137,7 +139,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
     let mut places = first.into_iter();
     refs.retain(|r| {
         let first = places.next().unwrap_or(true);
-        // No header has room for more.
+        // Response headers have no room for more.
         if !first && doubled.len() < Warnings::TOTAL {
             doubled.push(r.str_at(&["uid"]).to_owned());
         }
@@ -155,7 +157,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
     ));
 }
 
-/// What admission is told about a write.
+/// Builds the admission attributes of a write.
 pub(super) fn attributes(
     store: &Store,
     cx: &Context,
@@ -180,7 +182,7 @@ pub(super) fn attributes(
     }
 }
 
-/// The object as it goes to storage.
+/// Encodes the object for storage, together with its selectable fields.
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
     let fields = resource
         .selectable
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_owner_references_are_said_and_removed_and_different_ones_stay() {
+    fn equal_owner_references_are_removed_with_a_warning() {
         let mut o = crate::json!({"metadata": {"ownerReferences": [
             {"uid": "u", "name": "a"}, {"uid": "u", "name": "a"}, {"uid": "u", "name": "b"}]}});
         let warnings = Warnings::default();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_check_of_an_update_says_what_it_finds() {
+    fn update_validation_repeats_errors_like_upstream() {
         let group = |group, version| crate::controlplane::table::Group { group, version };
         let bad = crate::json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1", "labels": {"k": "-"}, "finalizers": ["f"]}});
         for (row, subresource, labels, finalizers) in [

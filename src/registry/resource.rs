@@ -1,4 +1,7 @@
-//! A row: everything the verbs, discovery and OpenAPI need to know about one resource, as data.
+//! [`Resource`]: the declarative description of one resource in one version, used by the verbs, discovery and OpenAPI.
+//!
+//! Behaviour that data cannot express is in [`Strategy`] and in the handlers of subresources. The built-in table is
+//! in `controlplane`; custom resources are built from their CRDs.
 
 use super::converting::Conversion;
 use super::schema::Schema;
@@ -13,7 +16,7 @@ use crate::storage::Storage;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// A set of verbs.
+/// A set of verbs, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verbs(pub u16);
 
@@ -27,24 +30,24 @@ impl Verbs {
     pub const PATCH: Self = Self(32);
     pub const UPDATE: Self = Self(64);
     pub const WATCH: Self = Self(128);
-    /// What a stored resource usually has.
+    /// The verbs of an ordinary stored resource.
     pub const ALL: Self = Self(255);
-    /// What a status subresource has.
+    /// The verbs of a status subresource.
     pub const GET_PATCH_UPDATE: Self = Self(8 | 32 | 64);
 
-    /// Both sets.
+    /// The union of both sets.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    /// This set without those.
+    /// This set minus `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
-    /// True where all of `other` are here.
+    /// True if this set contains all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Names in discovery's order (alphabetical).
+    /// The verbs' names in alphabetical order, as discovery lists them.
     pub fn names(self) -> Vec<&'static str> {
         [
             "create",
@@ -64,184 +67,186 @@ impl Verbs {
     }
 }
 
-/// A table column, as in `meta.k8s.io/v1` Table.
+/// A column of a `meta.k8s.io/v1` Table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Heading.
+    /// The heading.
     pub name: &'static str,
-    /// `string`, `integer`, `number`, `boolean`, `date`.
+    /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: &'static str,
-    /// `name` or empty.
+    /// OpenAPI format: `name` or empty.
     pub format: &'static str,
-    /// Description; empty: upstream's has none.
+    /// The description; empty where upstream has none.
     pub description: &'static str,
     /// 0: always shown; 1: with `-o wide`.
     pub priority: i64,
 }
 
-/// Makes a table's cells, one per column.
+/// Computes the cells of an object's row, one per column.
 pub type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
-/// Reads the selectable fields out of an object.
+/// Extracts the selectable fields of an object.
 pub type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
-/// How a kind prints as a table.
+/// How a kind is printed as a table.
 #[derive(Clone)]
 pub struct Columns {
-    /// Headings.
+    /// The column definitions.
     pub columns: Arc<[Column]>,
-    /// One cell per column.
+    /// Computes one cell per column.
     pub cells: Cells,
-    /// The fields that cells are made of: what else an object has need not be there.
+    /// The fields that `cells` reads; anything else may be missing from its argument.
     pub reads: Mask,
-    /// Every event of a watch has the headings, not the first alone.
+    /// Send the column definitions with every watch event instead of only the first.
     pub always_headed: bool,
-    /// What a row says about its object as a whole; null: nothing.
+    /// Computes the row's conditions, such as `Completed`; null for none.
     pub conditions: fn(&Value) -> Value,
 }
 
-/// Which fields a field selector may name, beside `metadata.name` and (namespaced) `metadata.namespace`.
+/// The fields a field selector may use besides `metadata.name` and, for namespaced kinds, `metadata.namespace`.
 #[derive(Clone)]
 pub struct SelectableFields {
-    /// Their names.
+    /// The supported field names.
     pub names: Arc<[Str]>,
-    /// Their values in an object; one pair per name.
+    /// Extracts their values from an object, one pair per name.
     pub extract: ExtractFields,
 }
 
-/// What stands behind a resource.
+/// Where a resource's objects come from.
 #[derive(Clone)]
 pub enum Backing {
-    /// Objects in a store, under this key prefix (`/registry/configmaps/`).
+    /// Objects in storage under a key prefix such as `/registry/configmaps/`.
     Stored {
-        /// Full key prefix, closed by a slash.
+        /// The full key prefix with a trailing slash.
         prefix: String,
     },
-    /// Objects of another resource, seen through a conversion.
+    /// Objects stored as another version of the kind, served through a conversion.
     Converted {
-        /// The prefix of that resource.
+        /// The key prefix of the stored version.
         prefix: String,
-        /// Its group, version and plural.
+        /// The stored version (the hub).
         hub: GroupVersionResource,
-        /// To it and back.
+        /// The conversion from and to the hub.
         conversion: Arc<dyn Conversion>,
     },
-    /// Nothing: whoever reads makes it (component statuses).
+    /// Objects computed on every read (component statuses).
     Computed(Arc<dyn Storage>),
-    /// Nothing: a create is answered (reviews).
+    /// Nothing is stored: a create returns a computed response (reviews).
     Answered(Arc<dyn Answer>),
 }
 
-/// Answers a create without storing anything.
+/// Responds to a create without storing anything.
 #[async_trait]
 pub trait Answer: Send + Sync + 'static {
-    /// The object to send back.
+    /// Computes the response object.
     ///
-    /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
+    /// The Status to respond with.
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value>;
 }
 
-/// Serves a connect-style subresource (log, exec, proxy): has the raw request.
+/// Serves a connect-style subresource (log, exec, proxy), with access to the raw request.
 #[async_trait]
 pub trait Connect: Send + Sync + 'static {
-    /// The core/v1 kind of its options: `PodExecOptions`.
+    /// The core/v1 kind of the options, such as `PodExecOptions`.
     fn options(&self) -> &'static str;
 
-    /// Takes paths below its own, and the methods that are no verbs.
+    /// True if subpaths and additional HTTP methods are routed here as well (proxy subresources).
     fn takes_path(&self) -> bool {
         false
     }
 
-    /// A GET that opens a stream needs the permission to create, as a POST would.
+    /// True if a GET opens an interactive stream and therefore also requires the `create` permission that a POST needs.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Answers; `name` is the parent's, `options` are of the kind [`options`](Self::options) names.
+    /// Serves the request. `name` is the parent's; `options` is an object of the kind returned by
+    /// [`options`](Self::options).
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response>;
 }
 
-/// Serves a subresource with an object body of its own kind (binding, finalize, approval, scale).
+/// Serves a subresource whose body is an object of its own kind (binding, finalize, approval, scale).
 #[async_trait]
 pub trait SubresourceHandler: Send + Sync + 'static {
-    /// Fills in defaults of what is POSTed.
+    /// Sets defaults on a POSTed object.
     fn default(&self, _object: &mut Value) {}
-    /// Looks at what is POSTed before validating admission does, and completes it.
+    /// Completes and checks a POSTed object before validating admission.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn prepare_create(&self, _cx: &Context, _name: &str, object: Value) -> Result<Value> {
         Ok(object)
     }
-    /// GET.
+    /// Serves GET.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn get(&self, cx: &Context, name: &str) -> Result<Value>;
-    /// POST.
+    /// Serves POST.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
-    /// PUT (and PATCH, after the patch was applied to what [`get`](Self::get) gave).
+    /// Serves PUT, and PATCH after the patch has been applied to the result of [`live`](Self::live).
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
-    /// [`update`](Self::update), recorded for the write's manager (`None`: an apply, whose managed fields stand in the
-    /// object), of the object with the write's UID. The default looks at neither.
+    /// [`update`](Self::update) with the options of the write: the manager to record (`None` for an apply, which
+    /// already carries its managed fields) and the UID precondition. The default ignores both.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn update_as(&self, cx: &Context, name: &str, object: Value, _write: &WriteOptions) -> Result<Value> {
         self.update(cx, name, object).await
     }
-    /// What a patch is made on: as [`get`](Self::get), with the managed fields as this endpoint has them.
+    /// The object that a patch applies to: that of [`get`](Self::get), with managed fields translated for this
+    /// subresource.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status to respond with.
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
         self.get(cx, name).await
     }
-    /// True where what is POSTed may name the object it means, by its UID say.
+    /// True if a POSTed object may carry system fields, such as the UID of the object it refers to.
     fn keeps_system_fields(&self) -> bool {
         false
     }
-    /// The schema of its kind, where that is not the resource's.
+    /// The schema of the subresource's kind if it is not the parent's.
     fn schema(&self) -> Option<Arc<dyn Schema>> {
         None
     }
-    /// Its table; `None`: it has none.
+    /// The table columns; `None` if the subresource cannot be printed as a table.
     fn columns(&self) -> Option<Columns> {
         None
     }
 }
 
-/// How a subresource acts.
+/// How a subresource is served.
 #[derive(Clone)]
 pub enum SubresourceBehaviour {
-    /// A part of the parent (`status`, `pods/resize`): an update of it through the strategy's methods for that part.
+    /// A part of the parent (`status`, `pods/resize`), updated through the strategy's methods for that part.
     Status,
-    /// An object of its own, or one that is written in a way of its own (scale, binding, namespaces/finalize).
+    /// An object of another kind, or one with its own way to be written (scale, binding, namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
-    /// A connection.
+    /// A connection that the connector serves by itself (exec, proxy).
     Connect(Arc<dyn Connect>),
 }
 
-/// A subresource of a row.
+/// A subresource of a resource.
 #[derive(Clone)]
 pub struct Subresource {
-    /// Name: `status`.
+    /// The path segment, such as `status`.
     pub name: &'static str,
-    /// The kind it speaks.
+    /// The kind of its request and response bodies.
     pub kind: GroupVersionKind,
-    /// Its verbs.
+    /// The supported verbs.
     pub verbs: Verbs,
-    /// What it does.
+    /// How it is served.
     pub behaviour: SubresourceBehaviour,
 }
 
@@ -250,56 +255,56 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// Kind. The list kind is this with `List` behind it.
+    /// The kind. The list kind is this with a `List` suffix.
     pub kind: Str,
-    /// Singular, lower case.
+    /// The singular name in lower case.
     pub singular: Str,
-    /// Short names.
+    /// Short names, such as `cm`.
     pub short_names: Vec<Str>,
-    /// Categories (`all`, `api-extensions`).
+    /// Categories, such as `all` or `api-extensions`.
     pub categories: Vec<Str>,
-    /// Lives in a namespace.
+    /// True for namespaced, false for cluster-scoped resources.
     pub namespaced: bool,
-    /// What it can do.
+    /// The supported verbs.
     pub verbs: Verbs,
-    /// Where it lives.
+    /// Where the objects come from.
     pub backing: Backing,
-    /// Its type.
+    /// The schema of the kind.
     pub schema: Arc<dyn Schema>,
-    /// Name of its OpenAPI definition, `io.k8s.api.core.v1.ConfigMap`.
+    /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.ConfigMap`.
     pub definition: Str,
-    /// Its behaviour.
+    /// The kind's behaviour.
     pub strategy: Arc<dyn Strategy>,
-    /// Its table; `None`: Name and Age.
+    /// The table columns; `None` prints name and age.
     pub columns: Option<Columns>,
-    /// Its selectable fields; `None`: name and namespace only.
+    /// The selectable fields; `None` if only name and namespace are.
     pub selectable: Option<SelectableFields>,
-    /// A delete answers with the object instead of a Status.
+    /// A delete returns the deleted object instead of a Status.
     pub returns_deleted: bool,
-    /// An update without resourceVersion is allowed.
+    /// An update may omit resourceVersion.
     pub unconditional_update: bool,
-    /// A PUT to a missing name creates.
+    /// A PUT to a name that does not exist creates the object.
     pub create_on_update: bool,
-    /// What the kind checks of the metadata itself.
+    /// The kind's own metadata validation.
     pub meta_checks: MetaChecks,
-    /// Discovery's storageVersionHash; empty: none.
+    /// The `storageVersionHash` in discovery; empty for none.
     pub storage_version_hash: Str,
-    /// Subresources.
+    /// The subresources.
     pub subresources: Vec<Subresource>,
 }
 
 impl Resource {
-    /// Group and plural.
+    /// The group and plural name.
     pub fn group_resource(&self) -> GroupResource {
         self.gvr.group_resource()
     }
 
-    /// Group, version and kind.
+    /// The group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
     }
 
-    /// The group in refusals of invalid objects: that of the version they are judged in.
+    /// The group shown in validation errors: that of the version the object is validated in.
     pub fn judged_group(&self) -> &str {
         match &self.backing {
             Backing::Converted { hub, .. } => &hub.group,
@@ -307,7 +312,7 @@ impl Resource {
         }
     }
 
-    /// The prefix of its keys; `None`: nothing of it is stored.
+    /// The key prefix; `None` if nothing is stored.
     pub fn prefix(&self) -> Option<&str> {
         match &self.backing {
             Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
@@ -315,12 +320,12 @@ impl Resource {
         }
     }
 
-    /// The subresource of this name.
+    /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// The key of an object below the resource's prefix.
+    /// The key of an object relative to the resource's prefix.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
             format!("{namespace}/{name}")

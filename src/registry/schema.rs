@@ -1,5 +1,7 @@
-//! What the registry asks of a kind's schema. Implemented for built-in types over the schema table, and for custom
-//! resources over their CRD's structural schema.
+//! [`Schema`]: the operations of the registry that depend on a kind's type.
+//!
+//! Implemented for built-in kinds by the generated schema table, and for custom resources by the structural schemas
+//! of their CRDs.
 
 use crate::api::TypeDef;
 use crate::apimachinery::apply::FieldSet;
@@ -7,21 +9,21 @@ use crate::apimachinery::apply::managed::{self, Writer};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
-/// Who writes, as managed fields record it.
+/// The identity of a write in managed fields.
 #[derive(Clone, Debug)]
 pub struct ManagerInfo<'a> {
-    /// `fieldManager`, or what the User-Agent starts with.
+    /// The `fieldManager` parameter, or the first part of the User-Agent.
     pub manager: &'a str,
-    /// `status`, `scale`, or empty.
+    /// `status`, `scale` and so on; empty for the main resource.
     pub subresource: &'a str,
-    /// RFC 3339 seconds.
+    /// The time of the write, RFC 3339 with whole seconds.
     pub now: &'a str,
-    /// `apiVersion` the object was written in.
+    /// The `apiVersion` the object is written in.
     pub api_version: &'a str,
 }
 
 impl<'a> ManagerInfo<'a> {
-    /// As managed fields take it.
+    /// Converts to the writer type of server-side apply.
     pub fn writer(&self) -> Writer<'a> {
         Writer {
             manager: self.manager,
@@ -32,37 +34,38 @@ impl<'a> ManagerInfo<'a> {
     }
 }
 
-/// The paths of a strategy's reset fields (`metadata.labels`) as a set.
+/// Converts a strategy's reset fields (dotted paths such as `metadata.labels`) to a field set.
 pub fn reset_set(paths: &[&str]) -> FieldSet {
     let paths: Vec<Vec<&str>> = paths.iter().map(|p| p.split('.').collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
     managed::reset_fields(&paths)
 }
 
-/// A kind's schema, erased at whole-object level.
+/// A kind's schema, with operations on whole objects.
 pub trait Schema: Send + Sync + 'static {
-    /// Brings a decoded object into the stored shape: checks types, drops unknown fields and nulls, canonicalises
-    /// scalars, adds what Go always writes. Returns one text per unknown field (`unknown field "spec.x"`).
+    /// Normalises a decoded object to its stored shape: checks types, drops unknown fields and nulls, canonicalises
+    /// scalars, and adds the fields Go always serialises. Returns one message per unknown field (`unknown field
+    /// "spec.x"`).
     ///
     /// # Errors
-    /// 400 where a value has the wrong type.
+    /// 400 if a value has the wrong type.
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>>;
 
-    /// Applies a strategic merge patch. `None`: this kind has no strategic merge (custom resources: 415).
+    /// Applies a strategic merge patch. `None` if the kind does not support them (custom resources: 415).
     fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>>;
 
-    /// Updates `new.metadata.managedFields` for a non-apply write. `reset`: field paths that this (sub)resource's
-    /// strategy does not let the writer own (`status`, `metadata.labels`), dot-separated.
+    /// Updates `new.metadata.managedFields` for any write but an apply. `reset` lists the dotted field paths that
+    /// writers through this (sub)resource never own, such as `status` or `metadata.labels`.
     ///
     /// # Errors
-    /// As upstream for malformed managed fields.
+    /// Upstream's errors for malformed managed fields.
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &ManagerInfo<'_>, reset: &[&str])
     -> Result<()>;
 
-    /// Server-side apply: the merged object, managed fields included.
+    /// Performs a server-side apply and returns the merged object with updated managed fields.
     ///
     /// # Errors
-    /// 409 with one cause per conflict, 4xx for a malformed patch.
+    /// 409 with one cause per conflict; 4xx for a malformed patch.
     fn apply(
         &self,
         live: Option<&Value>,
@@ -72,14 +75,14 @@ pub trait Schema: Send + Sync + 'static {
         reset: &[&str],
     ) -> Result<Value>;
 
-    /// The built-in type this is, by which objects are read and written in protobuf. `None`: a custom kind, which has
-    /// no messages.
+    /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no protobuf
+    /// messages.
     fn definition(&self) -> Option<&'static TypeDef> {
         None
     }
 
-    /// The OpenAPI v3 component of the kind, references as `#/components/schemas/<definition name>`. `None`: a built-in
-    /// kind, whose component [`api::openapi`](crate::api::openapi) makes by definition name.
+    /// The kind's OpenAPI v3 component, with references of the form `#/components/schemas/<definition name>`. `None`
+    /// for built-in kinds, whose components are generated by [`api::openapi`](crate::api::openapi).
     fn openapi(&self) -> Option<Value> {
         None
     }

@@ -1,7 +1,8 @@
-//! The store of one resource: every verb of every kind goes through here.
+//! [`Store`]: every verb on every resource goes through this type.
 //!
-//! Reads hand out shared encoded entries; writes work on the tree between decoding and encoding. A write that a client
-//! waits for must be run in an owned task (`endpoints/finish.rs`): the futures here are not cancel safe.
+//! Reads return shared encoded entries; writes operate on the decoded tree. The write methods are not cancel safe:
+//! dropping them between the storage write and the strategy's completion hooks leaks allocations. Handlers of client
+//! requests run them in an owned task (`endpoints/finish.rs`).
 
 use super::resource::{Backing, Resource};
 use super::strategy::Context;
@@ -16,87 +17,87 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// One resource's verbs over its storage.
+/// The verbs of one resource over its storage.
 pub struct Store {
     pub(super) resource: Arc<Resource>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) admission: Arc<dyn Admission>,
 }
 
-/// Asked before an update turns into a create: whoever may change an object may not always make one.
+/// Authorizes the create that an update turns into, because permission to update does not imply permission to create.
 #[async_trait]
 pub trait MayCreate: Send + Sync + 'static {
-    /// Refuses, or not.
+    /// Returns an error unless the caller may create the object.
     ///
     /// # Errors
-    /// 403.
+    /// 403 if the caller is not authorized to create.
     async fn may_create(&self) -> Result<()>;
 }
 
-/// Who a write is recorded for, and with which options object admission sees it.
+/// The options of a write: ownership, admission and preconditions.
 #[derive(Clone)]
 pub struct WriteOptions {
-    /// `fieldManager` or the User-Agent's first part. `None`: managed fields are left as they are in the object (an
-    /// apply has set them already, or an internal writer does not track them).
+    /// The field manager to record. `None` leaves managed fields as they are in the object: an apply has already
+    /// updated them, and some internal writers are not tracked.
     pub manager: Option<String>,
-    /// `status`, another subresource, or empty for the main resource.
+    /// The subresource written through, such as `status`; empty for the main resource.
     pub subresource: String,
-    /// The options object for admission; null for internal callers.
+    /// The options object passed to admission; null for internal callers.
     pub options: Arc<Value>,
-    /// The stored object must have this uid (a PUT whose body names one).
+    /// Precondition: the stored object has this UID (from the body of a PUT).
     pub uid: Option<String>,
-    /// The kind of the object sent, where it is not the row's (a Scale).
+    /// The kind of the submitted object if it is not the resource's (a Scale).
     pub kind: Option<GroupVersionKind>,
-    /// Asked before an update creates; `None`: it may (internal callers).
+    /// Authorizes the create an update turns into; `None` for internal callers, which always may.
     pub may_create: Option<Arc<dyn MayCreate>>,
 }
 
-/// What a write left behind.
+/// The object that results from a write.
 #[derive(Clone, Debug)]
 pub enum Written {
-    /// It is stored.
+    /// The stored entry.
     Stored(Arc<Entry>),
-    /// It is not, or no longer, stored: a dry run, or the last state of a deleted object.
+    /// An object that is not stored: the result of a dry run, or the last state of a deleted object.
     Tree(Value),
 }
 
-/// An update's outcome.
+/// The result of an update.
 #[derive(Clone, Debug)]
 pub struct Updated {
-    /// The object as it is now.
+    /// The object after the update.
     pub object: Written,
-    /// The object did not exist before (201).
+    /// True if the update created the object (201).
     pub created: bool,
 }
 
-/// How to delete, parsed from DeleteOptions.
+/// The parsed `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// Seconds of grace asked for.
+    /// The requested grace period in seconds.
     pub grace_period_seconds: Option<i64>,
-    /// The object must have this uid.
+    /// Precondition: the object has this UID.
     pub uid: Option<String>,
-    /// The object must have this resourceVersion.
+    /// Precondition: the object has this resourceVersion.
     pub resource_version: Option<String>,
-    /// `Orphan`, `Background` or `Foreground`.
+    /// The propagation policy: `Orphan`, `Background` or `Foreground`.
     pub propagation: Option<String>,
-    /// The older form of Orphan (`true`) and Background (`false`).
+    /// The deprecated equivalent of Orphan (`true`) and Background (`false`).
     pub orphan_dependents: Option<bool>,
-    /// The options object for admission.
+    /// The options object passed to admission.
     pub raw: Arc<Value>,
 }
 
-/// A delete's outcome.
+/// The result of a delete.
 #[derive(Clone, Debug)]
 pub struct Deleted {
-    /// The last state, or the state marked for deletion.
+    /// The last state of the object, or its state with the deletion timestamp.
     pub object: Written,
-    /// True where the object is gone; false where finalizers or grace still hold it.
+    /// True if the object was removed; false if finalizers or a grace period hold it.
     pub gone: bool,
 }
 
-/// Makes the object to store from the live one (`None`: there is none, which only some verbs allow). Called again
-/// where another write came between.
+/// Computes the object to store from the live one (`None` if there is none, for verbs that allow it). Called again
+/// after every conflict with a concurrent write.
 pub type Transform<'a> = &'a mut (dyn FnMut(Option<&Value>) -> Result<Value> + Send);
 
 impl Default for WriteOptions {
@@ -113,7 +114,7 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// The server's own writes are recorded as those of `kube-apiserver`, as upstream's loopback clients have it.
+    /// Options of the server's own writes, recorded as `kube-apiserver` like those of upstream's loopback clients.
     pub fn internal(subresource: &str) -> Self {
         Self {
             manager: Some("kube-apiserver".to_owned()),
@@ -124,7 +125,7 @@ impl WriteOptions {
 }
 
 impl Written {
-    /// The encoded object.
+    /// The object encoded as JSON.
     pub fn bytes(&self) -> Bytes {
         match self {
             Self::Stored(e) => e.json.clone(),
@@ -132,7 +133,7 @@ impl Written {
         }
     }
 
-    /// Bytes of the encoded object; 0 of a tree.
+    /// The encoded size of a stored object; 0 for a tree.
     pub fn stored_size(&self) -> usize {
         match self {
             Self::Stored(e) => e.json.len(),
@@ -140,7 +141,7 @@ impl Written {
         }
     }
 
-    /// The tree.
+    /// The object as a tree.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Stored(e) => e.decode(),
@@ -150,7 +151,7 @@ impl Written {
 }
 
 impl Store {
-    /// A store of this resource. `storage` is that of the resource's prefix.
+    /// Creates the store of a resource. `storage` must be bound to the resource's key prefix.
     pub fn new(resource: Arc<Resource>, storage: Arc<dyn Storage>, admission: Arc<dyn Admission>) -> Self {
         Self {
             resource,
@@ -159,42 +160,42 @@ impl Store {
         }
     }
 
-    /// The row.
+    /// The resource served.
     pub fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }
 
-    /// The storage below.
+    /// The storage of the objects.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
-    /// Where second encodings of its objects are counted.
+    /// The budget for cached encodings of the objects.
     pub fn budget(&self) -> Option<&Arc<Budget>> {
         self.storage.budget()
     }
 
-    /// The admission chain of its writes.
+    /// The admission chain for writes.
     pub fn admission(&self) -> &Arc<dyn Admission> {
         &self.admission
     }
 
-    /// The same store for writers whose write went through admission as another object (a Scale, a Binding).
+    /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
     #[must_use]
     pub fn past_admission(&self) -> Self {
         Self::new(self.resource.clone(), self.storage.clone(), Arc::new(Always))
     }
 
-    /// The full key of an object as errors show it: `/registry/configmaps/ns/name`.
+    /// The full storage key of an object as shown in errors: `/registry/configmaps/ns/name`.
     pub fn full_key(&self, namespace: &str, name: &str) -> String {
         let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
     }
 
-    /// Whether a key can be made of this name. What comes from a request's path was asked already.
+    /// Checks that a name is usable as a storage key. Names in a request's path have already been checked.
     ///
     /// # Errors
-    /// 400, in the words of upstream's `NamespaceKeyFunc`.
+    /// 400 with the message of upstream's `NamespaceKeyFunc`.
     pub fn check_name(name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Status::bad_request("Name parameter required."));
@@ -205,14 +206,14 @@ impl Store {
         }
     }
 
-    /// The object.
+    /// Returns an object that is at least as new as `min`. Cancel safe.
     ///
     /// # Errors
-    /// 404, and storage's refusals.
+    /// 404, and the errors of storage.
     pub async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
         let mut gr = self.resource.group_resource();
         if let Backing::Computed(_) = self.resource.backing {
-            // Upstream's word for what was never a resource of its own (`componentstatus "x" not found`).
+            // Upstream shows the singular for this virtual resource (`componentstatus "x" not found`).
             gr.resource = self.resource.singular.clone();
         }
         self.storage
@@ -222,11 +223,12 @@ impl Store {
             .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, name))
     }
 
-    /// Objects in key order.
+    /// Lists objects in key order. Cancel safe.
     ///
     /// # Errors
-    /// 410, 429, 504.
+    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
     pub async fn list(&self, options: ListOptions) -> Result<Listing> {
+        // An expired revision is worded differently if it came from a continue token.
         let with_token = options.token.is_some();
         self.storage
             .list(options)
@@ -234,29 +236,30 @@ impl Store {
             .map_err(|e| errors::list(&e, with_token))
     }
 
-    /// Changes.
+    /// Watches for changes.
     ///
     /// # Errors
-    /// 410, 429, 504.
+    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
     pub async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>> {
         let since = options.since;
         self.storage.watch(options).await.map_err(|e| errors::watch(&e, since))
     }
 
-    /// Creates `object` (decoded and normalized; named, or with generateName) in `cx.namespace`.
+    /// Creates `object`, which must be decoded and normalised and have a name or generateName, in `cx.namespace`. Not
+    /// cancel safe.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status of validation, admission or storage.
     pub async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<Written> {
         create::create(self, cx, object, options).await
     }
 
-    /// Replaces an object by what `transform` makes of it, in a compare-and-swap loop.
-    /// `upsert`: a missing object is created where the transform gives one (apply; kinds with create-on-update do this
-    /// by themselves).
+    /// Replaces an object with the result of `transform` in a compare-and-swap loop. With `upsert`, a missing object
+    /// is created if the transform returns one (apply); kinds with create-on-update do so in any case. Not cancel
+    /// safe.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status of the transform, validation, admission or storage.
     pub async fn update(
         &self,
         cx: &Context,
@@ -268,18 +271,18 @@ impl Store {
         update::update(self, cx, name, transform, upsert, options).await
     }
 
-    /// Deletes, or marks for deletion.
+    /// Deletes an object, or marks it for deletion. Not cancel safe.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status of preconditions, admission or storage.
     pub async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
         delete::delete(self, cx, name, options).await
     }
 
-    /// Deletes what a list selects; the listed objects, as upstream answers them.
+    /// Deletes the objects selected by a list and returns that list, as upstream does. Not cancel safe.
     ///
     /// # Errors
-    /// Any Status; what was deleted before stays deleted.
+    /// Stops at the first error; objects deleted before it stay deleted.
     pub async fn delete_collection(
         &self,
         cx: &Context,
@@ -289,38 +292,38 @@ impl Store {
         delete_collection::delete_collection(self, cx, select, options).await
     }
 
-    // ── for controllers, bootstrap and reviews ──
+    // ── convenience for controllers, bootstrap and reviews ──
 
-    /// Creates a tree as it would have been sent by a client: normalized, defaulted, validated, admitted.
+    /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not cancel safe.
     ///
     /// # Errors
-    /// Any Status.
+    /// The Status of validation, admission or storage.
     pub async fn create_value(&self, cx: &Context, mut object: Value) -> Result<Value> {
         self.resource.schema.normalize(&mut object)?;
         Ok(self.create(cx, object, &WriteOptions::internal("")).await?.to_value())
     }
 
-    /// The object's tree at the latest state, in `namespace` (or `""`).
+    /// Returns the latest state of an object as a tree. `namespace` is empty for cluster-scoped kinds.
     ///
     /// # Errors
-    /// 404, and storage's refusals.
+    /// 404, and the errors of storage.
     pub async fn get_value(&self, namespace: &str, name: &str) -> Result<Value> {
         Ok(self.get(namespace, name, MinRevision::Latest).await?.decode())
     }
 
-    /// All objects of `namespace` (or, with `""`, of all), at the latest state.
+    /// Returns the latest state of all objects in `namespace`, or in all namespaces if it is empty.
     ///
     /// # Errors
-    /// Storage's refusals.
+    /// The errors of storage.
     pub async fn list_entries(&self, namespace: &str) -> Result<Vec<Arc<Entry>>> {
         Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 
-    /// Changes an object (`subresource`: `""`, `"status"`, …) by what `change` makes of the live one. An unchanged
-    /// tree is not written.
+    /// Updates an object, or one of its subresources (`"status"`, …), with the result of `change` applied to the live
+    /// one. An unchanged object is not written. Not cancel safe.
     ///
     /// # Errors
-    /// 404, what `change` fails with, any Status of validation and admission.
+    /// 404, the errors of `change`, and those of validation and admission.
     pub async fn update_with(
         &self,
         cx: &Context,
@@ -338,10 +341,10 @@ impl Store {
         Ok(updated.object.to_value())
     }
 
-    /// Deletes with default options.
+    /// Deletes with default options. Not cancel safe.
     ///
     /// # Errors
-    /// 404, any Status of admission.
+    /// 404, and the errors of admission.
     pub async fn delete_by_name(&self, cx: &Context, name: &str) -> Result<Deleted> {
         self.delete(cx, name, &DeleteOptions::default()).await
     }

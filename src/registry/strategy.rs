@@ -1,5 +1,8 @@
-//! The one seam for what a kind does that its row cannot say: defaults, preparation, validation, side effects.
-//! As upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`.
+//! [`Strategy`]: the behaviour of a kind that its [`Resource`](super::Resource) cannot express as data: defaults,
+//! preparation, validation and side effects.
+//!
+//! Corresponds to upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`. The order of
+//! the calls is in the docs of [`Strategy`].
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
@@ -8,25 +11,25 @@ use crate::request::{AuditTrail, UserInfo, Warnings};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// What a verb knows about its caller.
+/// The caller-related inputs of a verb.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Who calls.
+    /// The authenticated user.
     pub user: Arc<UserInfo>,
-    /// Namespace of the request, empty for cluster scope.
+    /// The namespace of the request; empty for cluster scope.
     pub namespace: String,
-    /// Texts for the answer's `Warning` headers.
+    /// Collects texts for the response's `Warning` headers.
     pub warnings: Warnings,
-    /// What the audit event is told.
+    /// Collects annotations for the audit event.
     pub audit: AuditTrail,
-    /// True where nothing may be written.
+    /// True if nothing may be written.
     pub dry_run: bool,
-    /// The verb as authorization knows it: `create`, `update`, `patch`, `delete`.
+    /// The verb as used in authorization: `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
 }
 
 impl Context {
-    /// The server acting as itself, in a namespace (or `""`).
+    /// The context of the server's own writes, in `namespace` (empty for cluster scope).
     pub fn system(namespace: &str) -> Self {
         Self {
             user: Arc::new(UserInfo::system("system:apiserver", &[crate::request::user::MASTERS])),
@@ -39,7 +42,7 @@ impl Context {
     }
 }
 
-/// How names are checked. The texts are upstream's.
+/// The check of object names. The messages are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// DNS-1123 subdomain: most kinds.
@@ -48,47 +51,47 @@ pub enum NameRule {
     Label,
     /// DNS-1035 label: services.
     Label1035,
-    /// Anything that is one path segment: RBAC, CRD-like names, APIServices.
+    /// Any valid path segment: RBAC, CRD-like names, APIServices.
     PathSegment,
-    /// DNS-1123 subdomain where the check is declared, not coded (ReplicationControllers, DeviceClasses): a `generateName`
-    /// is not looked at.
+    /// DNS-1123 subdomain with declarative validation (ReplicationControllers, DeviceClasses), which ignores
+    /// `generateName`.
     Declared,
 }
 
-/// What a kind checks of the metadata itself, beside what the registry checks of every kind. Each check says again what
-/// another has said, and upstream leaves the causes of a refusal as they come.
+/// The metadata validation that a kind performs in addition to the registry's generic one. The checks overlap, and
+/// like upstream, the duplicate causes are not removed from the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaChecks {
-    /// Finalizers must be well-known or have a domain.
+    /// Requires finalizers to be well-known or domain-qualified.
     pub strict_finalizers: bool,
-    /// How often an update checks the metadata as that of a new object.
+    /// How many times an update validates the metadata as that of a new object.
     pub as_new: usize,
-    /// An update checks the metadata against the stored one.
+    /// An update validates the metadata against the stored one.
     pub against_old: bool,
-    /// So does an update of the status or of another part.
+    /// An update of status or another part also validates the metadata against the stored one.
     pub in_parts: bool,
 }
 
 impl MetaChecks {
-    /// Most kinds: an update is a new object that keeps to the old one.
+    /// Most kinds: an update is validated both as a new object and against the stored one.
     pub const BOTH: Self = Self {
         strict_finalizers: true,
         as_new: 1,
         against_old: true,
         in_parts: true,
     };
-    /// Kinds whose update checks no more than what may change.
+    /// Kinds whose updates are validated only against the stored object.
     pub const AGAINST_OLD: Self = Self {
         as_new: 0,
         ..Self::BOTH
     };
-    /// Kinds whose update is checked as a new object.
+    /// Kinds whose updates are validated only as new objects.
     pub const AS_NEW: Self = Self {
         against_old: false,
         in_parts: false,
         ..Self::BOTH
     };
-    /// Kinds that leave the metadata to the registry.
+    /// Kinds without metadata validation of their own.
     pub const NONE: Self = Self {
         as_new: 0,
         against_old: false,
@@ -96,7 +99,7 @@ impl MetaChecks {
         strict_finalizers: false,
     };
 
-    /// The same, with finalizers of any form.
+    /// A copy that accepts finalizers of any form.
     pub const fn any_finalizers(self) -> Self {
         Self {
             strict_finalizers: false,
@@ -105,55 +108,58 @@ impl MetaChecks {
     }
 }
 
-/// What a delete that names no policy does with dependents.
+/// What happens to dependents if a delete specifies no propagation policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
-    /// They go later.
+    /// They are deleted in the background.
     Background,
-    /// They stay: finalizer `orphan` (Job, ReplicationController).
+    /// They stay: the finalizer `orphan` is set (Job, ReplicationController).
     Orphan,
-    /// The kind takes no policy at all (events).
+    /// The kind ignores propagation policies (events).
     Unsupported,
 }
 
-/// Per-kind behaviour. Every method has the default that suits a kind without any.
+/// The behaviour of a kind. All methods have defaults, which suit kinds without special behaviour.
 ///
-/// Order on create: [`default`](Self::default) → [`prepare_create`](Self::prepare_create) →
-/// [`begin_create`](Self::begin_create) → object meta and [`validate_create`](Self::validate_create) → warnings →
-/// admission → store → [`created`](Self::created). On update likewise, with the old object beside the new.
-/// Pure methods look at values only; the async ones may allocate (and must give back in [`abandoned`](Self::abandoned)).
+/// Order on create: [`default`](Self::default) → mutating admission → [`prepare_create`](Self::prepare_create) →
+/// [`begin_create`](Self::begin_create) → object metadata and [`validate_create`](Self::validate_create) →
+/// [`warnings`](Self::warnings) → validating admission → storage → [`created`](Self::created), or
+/// [`abandoned`](Self::abandoned) after a failure. Updates follow the same order with the old object as an extra
+/// argument. The synchronous methods are pure functions of their arguments; the async ones may allocate resources,
+/// which `abandoned` must release.
 #[async_trait]
 pub trait Strategy: Send + Sync + 'static {
-    /// How names are checked.
+    /// The check of object names.
     fn name_rule(&self) -> NameRule {
         NameRule::Subdomain
     }
 
-    /// Fills in defaults of a decoded object, as upstream's `SetDefaults_*`.
+    /// Sets defaults on a decoded object, like upstream's `SetDefaults_*`.
     fn default(&self, _object: &mut Value) {}
 
-    /// Removes what a creator may not set (status), sets what the server sets (generation 1).
+    /// Clears the fields a client may not set on create (status) and sets those the server owns (generation 1).
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Errors beside those of the object meta.
+    /// Validates a new object, except for its metadata.
     fn validate_create(&self, _object: &Value) -> ErrorList {
         ErrorList::new()
     }
 
-    /// Keeps what an updater may not change, bumps the generation.
+    /// Restores the fields a client may not change, and increments the generation if the spec changed.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Errors beside those of the object meta. The default checks the new object as if it were created.
+    /// Validates a changed object, except for its metadata. The default validates it as a new object.
     fn validate_update(&self, new: &Value, _old: &Value) -> ErrorList {
         self.validate_create(new)
     }
 
-    /// As [`prepare_update`](Self::prepare_update), for the `status` subresource. The default keeps everything of the
-    /// old object but `status` (and managed fields, which the registry sees to).
+    /// [`prepare_update`](Self::prepare_update) for the `status` subresource. The default keeps the old object except
+    /// for `status` and for managed fields, which the registry maintains.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         let status = new.get("status").clone();
         let managed = new.at(&["metadata", "managedFields"]).clone();
         let version = new.at(&["metadata", "resourceVersion"]).clone();
+        // Only status, managed fields and the optimistic lock come from the request.
         *new = old.clone();
         if status.is_null() {
             new.unset(&["status"]).map(drop).unwrap_or(())
@@ -164,109 +170,109 @@ pub trait Strategy: Send + Sync + 'static {
         new.set(&["metadata", "resourceVersion"], version);
     }
 
-    /// Errors of a status update.
+    /// Validates an update of the `status` subresource.
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> ErrorList {
         ErrorList::new()
     }
 
-    /// As [`prepare_update`](Self::prepare_update), for another subresource that is a part of the object
-    /// (`pods/ephemeralcontainers`, `pods/resize`). The default takes it for the main resource.
+    /// [`prepare_update`](Self::prepare_update) for another subresource that is part of the object
+    /// (`pods/ephemeralcontainers`, `pods/resize`). The default treats it like the main resource.
     fn prepare_part_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
         self.prepare_update(new, old);
     }
 
-    /// Errors of an update of such a part.
+    /// Validates an update of such a part.
     fn validate_part_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
         self.validate_update(new, old)
     }
 
-    /// A `Warning` that every request on the kind carries, whatever its verb and outcome.
+    /// A warning added to every request for the kind, whatever its verb and outcome.
     fn deprecation(&self) -> Option<&'static str> {
         None
     }
 
-    /// Texts for `Warning` headers.
+    /// Warnings about a new or changed object.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 
-    /// As [`warnings`](Self::warnings), for an update of a subresource but `scale`: those of the main resource are not repeated.
+    /// Warnings for updates of subresources other than `scale`; those of the main resource are not repeated.
     fn part_warnings(&self, _subresource: &str, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    /// Before validation of a create: allocates (cluster IPs, node ports).
+    /// Runs before validation of a create: allocates cluster IPs, node ports and the like.
     async fn begin_create(&self, _cx: &Context, _object: &mut Value) -> Result<()> {
         Ok(())
     }
 
-    /// Before validation of an update: allocates and notes what to release.
+    /// Runs before validation of an update: allocates, and records what to release afterwards.
     async fn begin_update(&self, _cx: &Context, _new: &mut Value, _old: &Value) -> Result<()> {
         Ok(())
     }
 
-    /// A begun create or update did not happen (refused, lost, or dry run): gives back what it allocated.
-    /// `old` is `None` for a create.
+    /// Runs if a begun create (`old` is `None`) or update did not take effect, because it was rejected, lost a
+    /// conflict or was a dry run. Must release what was allocated.
     async fn abandoned(&self, _cx: &Context, _object: &Value, _old: Option<&Value>) {}
 
-    /// After the create is durable.
+    /// Runs after the create is durable.
     async fn created(&self, _cx: &Context, _object: &Value) {}
 
-    /// After the update is durable.
+    /// Runs after the update is durable.
     async fn updated(&self, _cx: &Context, _new: &Value, _old: &Value) {}
 
-    /// After the object is gone.
+    /// Runs after the object has been removed.
     async fn deleted(&self, _cx: &Context, _object: &Value) {}
 
-    /// May the object be deleted at all? (Namespaces refuse `default`.)
+    /// Rejects deletes of protected objects, such as the `default` namespace.
     ///
     /// # Errors
-    /// 403 or 409 in upstream's words.
+    /// 403 or 409 with upstream's message.
     fn check_delete(&self, _object: &Value) -> Result<()> {
         Ok(())
     }
 
-    /// Something beside `metadata.finalizers` still holds an object that is to be deleted (a namespace's
-    /// `spec.finalizers`): it is marked, and goes with the update after which this is false.
+    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a namespace).
+    /// Such an object is only marked, and is removed by the update after which this returns false.
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
     }
 
-    /// A `Warning` for deletes that do not say what becomes of dependents (Jobs, which leave their pods).
+    /// A warning for deletes that do not specify what happens to dependents (Jobs, which orphan their pods).
     fn unsaid_propagation(&self) -> Option<&'static str> {
         None
     }
 
-    /// What a delete without a propagation policy does with dependents.
+    /// What happens to dependents if a delete specifies no propagation policy.
     fn garbage_collection(&self) -> GarbageCollection {
         GarbageCollection::Background
     }
 
-    /// Seconds of grace for kinds that end gracefully (pods); `None`: this kind does not. Given the options' seconds.
+    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all but pods).
     fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Called when a delete must first mark the object (finalizers or grace): the kind's own marks, such as a
-    /// namespace's `status.phase`.
+    /// Adds the kind's own marks when a delete marks the object because of finalizers or grace, such as the
+    /// `status.phase` of a namespace.
     fn mark_deleting(&self, _object: &mut Value) {}
 
-    /// False while something beside `metadata.finalizers` keeps the object (a namespace's `spec.finalizers`).
+    /// False while something other than `metadata.finalizers` holds the object (`spec.finalizers` of a namespace).
     fn may_vanish(&self, _object: &Value) -> bool {
         true
     }
 
-    /// Seconds after which a new object goes by itself (events).
+    /// The time to live of a stored object in seconds (events).
     fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
         None
     }
 
-    /// Annotations that stand for fields of upstream's internal object: what shows metadata alone leaves them out.
+    /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
     fn wire_annotations(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Paths that writers of the main resource never own (`status`); with `subresource` "status", those of that one.
+    /// The paths that writers of the main resource, or of `subresource`, never own.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "status" => &["spec", "metadata.labels", "metadata.annotations"],
@@ -275,7 +281,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 }
 
-/// A kind without behaviour of its own.
+/// The strategy of kinds without special behaviour.
 pub struct Plain;
 
 impl Strategy for Plain {}

@@ -1,5 +1,6 @@
-//! Objects too large for the store. Their managed fields are what can be done without: a write that is refused for its
-//! size is tried once more without them, as upstream's handlers do (not for applies, whose point they are).
+//! Fallback for objects that exceed the storage's size limit: a rejected write is retried once without managed fields.
+//!
+//! Upstream's handlers do the same, except for applies, which are meaningless without managed fields.
 
 use super::meta;
 use super::store::Store;
@@ -7,10 +8,11 @@ use crate::apimachinery::value::Value;
 use crate::storage::{Draft, Entry, Error, Precondition};
 use std::sync::Arc;
 
-/// Writes `draft`, which is `object` encoded; where that is too large and `may_forget`, without managed fields.
+/// Writes `draft`, the encoding of `object`. If it is too large and `may_forget` is set, retries without managed
+/// fields.
 ///
 /// # Errors
-/// Those of the store; [`Error::TooLarge`] where the object is too large even so.
+/// The errors of storage; [`Error::TooLarge`] if the object does not fit even without managed fields.
 pub(super) async fn put(
     store: &Store,
     key: &str,

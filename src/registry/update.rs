@@ -1,4 +1,6 @@
-//! Update: a compare-and-swap loop around the transform, as upstream's `GuaranteedUpdate`.
+//! Update: a compare-and-swap loop around a transform, like upstream's `GuaranteedUpdate`.
+//!
+//! Entry point: [`update`]. Also creates missing objects for applies and for kinds with create-on-update.
 
 use super::meta;
 use super::store::{Store, Transform, Updated, WriteOptions, Written};
@@ -32,7 +34,7 @@ pub(super) async fn update(
                 return Err(Status::not_found(&gr, name));
             }
             match insert(store, cx, name, transform, upsert, options).await {
-                // Somebody else was faster: what is there now is updated.
+                // A concurrent request created the object: update that one.
                 Err(s) if s.reason == "AlreadyExists" => current = read(store, &key).await?,
                 done => return done,
             }
@@ -61,7 +63,7 @@ async fn insert(
     upsert: bool,
     options: &WriteOptions,
 ) -> Result<Updated> {
-    // A patch that creates nothing says so before anybody is asked whether he may create.
+    // A patch that cannot create anything fails before the authorization check.
     let mut object = transform(None)?;
     if let Some(check) = &options.may_create {
         check.may_create().await?;
@@ -82,7 +84,7 @@ async fn insert(
     Ok(Updated { object, created: true })
 }
 
-/// An update that creates is a create to admission, whose options say so.
+/// Converts the options for admission: an update that creates is a create to admission.
 fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
     if options.is_null() {
         return options.clone();
@@ -92,7 +94,7 @@ fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
     Arc::new(options)
 }
 
-/// One round. `Ok(Err(_))`: another write came between; what stands there now.
+/// One compare-and-swap attempt. `Ok(Err(_))` returns the current entry after a conflict.
 async fn swap(
     store: &Store,
     cx: &Context,
@@ -125,6 +127,7 @@ async fn swap(
     let attributes = meta::attributes(store, cx, Operation::Update, name, Some(old.clone()), options);
     store.admission.mutate(&attributes, &mut new).await?;
     meta::dedup_owner_references(&mut new, &cx.warnings, true);
+    // After mutating admission, which upstream runs as part of the update's transform.
     check_version(store, name, &mut new, live)?;
 
     meta::keep_system_fields(&mut new, &old);
@@ -143,6 +146,7 @@ async fn swap(
             strategy.updated(cx, gone, &old).await;
             strategy.deleted(cx, gone).await;
         }
+        // Failures, dry runs and no-op updates: release what begin_update allocated.
         _ => strategy.abandoned(cx, &new, Some(&old)).await,
     }
     match outcome {
@@ -191,6 +195,7 @@ async fn checked(
     let key = resource.key(&cx.namespace, name);
     let draft = meta::draft(resource, new);
     let dies = goes_with(resource, new, old);
+    // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
     if draft.json == live.unversioned() && !dies && !live.stale {
         return Ok(Written::Stored(live.clone()));
     }
@@ -199,7 +204,7 @@ async fn checked(
         return Ok(Written::Tree(new.clone()));
     }
     if dies {
-        // Clients read the object as they updated it, with the version they updated.
+        // The response shows the updated object with the resourceVersion it was based on.
         let gone = store.storage.delete(&key, live.revision).await;
         return gone.map(|_| Written::Tree(new.clone())).map_err(Failure::Storage);
     }
@@ -209,7 +214,7 @@ async fn checked(
     put.await.map(Written::Stored).map_err(Failure::Storage)
 }
 
-/// The update took away the last thing that held an object marked for deletion.
+/// True if the update removed the last thing that held an object marked for deletion.
 fn goes_with(resource: &super::Resource, new: &Value, old: &Value) -> bool {
     let grace = new
         .at(&["metadata", "deletionGracePeriodSeconds"])
@@ -235,7 +240,7 @@ fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &Wri
     Err(Status::conflict(&store.resource.group_resource(), name, &why))
 }
 
-/// The optimistic lock. Afterwards the new object carries the live version.
+/// Checks the optimistic lock, and sets the live resourceVersion on the new object.
 fn check_version(store: &Store, name: &str, new: &mut Value, live: &Entry) -> Result<()> {
     let resource = &store.resource;
     let text = new.resource_version();
@@ -261,10 +266,10 @@ fn check_version(store: &Store, name: &str, new: &mut Value, live: &Entry) -> Re
     Ok(())
 }
 
-/// A resourceVersion as Go's `ParseUint` reads it.
+/// Parses a resourceVersion like Go's `ParseUint`.
 ///
 /// # Errors
-/// 500 with Go's text.
+/// 500 with Go's message.
 pub(crate) fn parse_version(text: &str) -> Result<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let quoted = crate::apimachinery::field::quote(text);
@@ -277,7 +282,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
         .map_err(|_| Status::raw_error(format!("strconv.ParseUint: parsing {quoted}: value out of range")))
 }
 
-/// Where nothing but times of managed fields would change, the old ones stay, so that nothing is written.
+/// Restores the old managed fields if only their timestamps would change, so that the update becomes a no-op.
 fn forget_new_times(new: &mut Value, old: &Value) {
     let at = ["metadata", "managedFields"];
     let (now, was) = (new.at(&at).items(), old.at(&at).items());
@@ -309,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_go_reads_them() {
+    fn versions_parse_like_go() {
         assert_eq!(parse_version("12").unwrap(), 12);
         for bad in ["x", "-1", "+1", " 1"] {
             let e = parse_version(bad).unwrap_err();
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn new_times_alone_are_forgotten() {
+    fn timestamp_only_changes_are_dropped() {
         let old = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "1"}], "resourceVersion": "1"}, "data": 1});
         let mut new = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 1});
         forget_new_times(&mut new, &old);

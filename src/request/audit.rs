@@ -1,4 +1,6 @@
-//! What those who serve a request leave for the audit event: a sink that costs nothing where nobody records.
+//! [`AuditTrail`]: collects what handlers contribute to a request's audit event (annotations, impersonation, the
+//! request object). It costs nothing if the policy records nothing. Building and storing events is up to
+//! [`crate::audit`].
 
 use super::user::UserInfo;
 use crate::apimachinery::codec::json;
@@ -9,25 +11,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How much of a request is recorded.
+/// Audit level: how much of a request is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditLevel {
-    /// Nothing.
+    /// The request is not recorded.
     #[default]
     None,
-    /// Who did what when; no bodies.
+    /// User, verb, resource and time, without bodies.
     Metadata,
-    /// And the object of the request.
+    /// `Metadata` plus the request object.
     Request,
-    /// And that of the answer.
+    /// `Request` plus the response object.
     RequestResponse,
 }
 
 impl AuditLevel {
-    /// All, least first.
+    /// Every level, in ascending order.
     pub const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::Request, Self::RequestResponse];
 
-    /// As policies and events write it.
+    /// The name used in policies and events.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -38,12 +40,11 @@ impl AuditLevel {
     }
 }
 
-/// Left on requests for an upgrade: what must stay alive until the upgraded connection ends.
+/// Guards to hold until the upgraded connection ends. Set on upgrade requests.
 #[derive(Clone)]
 pub struct UntilUpgradeEnds(pub Arc<dyn std::any::Any + Send + Sync>);
 
-/// What is known of a request beyond its head, for its audit event. Clones are the same request's; the default one
-/// records nothing.
+/// Audit data of one request. Clones share it. The default value records nothing.
 #[derive(Clone, Default)]
 pub struct AuditTrail(Option<Arc<Trail>>);
 
@@ -53,20 +54,20 @@ struct Trail {
     facts: Mutex<AuditFacts>,
 }
 
-/// What was left.
+/// A snapshot of the data collected by an [`AuditTrail`].
 #[derive(Clone, Debug, Default)]
 pub struct AuditFacts {
-    /// Each key is set once.
+    /// Annotations; the first value set for a key wins.
     pub annotations: BTreeMap<String, String>,
-    /// Whom the caller acts as, and `impersonate:<mode>` where impersonation was constrained.
+    /// The impersonated user, and `impersonate:<mode>` if impersonation was constrained (empty otherwise).
     pub impersonated: Option<(Arc<UserInfo>, &'static str)>,
-    /// What the body says its object is.
+    /// Identifying metadata of the request object.
     pub object: Option<ObjectFacts>,
-    /// The object of the request, as JSON.
+    /// The request object, as JSON; only from level `Request` on.
     pub request_object: Option<Bytes>,
 }
 
-/// Parts of a reference to an object.
+/// Identifying metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectFacts {
     /// `metadata.namespace`
@@ -86,7 +87,7 @@ impl fmt::Debug for AuditTrail {
 }
 
 impl AuditTrail {
-    /// Records at `level`.
+    /// A trail that records at `level`.
     pub fn new(level: AuditLevel, omit_managed_fields: bool) -> Self {
         Self(Some(Arc::new(Trail {
             level,
@@ -95,17 +96,17 @@ impl AuditTrail {
         })))
     }
 
-    /// How much is recorded.
+    /// The level of the policy rule that applies.
     pub fn level(&self) -> AuditLevel {
         self.0.as_ref().map_or(AuditLevel::None, |t| t.level)
     }
 
-    /// Whether objects of requests are recorded; where not, there is no need to make them up.
+    /// Whether request objects are recorded. If not, callers need not build them.
     pub fn wants_objects(&self) -> bool {
         self.level() >= AuditLevel::Request
     }
 
-    /// True where managed fields of objects are left out.
+    /// True if the policy omits `metadata.managedFields` from recorded objects.
     pub fn omits_managed_fields(&self) -> bool {
         self.0.as_ref().is_some_and(|t| t.omit_managed_fields)
     }
@@ -115,25 +116,25 @@ impl AuditTrail {
         Some(trail.facts.lock().expect("no code panics while holding this lock"))
     }
 
-    /// Sets an annotation. A key is set once: another value for it is dropped with a log line, as upstream has it.
+    /// Sets an annotation. The first value wins: a different value is dropped with a log line, as upstream does.
     pub fn annotate(&self, key: &str, value: impl Into<String>) {
         let Some(mut facts) = self.facts() else { return };
         let value = value.into();
         match facts.annotations.get(key) {
             None => drop(facts.annotations.insert(key.to_owned(), value)),
             Some(before) if *before == value => {}
-            Some(_) => tracing::warn!(key, "an audit annotation was set already; the other value is dropped"),
+            Some(_) => tracing::warn!(key, "audit annotation is already set; the new value is dropped"),
         }
     }
 
-    /// The caller acts as somebody else from here on.
+    /// Records that the caller impersonates `user` from here on.
     pub fn impersonated(&self, user: &Arc<UserInfo>, constraint: &'static str) {
         if let Some(mut facts) = self.facts() {
             facts.impersonated = Some((user.clone(), constraint));
         }
     }
 
-    /// The object a request brings. Only what names it is kept below level Request.
+    /// Records the request object. Below level `Request`, only its identifying metadata is kept.
     pub fn request_object(&self, object: &Value) {
         let Some(mut facts) = self.facts() else { return };
         facts.object = Some(ObjectFacts {
@@ -147,7 +148,7 @@ impl AuditTrail {
         }
     }
 
-    /// The options a delete brings; they name no object.
+    /// Records the options of a delete, which identify no object.
     pub fn request_options(&self, options: &Value) {
         if self.wants_objects()
             && let Some(mut facts) = self.facts()
@@ -156,7 +157,7 @@ impl AuditTrail {
         }
     }
 
-    /// The patch a request brings, as it came, where it is JSON; `decoded` where it is not.
+    /// Records the raw patch if it is JSON, and the result of `decode` otherwise.
     pub fn request_patch(&self, raw: &Bytes, decode: impl FnOnce(&[u8]) -> Option<Value>) {
         if !self.wants_objects() {
             return;
@@ -170,7 +171,7 @@ impl AuditTrail {
         }
     }
 
-    /// The JSON of an object as this request's events show it.
+    /// Encodes an object as JSON the way the policy wants it recorded.
     pub fn encoded(&self, object: &Value) -> Bytes {
         if self.omits_managed_fields() {
             let mut without = object.clone();
@@ -181,13 +182,13 @@ impl AuditTrail {
         }
     }
 
-    /// What was left so far.
+    /// The data collected so far.
     pub fn snapshot(&self) -> AuditFacts {
         self.facts().map_or_else(AuditFacts::default, |f| f.clone())
     }
 }
 
-/// Of an object, or of each item of a list.
+/// Removes the managed fields of an object, or of each item of a list.
 fn forget_managed_fields(object: &mut Value) {
     object.unset(&["metadata", "managedFields"]);
     if let Value::Object(members) = object
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn below_level_request_only_what_names_the_object_is_kept() {
+    fn below_level_request_only_identifying_metadata_is_kept() {
         let trail = AuditTrail::new(AuditLevel::Metadata, false);
         trail.request_object(&secret());
         trail.request_patch(&Bytes::from_static(b"{\"data\":{}}"), |_| None);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_left_out_where_the_policy_says_so() {
+    fn managed_fields_are_omitted_if_the_policy_asks_for_it() {
         let text = |omit| {
             let trail = AuditTrail::new(AuditLevel::Request, omit);
             trail.request_object(&json!({"items": [(secret())]}));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_of_an_annotation_stays() {
+    fn the_first_value_of_an_annotation_wins() {
         let trail = AuditTrail::new(AuditLevel::Metadata, false);
         trail.annotate("a/b", "1");
         trail.annotate("a/b", "2");

@@ -1,4 +1,4 @@
-//! The one erased body between rooms: nothing, bytes that are there already, or a stream.
+//! [`Body`]: the one type-erased request and response body. It is empty, already in memory, or a stream.
 
 mod computed;
 
@@ -8,10 +8,10 @@ use http_body_util::BodyExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What may go wrong while a body streams.
+/// Error of a streaming body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A request or response body.
+/// A request or response body: empty, in memory, or a stream.
 #[derive(Default)]
 pub struct Body(Inner);
 
@@ -24,22 +24,22 @@ enum Inner {
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
 
-/// Why [`Body::collect`] gave up.
+/// Why [`Body::collect`] failed.
 #[derive(Debug)]
 pub enum CollectError {
-    /// More than the limit (in bytes) arrived.
+    /// The body exceeds the limit, in bytes.
     TooLarge(usize),
-    /// The connection or the peer failed.
+    /// Reading from the peer failed.
     Read(BoxError),
 }
 
 impl Body {
-    /// No bytes.
+    /// The empty body.
     pub const fn empty() -> Self {
         Self(Inner::Empty)
     }
 
-    /// Bytes that are there already; the length is known to the transport.
+    /// A body that is already in memory; the transport sees its exact length.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         if bytes.is_empty() {
@@ -49,12 +49,12 @@ impl Body {
         }
     }
 
-    /// A body that could not be received: reading it fails so.
+    /// A body that could not be received. Reading it yields the error.
     pub const fn failed(error: CollectError) -> Self {
         Self(Inner::Failed(error))
     }
 
-    /// Any other body.
+    /// Erases any other body.
     pub fn stream<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -63,7 +63,7 @@ impl Body {
         Self(Inner::Stream(Box::pin(body.map_err(Into::into))))
     }
 
-    /// The bytes, where they are there already.
+    /// The bytes, if the body is in memory.
     pub fn as_full(&self) -> Option<&[u8]> {
         match &self.0 {
             Inner::Empty => Some(&[]),
@@ -72,7 +72,7 @@ impl Body {
         }
     }
 
-    /// Takes the bytes, where they are there already; what stays is empty.
+    /// Takes the bytes if the body is in memory, and leaves the body empty. A stream is left untouched.
     pub fn take_full(&mut self) -> Option<Bytes> {
         match std::mem::take(&mut self.0) {
             Inner::Empty => Some(Bytes::new()),
@@ -84,13 +84,13 @@ impl Body {
         }
     }
 
-    /// Reads everything, up to `limit` bytes.
+    /// Reads the whole body, up to `limit` bytes. A body of one frame is returned without a copy.
     ///
     /// # Errors
-    /// [`CollectError`].
+    /// [`CollectError::TooLarge`] past the limit, [`CollectError::Read`] if the peer fails.
     ///
     /// # Cancel safety
-    /// Not cancel safe: what was read is lost.
+    /// Not cancel safe: the bytes read so far are lost.
     pub async fn collect(self, limit: usize) -> Result<Bytes, CollectError> {
         let mut stream = match self.0 {
             Inner::Empty => return Ok(Bytes::new()),
@@ -102,6 +102,7 @@ impl Body {
         let mut first = Bytes::new();
         let mut rest: Vec<u8> = Vec::new();
         while let Some(frame) = stream.frame().await {
+            // Trailers are dropped.
             let Ok(data) = frame.map_err(CollectError::Read)?.into_data() else {
                 continue;
             };
@@ -111,6 +112,7 @@ impl Body {
             if first.is_empty() && rest.is_empty() {
                 first = data;
             } else {
+                // Start copying only when a second frame arrives.
                 if rest.is_empty() {
                     rest.extend_from_slice(&first);
                     first = Bytes::new();

@@ -1,21 +1,21 @@
-//! What filters and handlers tell each other about a request and its answer.
+//! Small values exchanged between filters and handlers: the audit id, warnings, and markers left on responses.
 
 use http::HeaderValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-/// The id that ties log lines, audit events and backends' audit events together, as it stands in headers.
+/// The audit id in header form. It correlates log lines, audit events and the audit events of backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditId(HeaderValue);
 
 impl AuditId {
-    /// The header's value.
+    /// The value of the `Audit-ID` header.
     pub fn header(&self) -> &HeaderValue {
         &self.0
     }
 
-    /// As text; what is no text in it is replaced.
+    /// The id as text; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.as_bytes())
     }
@@ -23,16 +23,17 @@ impl AuditId {
 
 impl From<HeaderValue> for AuditId {
     fn from(mut value: HeaderValue) -> Self {
-        // New each time: HTTP/2's table of headers is for those that come again.
+        // Every id is new: marking it sensitive keeps it out of HPACK's dynamic table, where it would evict useful
+        // entries.
         value.set_sensitive(true);
         Self(value)
     }
 }
 
-/// Texts for `Warning: 299` headers of the answer, each said once.
+/// Texts for the response's `Warning: 299` headers, deduplicated.
 ///
-/// Headers have room for [`TOTAL`](Self::TOTAL) characters, beyond which each text is cut to [`CUT`](Self::CUT). Texts
-/// that no header has room for are not kept: a client decides how many there are.
+/// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT). Texts
+/// that would not fit even then are not stored, because a client controls how many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<Recorded>>);
 
@@ -40,17 +41,17 @@ pub struct Warnings(Arc<Mutex<Recorded>>);
 struct Recorded {
     texts: Vec<String>,
     said: HashSet<String>,
-    /// Characters of all texts, each cut.
+    /// Characters of all texts after truncation of each.
     cut: usize,
 }
 
 impl Warnings {
-    /// All texts together may be that long (characters) before each is cut.
+    /// Total characters up to which texts are sent in full.
     pub const TOTAL: usize = 4096;
-    /// A cut text.
+    /// Characters that are left of a truncated text.
     pub const CUT: usize = 256;
 
-    /// Adds a text unless it was said before, or cannot stand in a header.
+    /// Adds a text, unless it is a duplicate, empty, or contains control characters (which no header can carry).
     pub fn add(&self, text: impl Into<String>) {
         let mut text = text.into();
         if text.is_empty() || text.chars().take(Self::TOTAL).any(char::is_control) {
@@ -60,7 +61,7 @@ impl Warnings {
         if all.cut > Self::TOTAL {
             return;
         }
-        // Longer than this, a text is cut, whatever else it says.
+        // One character past the total is enough to make the writer truncate; the rest only takes memory.
         if let Some((end, _)) = text.char_indices().nth(Self::TOTAL + 1) {
             text.truncate(end);
             text.shrink_to_fit();
@@ -71,35 +72,35 @@ impl Warnings {
         }
     }
 
-    /// Takes what was said.
+    /// Takes the collected texts.
     pub fn take(&self) -> Vec<String> {
         let mut all = self.0.lock().expect("no code panics while holding this lock");
         std::mem::take(&mut *all).texts
     }
 }
 
-/// Left on *responses* that a backend gave. Upstream does not count them in `apiserver_request_total`.
+/// Marker on responses that came from a backend. Upstream does not count them in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromBackend {
-    /// An ordinary answer: the filters add their own headers in front of the backend's of the same name.
+    /// A proxied response: headers set by our filters precede the backend's headers of the same name.
     Proxied,
-    /// An upgrade's answer: only the backend's headers are sent.
+    /// A response to an upgrade: only the backend's headers are sent.
     Verbatim,
 }
 
 impl FromBackend {
-    /// Where an answer comes from; `None` for our own.
+    /// The response's marker; `None` for responses produced by this server.
     pub fn of(response: &super::handler::Response) -> Option<Self> {
         response.extensions().get().copied()
     }
 }
 
-/// Left on *responses* whose body is made only while the client reads: the transport asks for more when the client has
-/// room for it, and holds nothing for a client that has none.
+/// Marker on responses whose body is generated on demand: the transport polls for the next frame only when the client
+/// has room for it, and buffers nothing for a slow client.
 #[derive(Clone, Copy, Debug)]
 pub struct WhenRead;
 
-/// Left on *responses* to unknown paths, which upstream does not count in `apiserver_request_total`.
+/// Marker on responses to unknown paths, which upstream does not count in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted;
 
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_recorded_once_and_no_more_than_headers_have_room_for() {
+    fn warnings_are_deduplicated_and_bounded() {
         let warnings = Warnings::default();
         for i in 0..100_000 {
             warnings.add(format!("{} {}", i / 2, "x".repeat(300)));

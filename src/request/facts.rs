@@ -1,5 +1,5 @@
-//! What is known about a request beside its head and body: one value in its extensions, in which the connection and the
-//! filters leave what they find out for those inside.
+//! [`Facts`]: the request context, a single value in the request's extensions. The connection and the filters write to
+//! it; inner filters and handlers read it.
 
 use super::audit::{AuditTrail, UntilUpgradeEnds};
 use super::context::{AuditId, Warnings};
@@ -12,46 +12,47 @@ use http::request::{Parts, Request};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-/// The facts. Each is absent until its filter has run; [`crate::server::chain`] says which filter leaves which.
+/// The request context. Each field is absent until the filter that sets it has run; [`crate::server::chain`] lists who
+/// sets what.
 #[derive(Clone, Default)]
 pub struct Facts {
-    /// The client's end of the connection.
+    /// The client's address.
     pub remote: Option<RemoteAddr>,
-    /// What the client presented in the handshake; absent where it presented nothing.
+    /// The certificate chain from the TLS handshake; `None` if the client presented none.
     pub certificates: Option<PeerCertificates>,
-    /// What is remembered with the connection.
+    /// Values cached for the lifetime of the connection.
     pub connection: Option<ConnectionCache>,
-    /// The stream of the connection that the request came on, where it has streams (HTTP/2).
+    /// HTTP/2 stream id; `None` on HTTP/1.
     pub stream: Option<u32>,
-    /// The id that ties log lines, audit events and backends' audit events together.
+    /// The id that correlates log lines, audit events and the audit events of backends.
     pub audit_id: Option<AuditId>,
-    /// The request entered before every path was installed: unknown paths are then 503, not 404.
+    /// True if the request arrived before every path was installed: unknown paths then answer 503 instead of 404.
     pub paths_incomplete: bool,
-    /// When the request's head had been read.
+    /// When the request's head was read.
     pub received: Option<Instant>,
-    /// What is asked for.
+    /// The resolved verb and resource.
     pub info: Option<Arc<RequestInfo>>,
-    /// When a request that is not long-running must have been answered. Absent: no limit.
+    /// When a request that is not long-running times out; `None`: no limit.
     pub deadline: Option<Instant>,
-    /// On long-running requests: when it fires, the server is going down and streams should end at the next event border.
+    /// On long-running requests: fires at shutdown, when streams should end at the next event boundary.
     pub ending: Option<Signal>,
-    /// Where texts for `Warning` headers go.
+    /// Collects the texts for `Warning` headers.
     pub warnings: Option<Warnings>,
-    /// What the credentials had to say to the audit event.
+    /// Audit annotations contributed by the authenticator (key, value).
     pub credential_notes: Vec<(&'static str, String)>,
-    /// Who calls (after impersonation).
+    /// The authenticated caller, after impersonation.
     pub caller: Option<Authenticated>,
-    /// What those who serve the request leave for its audit event.
+    /// Collects what handlers add to the request's audit event.
     pub audit: Option<AuditTrail>,
-    /// On requests for an upgrade: what must stay alive until the upgraded connection ends.
+    /// On upgrade requests: guards to hold until the upgraded connection ends.
     pub until_upgrade_ends: Option<UntilUpgradeEnds>,
 }
 
-/// A request, or its head.
+/// Anything with extensions that hold [`Facts`]: a request, or its head.
 pub trait Carrier {
-    /// The extensions.
+    /// The extensions to read from.
     fn extensions(&self) -> &Extensions;
-    /// The extensions, to be changed.
+    /// The extensions to write to.
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
@@ -75,11 +76,11 @@ impl Carrier for Parts {
     }
 }
 
-/// Nothing is known.
+/// What [`Facts::of`] returns for a request without a context, as in tests.
 static NONE: LazyLock<Facts> = LazyLock::new(Facts::default);
 
 impl Facts {
-    /// What is known about a request.
+    /// The request's context; empty if none was set.
     pub fn of(carrier: &impl Carrier) -> &Self {
         match carrier.extensions().get() {
             Some(facts) => facts,
@@ -87,7 +88,7 @@ impl Facts {
         }
     }
 
-    /// The same, to be changed.
+    /// The request's context for writing; created if absent.
     pub fn of_mut(carrier: &mut impl Carrier) -> &mut Self {
         carrier.extensions_mut().get_or_insert_default()
     }

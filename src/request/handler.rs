@@ -1,4 +1,6 @@
-//! The erased services between rooms: a request goes in, a response comes out, never an error.
+//! The type-erased services of the request path. They are infallible: errors are responses.
+//!
+//! [`Handler`] is the outside of the filter chain; [`UnprotectedHandler`] is everything behind authorization.
 
 use super::body::Body;
 use super::proof::Authorized;
@@ -6,38 +8,37 @@ use async_trait::async_trait;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A request on its way in.
+/// An incoming request.
 pub type Request = http::Request<Body>;
-/// A response on its way out.
+/// An outgoing response.
 pub type Response = http::Response<Body>;
 
-/// What [`Handler::handle`] and [`UnprotectedHandler::serve`] return, written out.
+/// The boxed future of [`Handler::handle`] and [`UnprotectedHandler::serve`], as `async_trait` spells it.
 ///
-/// A handler that has nothing to do once the answer is there returns the future of the one inside instead of wrapping
-/// it, and others look at the request before they make their future: a request is some 260 bytes, and each `async fn`
-/// around it would keep two of them. Work before the future is part of the call, so a panic in it is one of
-/// the caller's.
+/// Implementations written without `async fn` return the inner handler's future instead of wrapping it, and inspect the
+/// request before they create a future. A request is some 260 bytes, and each `async fn` layer would hold two copies of
+/// it. Code before the future runs as part of the call, so a panic there surfaces in the caller.
 pub type Answering<'t> = Pin<Box<dyn Future<Output = Response> + Send + 't>>;
 
-/// Anything that answers requests: the head of the filter chain.
+/// Answers any request, without preconditions: the outermost filter implements this.
 ///
 /// # Cancel safety
-/// The future is dropped when the client goes away; handlers that must finish (writes) run their work in an owned task.
+/// The future is dropped when the client disconnects. Writes, which must complete, run in an owned task.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Answers the request.
     async fn handle(&self, req: Request) -> Response;
 }
 
-/// What stands below the chain: directors, containers, muxes, proxies, verbs. It demands the value that only the
-/// authorization filter mints, so skipping the chain is a type error.
+/// A handler behind the filter chain: directors, containers, muxes, proxies, verbs. It takes the proof that only the
+/// authorization filter mints, so bypassing the chain does not compile.
 #[async_trait]
 pub trait UnprotectedHandler: Send + Sync + 'static {
-    /// Answers a request that was authorized.
+    /// Answers an authorized request.
     async fn serve(&self, req: Request, authorized: Authorized) -> Response;
 
-    /// The same, by a handler that was looked up: the future keeps it alive. Handlers whose futures need nothing of them
-    /// say so here, and save their callers a future of their own.
+    /// Like [`serve`](Self::serve), for callers that own the handler: the future keeps it alive. Handlers whose future
+    /// does not borrow `self` override this, which saves one boxed future per request.
     fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
         Box::pin(async move { self.serve(req, authorized).await })
     }

@@ -1,14 +1,16 @@
-//! What filters and proxies do to the headers of a request or answer.
+//! Header manipulation shared by filters and proxies: bulk removal, HTTP dates, and stripping of the identity headers
+//! that only a trusted front proxy may set ([`IdentityHeaders`]).
 
 use http::header::{HeaderName, TRAILER};
 use http::{HeaderMap, HeaderValue};
 use time::OffsetDateTime;
 
-/// Most header fields of a message, either way. A map takes 24,576 different names and panics at one more; filters and proxies
-/// add some, so a message must stay well below.
+/// Maximum number of header fields in a message, in either direction. `http::HeaderMap` holds 24,576 distinct names and
+/// panics on the next one. Filters and proxies add headers of their own, so the limit stays well below that.
 pub const MOST_FIELDS: usize = 4096;
 
-/// Removes the headers whose names are `out`. One look at each name, where mostly nothing is to be removed.
+/// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no `retain`; in
+/// the common case nothing matches and nothing is allocated.
 pub fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| out(name)).cloned().collect();
     for name in names {
@@ -16,7 +18,7 @@ pub fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> b
     }
 }
 
-/// A moment as headers write it (RFC 9110, 5.6.7), in the years that this form can write.
+/// Formats an HTTP date (IMF-fixdate, RFC 9110 section 5.6.7). `None` for years outside four digits.
 pub fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
@@ -24,29 +26,29 @@ pub fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
     HeaderValue::try_from(moment.format(format).ok()?).ok()
 }
 
-/// True where a server that turns header names into variables, as CGI, WSGI, Rack and PHP do, reads `name` as it reads
-/// `header`: every character that is neither a letter nor a digit becomes the same `_` there. Both are lower-case.
+/// True if a backend that maps header names to environment-style variables (CGI, WSGI, Rack, PHP) would read `name` as
+/// `header`. Those servers fold every non-alphanumeric character to `_`. Both arguments are lower-case.
 pub fn reads_as(name: &str, header: &str) -> bool {
     name.len() == header.len() && begins_as(name, header)
 }
 
-/// As [`reads_as`], of the beginning of `name`. Ends at the first letter that differs, as a plain comparison does.
+/// Prefix variant of [`reads_as`]. Stops at the first mismatch, so it costs no more than a plain prefix comparison.
 pub fn begins_as(name: &str, prefix: &str) -> bool {
     let same = |(n, p): (u8, u8)| n == p || !(n.is_ascii_alphanumeric() || p.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(same)
 }
 
-/// Headers by which a front proxy names the caller; what a client says in them never travels on.
+/// The headers by which a front proxy asserts the caller's identity. Values supplied by a client are never forwarded.
 #[derive(Clone, Debug, Default)]
 pub struct IdentityHeaders {
-    /// Whole names.
+    /// Exact names.
     pub names: Vec<HeaderName>,
-    /// Prefixes, lower-case.
+    /// Prefixes, in lower case.
     pub prefixes: Vec<String>,
 }
 
 impl IdentityHeaders {
-    /// With the names that every server of Kubernetes knows.
+    /// Adds the `X-Remote-*` names that every Kubernetes API server trusts by default.
     #[must_use]
     pub fn with_standard(mut self) -> Self {
         for name in ["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static) {
@@ -61,8 +63,8 @@ impl IdentityHeaders {
         self
     }
 
-    /// True where a server may take a header of this name for one that names the caller, or for one that asks to be
-    /// somebody else and that no filter here knows as such.
+    /// True if a backend may take a header of this name for an identity header, or for an impersonation header spelled
+    /// in a way that the impersonation filter does not recognise (such as `Impersonate_User`).
     pub fn claims(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
         self.prefixes.iter().any(|p| begins_as(name, p))
@@ -70,7 +72,7 @@ impl IdentityHeaders {
             || (begins_as(name, IMPERSONATE) && !name.starts_with(IMPERSONATE))
     }
 
-    /// Removes such headers, and such names from the trailers that are announced.
+    /// Removes identity headers, and their names from the `Trailer` announcement.
     pub fn strip(&self, headers: &mut HeaderMap) {
         let mut announces = false;
         remove_all(headers, |name| {
@@ -87,7 +89,7 @@ impl IdentityHeaders {
 
 const IMPERSONATE: &str = "impersonate-";
 
-/// Keeps of the trailers that `Trailer` announces those whose lower-case names `keep` takes, in one header line.
+/// Reduces the `Trailer` header to the announced names accepted by `keep` (which sees lower-case names), on one line.
 pub fn retain_announced(headers: &mut HeaderMap, keep: impl Fn(&str) -> bool) {
     let names: Vec<String> = headers
         .get_all(TRAILER)
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_that_a_server_may_fold_into_an_identity_claims_one() {
+    fn header_names_that_fold_to_an_identity_header_are_recognised() {
         let of = IdentityHeaders {
             names: vec![HeaderName::from_static("x-my-user")],
             prefixes: vec!["x-my-extra-".to_owned()],
@@ -137,7 +139,7 @@ mod tests {
         ] {
             assert!(claims(&of, name), "{name}");
         }
-        // What asks to be somebody else is for the impersonation filter, which removes it.
+        // Canonical impersonation headers are consumed and removed by the impersonation filter.
         for name in [
             "Impersonate-User",
             "x-remote-users",
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_that_claim_an_identity_are_not_announced() {
+    fn identity_headers_are_removed_from_the_trailer_announcement() {
         let mut headers = HeaderMap::new();
         headers.append("x_remote_user", HeaderValue::from_static("root"));
         headers.append(TRAILER, HeaderValue::from_static("X-Sum, X_Remote_User"));

@@ -1,7 +1,8 @@
-//! RequestInfo: what a path and method ask for, as upstream's
-//! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go` reads them.
+//! [`RequestInfo`]: the verb, resource and scope that a request line asks for, parsed as in upstream's
+//! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
 //!
-//! The request-info filter leaves it in the request's [`Facts`]; [`RequestInfo::of`] reads it.
+//! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's [`Facts`], where
+//! [`RequestInfo::of`] finds it.
 
 mod query;
 mod resolve;
@@ -17,7 +18,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::Str;
 use std::sync::Arc;
 
-/// What is asked for. Strings are empty where the path does not say.
+/// The parsed request line. Strings are empty where the path does not specify a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The decoded path.
@@ -27,21 +28,21 @@ pub struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the lower-case
     /// method of a non-resource request.
     pub verb: Str,
-    /// `api` or `apis`.
+    /// `api` (the legacy core group) or `apis`.
     pub api_prefix: Str,
-    /// Group, empty for core.
+    /// API group; empty for the core group.
     pub api_group: Str,
-    /// Version.
+    /// API version, such as `v1beta1`.
     pub api_version: Str,
-    /// Namespace.
+    /// Namespace; empty for cluster-scoped requests and for requests across all namespaces.
     pub namespace: Str,
-    /// Resource, lower-case plural.
+    /// Resource name in lower-case plural, such as `pods`.
     pub resource: Str,
-    /// Subresource.
+    /// Subresource, such as `status` or `log`.
     pub subresource: Str,
-    /// Object name; also from a `metadata.name=` field selector.
+    /// Object name. On collection reads, also the value of a `metadata.name=` field selector.
     pub name: Str,
-    /// Path segments from the resource on.
+    /// The path segments from the resource on.
     pub parts: Vec<Str>,
     /// The raw `fieldSelector` of list, watch and deletecollection.
     pub field_selector: Str,
@@ -50,7 +51,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// What the request-info filter left.
+    /// The value stored by the request-info filter, if it has run.
     pub fn of(req: &Request) -> Option<&Arc<Self>> {
         Facts::of(req).info.as_ref()
     }
@@ -60,7 +61,7 @@ impl RequestInfo {
         GroupResource::new(&self.api_group, &self.resource)
     }
 
-    /// Watches, proxies and the streaming subresources: no deadline, no in-flight slot.
+    /// True for watches, proxies and streaming subresources: they have no deadline and take no in-flight slot.
     pub fn is_long_running(&self) -> bool {
         if self.is_resource {
             matches!(self.verb.as_str(), "watch" | "proxy")

@@ -1,9 +1,8 @@
-//! Answers before the answer (1xx, such as `103 Early Hints`): from who knows them, a backend's connection, to who can
-//! write them, the client's.
+//! Informational (1xx) responses such as `103 Early Hints`, carried from a backend's connection to the client's.
 //!
-//! An HTTP/1.1 connection has one [`Lane`], since it has one request at a time; an HTTP/2 connection has [`Lanes`], by
-//! stream. HTTP/1.0 knows no such answers. `100 Continue` is each hop's own: the server sends it when somebody reads the
-//! body.
+//! [`Interim::of`] gives a proxy the sender for one request. HTTP/1.1 connections have one [`Lane`], because they carry
+//! one request at a time; HTTP/2 connections have [`Lanes`], keyed by stream id. HTTP/1.0 has no 1xx responses.
+//! `100 Continue` is hop-by-hop: the server sends its own when a handler starts to read the body.
 
 mod lanes;
 
@@ -17,27 +16,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
-/// Most bytes that wait for a client to take them; what comes on top is left out.
+/// Maximum number of bytes queued for a client; further informational responses are dropped.
 const MOST_WAITING: usize = 64 << 10;
 
-/// The way of an HTTP/1.1 connection's 1xx answers.
+/// Queue of informational responses on an HTTP/1.1 connection.
 #[derive(Debug, Default)]
 pub struct Lane {
     state: Mutex<State>,
-    /// There are bytes to write: looked at with every write, so without the lock.
+    /// Whether bytes are pending. Checked on every write, hence outside the lock.
     loaded: AtomicBool,
     task: AtomicWaker,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Counts requests, and their ends: what an earlier request's backend says late is not said to a later one.
+    /// Number of the current request, so that a late 1xx from an earlier request's backend is not sent to the next one.
     turn: u64,
     open: bool,
     waiting: BytesMut,
 }
 
-/// Sends 1xx answers to one request.
+/// Sender of informational responses for one request.
 #[derive(Clone, Debug)]
 pub struct Interim(Way);
 
@@ -50,42 +49,42 @@ enum Way {
 // === impl Lane ===
 
 impl Lane {
-    /// A request begins that may be answered so.
+    /// Starts a new request that may receive informational responses.
     pub fn open(&self) {
         let mut s = self.lock();
         s.turn += 1;
         s.open = true;
     }
 
-    /// The request's answer is about to be written: nothing goes ahead of it any more. Pending while something that was
-    /// said before it is not written yet.
+    /// Stops accepting informational responses because the final response is about to be written. Pending until
+    /// those already queued are on the wire, so that they precede the final response.
     pub fn poll_close(&self, cx: &Context<'_>) -> Poll<()> {
         self.task.register(cx.waker());
         let mut s = self.lock();
         s.open = false;
         match s.waiting.is_empty() && !self.loaded.load(Ordering::Acquire) {
             true => Poll::Ready(()),
-            // The transport writes it when this task, which drives both, has looked at everybody; then it wakes us.
+            // The task that polls us also drives the transport: it flushes the queue after this poll, then wakes us.
             false => Poll::Pending,
         }
     }
 
-    /// The task to wake when there is something to write.
+    /// Registers the task to wake when bytes are queued.
     pub fn register(&self, cx: &Context<'_>) {
         self.task.register(cx.waker());
     }
 
-    /// True where there is something to write.
+    /// True if there are bytes to write.
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
 
-    /// What is to be written now, once; [`Lane::written`] when it is.
+    /// Takes the queued bytes; the caller reports completion with [`Lane::written`].
     pub fn take(&self) -> Bytes {
         std::mem::take(&mut self.lock().waiting).freeze()
     }
 
-    /// What was taken has been written.
+    /// Marks the bytes from [`Lane::take`] as written.
     pub fn written(&self) {
         let s = self.lock();
         self.loaded.store(!s.waiting.is_empty(), Ordering::Release);
@@ -101,6 +100,7 @@ impl Lane {
         let before = s.waiting.len();
         write(&mut s.waiting, status, headers);
         if s.waiting.len() > MOST_WAITING {
+            // Drop the whole response: a part of it would corrupt the stream.
             s.waiting.truncate(before);
             return;
         }
@@ -117,7 +117,7 @@ impl Lane {
 // === impl Interim ===
 
 impl Interim {
-    /// The way back to the client of a request with these facts, where it has one.
+    /// The sender for the request with this context; `None` if its connection does not support 1xx responses.
     pub fn of(facts: &Facts) -> Option<Self> {
         let cache = facts.connection.as_ref()?;
         if let Some(stream) = facts.stream {
@@ -131,7 +131,8 @@ impl Interim {
         Some(Self(Way::Turn(lane, turn)))
     }
 
-    /// Sends a 1xx answer. `100` and `101` are not for passing on, and nothing is sent once the answer is there.
+    /// Queues an informational response. `100` and `101` are hop-by-hop and ignored, as is anything sent after the
+    /// final response has begun.
     pub fn send(&self, status: StatusCode, headers: &HeaderMap) {
         if !status.is_informational() || status.as_u16() <= 101 {
             return;
@@ -150,6 +151,7 @@ fn write(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap) {
     out.put_slice(status.canonical_reason().unwrap_or("").as_bytes());
     out.put_slice(b"\r\n");
     for (name, value) in headers {
+        // hyper writes HTTP/1 names in lower case; these match the title case of the final response's headers.
         let mut up = true;
         for b in name.as_str().bytes() {
             out.put_u8(if up { b.to_ascii_uppercase() } else { b });
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_written_as_http_and_hold_the_answer_back_until_they_are() {
+    fn the_final_response_waits_until_queued_hints_are_written() {
         let (lane, facts) = lane();
         lane.open();
         let interim = Interim::of(&facts).unwrap();
@@ -199,13 +201,13 @@ mod tests {
             lane.take(),
             "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
         );
-        assert!(lane.poll_close(cx).is_pending(), "taken is not written");
+        assert!(lane.poll_close(cx).is_pending(), "taken, but not yet written");
         lane.written();
         assert!(lane.poll_close(cx).is_ready());
     }
 
     #[test]
-    fn what_one_request_learns_late_is_not_said_to_the_next() {
+    fn late_hints_of_one_request_are_not_sent_to_the_next() {
         let (lane, facts) = lane();
         assert!(Interim::of(&facts).is_none(), "no request");
         lane.open();
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_nothing_is_not_collected_for() {
+    fn hints_beyond_the_queue_limit_are_dropped() {
         let (lane, facts) = lane();
         lane.open();
         let interim = Interim::of(&facts).unwrap();

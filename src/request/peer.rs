@@ -1,4 +1,5 @@
-//! What is known about the other end, stamped into each request's extensions.
+//! Connection-level data stamped into each request: the client's address, its certificates, and a typed cache that
+//! lives as long as the connection ([`ConnectionCache`]).
 
 use arc_swap::ArcSwapOption;
 use rustls::pki_types::{CertificateDer, TrustAnchor};
@@ -6,39 +7,40 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The client's end of the connection. IPv4 clients of a dual-stack socket have their IPv4 address.
+/// The client's address. IPv4-mapped addresses of a dual-stack socket are converted to IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddr(pub SocketAddr);
 
-/// The chain the client presented, its own certificate first. The client has proven to hold the key; nobody has yet
-/// verified the chain. Absent where the client presented none.
+/// The client's certificate chain, leaf first. The TLS handshake proved possession of the key, but the chain is not yet
+/// verified against any CA; the x509 authenticator does that. Absent if the client presented none.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates(pub Arc<Vec<CertificateDer<'static>>>);
 
-/// Issuers that clients' certificates are verified against.
+/// CA certificates against which client certificates are verified.
 pub trait TrustAnchors: Send + Sync + 'static {
-    /// The issuers.
+    /// The trust anchors.
     fn roots(&self) -> &[TrustAnchor<'static>];
 }
 
-/// Issuers that may be replaced while the server runs. A replacement is another `Arc`.
+/// A source of CA certificates that can be reloaded while the server runs. A reload yields a different `Arc`, so
+/// callers detect it by pointer comparison.
 pub trait ClientCaSource: Send + Sync + 'static {
-    /// Those of this moment.
+    /// The current set.
     fn current(&self) -> Arc<dyn TrustAnchors>;
 }
 
 type Slot = Arc<dyn Any + Send + Sync>;
 
-/// Told what requests show about their connection.
+/// Observes how a connection's requests authenticate.
 pub trait Standing: Send + Sync + 'static {
-    /// A request on the connection was authenticated as this user, who is not the anonymous one.
+    /// A request on the connection was authenticated as `user` (never the anonymous user).
     fn authenticated(&self, user: &str);
 }
 
-/// A place to remember, for as long as the connection lives, what was derived from its facts: one value per type.
+/// Typed per-connection cache, one value per type; it lives as long as the connection.
 ///
-/// Values that depend on something that may be swapped (a CA pool) carry what they were derived from, and their
-/// reader compares; this type forgets nothing by itself.
+/// The cache never invalidates by itself. A value derived from something that can be reloaded (a CA pool) must carry
+/// its source, so that the reader can compare it with the current one.
 #[derive(Clone, Default)]
 pub struct ConnectionCache(Arc<Remembered>);
 
@@ -49,7 +51,7 @@ struct Remembered {
 }
 
 impl ConnectionCache {
-    /// An empty one, of a connection whose server wants to know who uses it.
+    /// An empty cache whose connection reports authenticated users to `standing`.
     pub fn with_standing(standing: Arc<dyn Standing>) -> Self {
         Self(Arc::new(Remembered {
             slots: ArcSwapOption::empty(),
@@ -57,22 +59,23 @@ impl ConnectionCache {
         }))
     }
 
-    /// A request on the connection was authenticated as this user, who is not the anonymous one.
+    /// Reports that a request was authenticated as `user` (never the anonymous user).
     pub fn authenticated(&self, user: &str) {
         if let Some(standing) = &self.0.standing {
             standing.authenticated(user);
         }
     }
 
-    /// The remembered value of type `T`.
+    /// The cached value of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let slots = self.0.slots.load();
         let slot = slots.as_ref()?.iter().find(|slot| slot.is::<T>())?;
         Arc::clone(slot).downcast::<T>().ok()
     }
 
-    /// Remembers a value in place of the former one of its type.
+    /// Stores a value, replacing the previous one of its type.
     pub fn set<T: Any + Send + Sync>(&self, value: Arc<T>) {
+        // Copy on write: streams of an HTTP/2 connection read concurrently, and writes are rare.
         self.0.slots.rcu(|old| {
             let mut slots: Vec<Slot> = old.as_deref().cloned().unwrap_or_default();
             slots.retain(|slot| !slot.is::<T>());
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_remembers_one_value_per_type() {
+    fn a_connection_caches_one_value_per_type() {
         let cache = ConnectionCache::default();
         assert!(cache.get::<u32>().is_none());
         cache.set(Arc::new(1u32));

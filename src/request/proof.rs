@@ -1,37 +1,39 @@
-//! Values that only the matching filter mints, so that a handler that takes one knows the filter has run.
+//! Proof values minted by the authentication and authorization filters. A handler that takes one as an argument cannot
+//! be called before the filter has run.
 
 use super::user::UserInfo;
 use std::sync::Arc;
 
-/// The caller is known (anonymous is known, too).
+/// Proof that authentication succeeded. Anonymous requests count as authenticated.
 #[derive(Clone, Debug)]
 pub struct Authenticated {
     user: Arc<UserInfo>,
 }
 
-/// The caller may do what the request asks for.
+/// Proof that the caller is allowed to perform the request.
 #[derive(Clone, Debug)]
 pub struct Authorized {
     user: Arc<UserInfo>,
 }
 
 impl Authenticated {
-    /// For the authentication filter, and for that of impersonation, which has checked that the caller may be this one.
+    /// Only for the authentication filter, and for the impersonation filter once it has verified that the caller may
+    /// act as `user`.
     pub fn mint(user: Arc<UserInfo>) -> Self {
         Self { user }
     }
-    /// Who calls.
+    /// The effective user: after impersonation, the impersonated one.
     pub fn user(&self) -> &Arc<UserInfo> {
         &self.user
     }
 }
 
 impl Authorized {
-    /// For the authorization filter, and for the server's own calls to itself (loopback), which name who they act as.
+    /// Only for the authorization filter and for in-process loopback calls, which name the identity they act as.
     pub fn mint(user: Arc<UserInfo>) -> Self {
         Self { user }
     }
-    /// Who calls (after impersonation).
+    /// The effective user, after impersonation.
     pub fn user(&self) -> &Arc<UserInfo> {
         &self.user
     }

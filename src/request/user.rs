@@ -1,31 +1,31 @@
-//! Who calls.
+//! [`UserInfo`], the identity of a caller, and the well-known users and groups.
 
 use std::collections::BTreeMap;
 
-/// Name of a caller without credentials.
+/// Name of the user of unauthenticated requests.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// Group of callers without credentials.
+/// Group of unauthenticated requests.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// Group of callers with credentials.
+/// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group that may do everything.
+/// The superuser group; [`crate::authz::PrivilegedGroups`] authorizes its members for everything.
 pub const MASTERS: &str = "system:masters";
 
 /// A caller's identity, as upstream's `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
-    /// Unique name.
+    /// User name, unique at any one time.
     pub name: String,
-    /// Unique over time; empty where the authenticator knows none.
+    /// Identifier that is unique over time; empty if the authenticator has none.
     pub uid: String,
-    /// Groups in the authenticator's order.
+    /// Groups, in the order given by the authenticator.
     pub groups: Vec<String>,
-    /// Further facts the authenticator states.
+    /// Additional attributes set by the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// The caller without credentials.
+    /// The user of an unauthenticated request.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.into(),
@@ -34,7 +34,7 @@ impl UserInfo {
         }
     }
 
-    /// A part of this server acting as itself.
+    /// An identity for a component of this server.
     pub fn system(name: &str, groups: &[&str]) -> Self {
         Self {
             name: name.into(),
@@ -43,7 +43,7 @@ impl UserInfo {
         }
     }
 
-    /// True where the caller is in `group`.
+    /// True if the user is a member of `group`.
     pub fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }

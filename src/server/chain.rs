@@ -1,9 +1,10 @@
-//! The handler chain: filters around filters, in upstream's order (`DefaultBuildHandlerChain`). Each says what it needs to
-//! find among a request's facts and what it leaves there; an order in which a need is not met does not compile.
+//! The handler chain: nested filters in the order of upstream's `DefaultBuildHandlerChain`
+//! (`k8s.io/apiserver/pkg/server/config.go`).
 //!
-//! The chain is built once, at the head of the delegation, and is one type: a request's way in is one call, and its way
-//! out one future. Its innermost entry, authorization, is the only place that mints
-//! [`Authorized`](crate::request::Authorized) for a request from outside.
+//! [`build`] assembles it. Each filter declares which parts of the request context it needs and which it sets; an order
+//! in [`ORDER`] that leaves a need unmet does not compile. The chain is a single nested type, so a request costs one
+//! call and one future, whatever the number of filters. The innermost filter, authorization, is the only place that
+//! creates [`Authorized`](crate::request::Authorized) for a request from outside.
 
 use super::filters::{
     audit, audit_init, authentication, authorization, cache_control, compute, deadline, http_log, impersonation,
@@ -23,20 +24,20 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One entry of the chain, with those inside of it.
+/// A filter together with the filters inside it.
 ///
-/// A filter looks at the request, hands it on, and puts what it does with the answer behind the future it gets
-/// (`filters::amend`): with `async` blocks, each would keep the future inside of it twice. The request stays where it is until
-/// the innermost filter takes it, or one that has to wait.
+/// A filter inspects the request, passes it on, and wraps the future that it gets back to act on the response
+/// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice. The request
+/// is passed by reference and stays in place until the innermost filter, or one that has to wait, takes it.
 pub trait Filter: Send + Sync + 'static {
-    /// Answers the request, which is taken: what is left in its place is nobody's.
+    /// Handles the request. Implementations take it out of `req`; the caller must not use what is left behind.
     ///
     /// # Cancel safety
-    /// The future is dropped when the client goes away.
+    /// The future is dropped when the client disconnects.
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, Self>;
 }
 
-/// What filters leave among a request's [`Facts`](crate::request::Facts), and need.
+/// Parts of the request context ([`Facts`](crate::request::Facts)) that filters need or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// `audit_id`
@@ -55,18 +56,18 @@ pub enum Fact {
     Caller,
 }
 
-/// What a filter is.
+/// Declaration of a filter: its name and its dependencies.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name.
+    /// The filter's name.
     pub name: &'static str,
-    /// What it needs.
+    /// The parts of the request context that it reads.
     pub needs: &'static [Fact],
-    /// What it leaves.
+    /// The parts of the request context that it sets.
     pub leaves: &'static [Fact],
 }
 
-/// The order, outermost first.
+/// The filters, outermost first.
 pub const ORDER: [Entry; 17] = [
     audit_init::ENTRY,
     panic_recovery::ENTRY,
@@ -89,10 +90,10 @@ pub const ORDER: [Entry; 17] = [
 
 const _: () = assert!(
     unmet(&ORDER).is_none(),
-    "a filter needs what no filter outside of it leaves"
+    "a filter needs a part of the request context that no outer filter sets"
 );
 
-/// The first entry that needs what none before it leaves.
+/// The index of the first entry that needs something no earlier entry sets.
 const fn unmet(order: &[Entry]) -> Option<usize> {
     let (mut left, mut at) = (0_u32, 0);
     while at < order.len() {
@@ -114,31 +115,31 @@ const fn bits(facts: &[Fact]) -> u32 {
     bits
 }
 
-/// What the default chain is made of.
+/// Configuration of the default chain.
 pub struct ChainConfig {
-    /// Counters.
+    /// Metrics of the server.
     pub telemetry: Telemetry,
-    /// Whose requests are counted for the shutdown.
+    /// Counts requests in flight, for the shutdown.
     pub lifecycle: Lifecycle,
-    /// Who calls. Anonymous is part of it, where allowed.
+    /// Authenticates requests; includes anonymous authentication if enabled.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Headers to remove besides the standard `X-Remote-*`: `--requestheader-*`.
+    /// Identity headers to remove in addition to the standard `X-Remote-*`, from the `--requestheader-*` flags.
     pub identity_headers: IdentityHeaders,
-    /// Whether they may.
+    /// Authorizes requests and impersonation.
     pub authorizer: Arc<dyn Authorizer>,
-    /// `--request-timeout`: the longest a request that is not long-running may take.
+    /// `--request-timeout`: time limit for requests that are not long-running.
     pub request_timeout: Duration,
-    /// `--max-requests-inflight`; 0 is no limit.
+    /// `--max-requests-inflight`; 0 means no limit.
     pub max_requests_in_flight: usize,
-    /// `--max-mutating-requests-inflight`; 0 is no limit.
+    /// `--max-mutating-requests-inflight`; 0 means no limit.
     pub max_mutating_requests_in_flight: usize,
-    /// Whose uids answers name; `None` where the server has no such objects.
+    /// Source of the flow schema and priority level UIDs in response headers; `None` if the server has no such objects.
     pub flow_schemas: Option<Arc<FlowSchemas>>,
-    /// What is recorded, and where; `None`: nothing is, and nothing in the chain is there for it.
+    /// The audit policy and backends. With `None` the filters skip all audit work.
     pub audit: Option<Arc<Audit>>,
-    /// Where work runs that would hold up a reactor; `None`: where it is asked for.
+    /// Pool for computations that would block a runtime thread; with `None` they run in place.
     pub compute: Option<ComputePool>,
-    /// Where health and metrics are answered; `None`: where everything is.
+    /// Thread that serves health and metrics; with `None` they are served like everything else.
     pub reserved: Option<ReservedThread>,
 }
 
@@ -155,7 +156,7 @@ impl From<&RequestHeaderNames> for IdentityHeaders {
 }
 
 impl ChainConfig {
-    /// Upstream's defaults around what has none.
+    /// A configuration with upstream's defaults for everything that has one.
     pub fn new(
         telemetry: Telemetry,
         lifecycle: Lifecycle,
@@ -179,7 +180,8 @@ impl ChainConfig {
     }
 }
 
-/// Puts the chain in front of a director. Unknown paths are 503 until all of `paths_complete` have fired.
+/// Puts the chain in front of a director. Until all of `paths_complete` have fired, unknown paths get 503 instead of
+/// 404.
 pub fn build(
     config: ChainConfig,
     paths_complete: Vec<Signal>,
@@ -188,7 +190,7 @@ pub fn build(
     Arc::new(Head(nested(config, paths_complete, director)))
 }
 
-/// The filters, in [`ORDER`] from the last line to the first.
+/// Nests the filters, innermost first: [`ORDER`] read backwards.
 fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn UnprotectedHandler>) -> impl Filter {
     let limits = MaxInFlight::new(
         c.max_requests_in_flight,
@@ -215,7 +217,7 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
     audit_init::AuditInit::new(chain)
 }
 
-/// The chain as a handler.
+/// Adapts the outermost filter to [`Handler`].
 struct Head<F>(F);
 
 impl<F: Filter> Handler for Head<F> {

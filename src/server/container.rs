@@ -1,6 +1,9 @@
-//! The restful container: web services claim a root path and everything below it, and what is claimed never falls
-//! through (upstream's go-restful behaviour, pinned by facts 1.2 and 1.12). The one exception is the root `/apis`,
-//! which claims `/apis` and `/apis/` only.
+//! The restful container: web services claim a root path and everything below it. A claimed path never falls through to
+//! the mux, even if the web service does not serve it (upstream's go-restful behaviour,
+//! `k8s.io/apiserver/pkg/server/handler.go`). The one exception is the root `/apis`, which claims only `/apis` and
+//! `/apis/`.
+//!
+//! Start reading at [`Claims::claimant`].
 
 use crate::request::UnprotectedHandler;
 use arc_swap::ArcSwap;
@@ -8,36 +11,36 @@ use imbl::OrdMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Everything under one root. The handler answers unknown paths and methods itself, with
+/// A handler for everything below one root. It must answer unknown paths and methods itself, with
 /// [`crate::server::respond::route_not_found`] and [`crate::server::respond::method_not_allowed`].
 #[derive(Clone)]
 pub struct WebService {
-    /// `/api/v1`, `/apis/apps`, `/version`: no slash at the end.
+    /// The root path without a trailing slash: `/api/v1`, `/apis/apps`, `/version`.
     pub root: String,
-    /// Who answers.
+    /// Serves the root and everything below it.
     pub handler: Arc<dyn UnprotectedHandler>,
 }
 
-/// The root is taken.
+/// A web service with this root exists already.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DuplicateRoot(pub String);
 
-/// The web services of one server. They come and go while it serves.
+/// The web services of one server. They can be added and removed while it serves.
 #[derive(Default)]
 pub struct Container {
     claims: ArcSwap<Claims>,
-    /// Writers take turns; readers never wait.
+    /// Serialises writers; readers never lock.
     writing: Mutex<()>,
 }
 
-/// A snapshot of who claims what.
+/// An immutable snapshot of the claimed roots.
 #[derive(Clone, Default)]
 pub struct Claims {
     roots: OrdMap<String, WebService>,
 }
 
 impl Container {
-    /// A container that claims nothing.
+    /// An empty container.
     pub fn new() -> Self {
         Self::default()
     }
@@ -45,7 +48,7 @@ impl Container {
     /// Adds a web service.
     ///
     /// # Errors
-    /// [`DuplicateRoot`].
+    /// [`DuplicateRoot`] if the root is taken.
     pub fn add(&self, ws: WebService) -> Result<(), DuplicateRoot> {
         self.change(|c| {
             if c.roots.contains_key(&ws.root) {
@@ -56,24 +59,24 @@ impl Container {
         })
     }
 
-    /// Adds a web service, or swaps the one of that root.
+    /// Adds a web service, replacing the one with the same root.
     pub fn replace(&self, ws: WebService) {
         self.change(|c| {
             c.roots.insert(ws.root.clone(), ws);
         });
     }
 
-    /// Removes the web service of that root. True where there was one.
+    /// Removes the web service with this root. True if there was one.
     pub fn remove(&self, root: &str) -> bool {
         self.change(|c| c.roots.remove(root).is_some())
     }
 
-    /// Who claims what, now.
+    /// The current claims.
     pub fn claims(&self) -> arc_swap::Guard<Arc<Claims>> {
         self.claims.load()
     }
 
-    /// The roots, sorted.
+    /// The claimed roots, sorted.
     pub fn roots(&self) -> Vec<String> {
         self.claims.load().roots.keys().cloned().collect()
     }
@@ -88,12 +91,12 @@ impl Container {
 }
 
 impl Claims {
-    /// The web service that claims a decoded path: of several, the one with the longest root.
+    /// The web service that claims a decoded path: the one with the longest matching root.
     pub fn claimant(&self, path: &str) -> Option<&WebService> {
         let mut end = path.len();
         loop {
-            // The last root that sorts before the path, or is it. A longer one that claims the path would sort behind it:
-            // if this one does not, those that do reach no further than this one agrees with the path.
+            // The greatest root that is not after the path. If a longer root claimed the path it would sort after this
+            // one, so on a mismatch any remaining claimant is at most as long as the prefix the two have in common.
             let (root, ws) = self.roots.get_prev(&path[..end])?;
             let same = root.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
             let claims = same == root.len();
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_made_by_whole_segments() {
+    fn roots_match_whole_path_segments() {
         let c = Container::new();
         for root in ["/apis", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"] {
             c.add(ws(root)).unwrap();

@@ -1,4 +1,5 @@
-//! Delegation: what stands behind a server's mux, and what it contributes to the head of the chain.
+//! Delegation: the server behind another server's mux, and the checks and hooks it contributes to the head of the chain
+//! (upstream's `DelegationTarget`, `k8s.io/apiserver/pkg/server/genericapiserver.go`).
 
 use super::health::HealthCheck;
 use super::lifecycle::{PostStartHook, PreShutdownHook};
@@ -10,34 +11,34 @@ use crate::tasks::Signal;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// A server that another server hands over to.
+/// A server that another server delegates to.
 pub trait DelegationTarget: Send + Sync + 'static {
-    /// The way in, below the filters.
+    /// The handler below the filters.
     fn unprotected_handler(&self) -> DynHandler;
 
-    /// The listed paths of this server and of those behind it, in no particular order.
+    /// The paths that this server and its delegates list in the index, in no particular order.
     fn listed_paths(&self) -> Vec<String>;
 
-    /// Checks, hooks and signals of this server and of those behind it, the last in the chain first. The first call
-    /// takes them.
+    /// The checks, hooks and signals of this server and its delegates, innermost delegate first. The first call takes
+    /// them; later calls return nothing.
     fn take_contributions(&self) -> Contributions;
 }
 
-/// What a server brings along for the head of the chain to run.
+/// Checks, hooks and signals that a delegate hands to the head of the chain, which runs them.
 #[derive(Default)]
 pub struct Contributions {
     /// Health checks.
     pub health_checks: Vec<HealthCheck>,
-    /// Hooks to run once the server serves; each is a health check, too.
+    /// Hooks to run once the server serves. Each one is also a health check.
     pub post_start_hooks: Vec<PostStartHook>,
-    /// Hooks to run when shutdown begins.
+    /// Hooks to run when the shutdown begins.
     pub pre_shutdown_hooks: Vec<PreShutdownHook>,
-    /// Until all have fired, unknown paths are 503 instead of 404.
+    /// Unknown paths get 503 instead of 404 until all of these have fired.
     pub paths_complete: Vec<Signal>,
 }
 
 impl Contributions {
-    /// Appends another server's.
+    /// Appends the contributions of another server.
     pub fn append(&mut self, mut other: Self) {
         self.health_checks.append(&mut other.health_checks);
         self.post_start_hooks.append(&mut other.post_start_hooks);
@@ -46,7 +47,7 @@ impl Contributions {
     }
 }
 
-/// The end of the chain: nothing is served.
+/// The end of the delegation chain: serves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmptyDelegate;
 
@@ -62,8 +63,8 @@ impl DelegationTarget for EmptyDelegate {
     }
 }
 
-/// The terminal handler: plain 404, or 503 where the request came before all paths were installed
-/// (upstream's `util/notfoundhandler`; facts 1.10 and 1.11).
+/// The terminal handler: a plain-text 404, or a 503 if the request came before all paths were installed
+/// (upstream's `k8s.io/apiserver/pkg/util/notfoundhandler/not_found_handler.go`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotFound;
 

@@ -1,11 +1,12 @@
-//! Paths by how many slashes they have: what asks for the beginnings of a path looks up no more of them than there can be.
+//! Counts paths by their number of slashes, so that a lookup of path prefixes skips lengths that no registered path
+//! has.
 
-/// How many of a set of paths have one slash, two, and so on.
+/// Number of paths per number of slashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Depths(Vec<usize>);
 
 impl Depths {
-    /// The set has this path now.
+    /// Adds a path.
     pub(super) fn add(&mut self, path: &str) {
         let depth = slashes(path);
         if self.0.len() <= depth {
@@ -14,7 +15,7 @@ impl Depths {
         self.0[depth] += 1;
     }
 
-    /// The set had this path.
+    /// Removes a path that was added before.
     pub(super) fn remove(&mut self, path: &str) {
         self.0[slashes(path)] -= 1;
         while self.0.last() == Some(&0) {
@@ -22,23 +23,23 @@ impl Depths {
         }
     }
 
-    /// True where a path of the set has so many.
+    /// True if some path has exactly this many slashes.
     pub(super) fn has(&self, depth: usize) -> bool {
         self.0.get(depth).is_some_and(|paths| *paths > 0)
     }
 
-    /// Most that a path of the set has.
+    /// The largest number of slashes of any path.
     pub(super) fn most(&self) -> usize {
         self.0.len().saturating_sub(1)
     }
 }
 
-/// How many slashes a path has.
+/// The number of slashes in a path.
 pub(super) fn slashes(path: &str) -> usize {
     path.bytes().filter(|b| *b == b'/').count()
 }
 
-/// Where the first `most` slashes of a path are, and which each is (the first is 1), from the last of them back.
+/// Ordinal (from 1) and position of each of the first `most` slashes of a path, last one first.
 pub(super) fn slashes_back(path: &str, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let path = path.as_bytes();
     let is_slash = |(_, b): &(usize, &u8)| **b == b'/';
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slashes_are_found_from_behind() {
+    fn slashes_are_iterated_backwards() {
         let all = |path, most| slashes_back(path, most).collect::<Vec<_>>();
         assert_eq!(all("/a//b/", 9), [(4, 5), (3, 3), (2, 2), (1, 0)]);
         assert_eq!(all("/a//b/", 2), [(2, 2), (1, 0)]);
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_is_there_while_a_path_has_it() {
+    fn a_depth_is_present_while_a_path_has_it() {
         let mut depths = Depths::default();
         assert!(!depths.has(0) && depths.most() == 0);
         depths.add("/a/b");

@@ -1,4 +1,5 @@
-//! The director chooses, by the decoded path alone, between the restful container and the path mux.
+//! The director dispatches a request, by its decoded path alone, to the restful container or to the path mux
+//! (upstream's `director` in `k8s.io/apiserver/pkg/server/handler.go`).
 
 use super::container::{Claims, Container};
 use super::mux::{DynHandler, PathRecorderMux};
@@ -6,15 +7,15 @@ use super::respond;
 use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
 use std::sync::Arc;
 
-/// Who gets a path.
+/// The target of a path.
 pub enum Choice {
-    /// A web service claims it.
+    /// A web service claims the path.
     WebService(DynHandler),
-    /// Nobody does: the mux, and behind it the delegate.
+    /// No web service does: the mux handles it, and falls back to the delegate.
     Mux,
 }
 
-/// The decision: a pure function over the claim table.
+/// Chooses the target of a path. A pure function of the claim table.
 pub fn choose(claims: &Claims, path: &str) -> Choice {
     match claims.claimant(path) {
         Some(ws) => Choice::WebService(ws.handler.clone()),
@@ -22,14 +23,14 @@ pub fn choose(claims: &Claims, path: &str) -> Choice {
     }
 }
 
-/// The way into one server, below the filters.
+/// The entry handler of one server, below the filters.
 pub struct Director {
     container: Arc<Container>,
     mux: Arc<PathRecorderMux>,
 }
 
 impl Director {
-    /// A director over these two.
+    /// A director over this container and mux.
     pub fn new(container: Arc<Container>, mux: Arc<PathRecorderMux>) -> Self {
         Self { container, mux }
     }

@@ -1,4 +1,4 @@
-//! The filters of the chain, one thin file each. [`super::chain`] has their order.
+//! The filters of the handler chain, one file each. [`super::chain`] defines their order.
 
 mod amend;
 pub mod audit;
@@ -29,25 +29,25 @@ use futures_util::future::Either;
 use http::header::{Entry, HeaderName, HeaderValue};
 use std::sync::Arc;
 
-/// Where a request goes on to: inside, or, seldom, to an answer of the filter's own making.
+/// The future of a filter: the inner filter's or, on a less common path, a boxed one of its own.
 type Onward<'t, Inside> = Either<Inside, Answering<'t>>;
 
-/// An answer that is there already.
+/// A response that is ready.
 fn answered<'t>(response: Response) -> Answering<'t> {
     Box::pin(std::future::ready(response))
 }
 
-/// The request info. The order of the chain has it that the filter that leaves it stands outside.
+/// The request info. It is always present: the chain's order guarantees that the filter that sets it is further out.
 fn info(req: &Request) -> Arc<RequestInfo> {
     RequestInfo::of(req).cloned().unwrap_or_default()
 }
 
-/// True of what has no end of its own: [`RequestInfo::is_long_running`].
+/// True for requests without a natural end: [`RequestInfo::is_long_running`].
 fn is_long_running(req: &Request) -> bool {
     RequestInfo::of(req).is_some_and(|info| info.is_long_running())
 }
 
-/// Health checks, metrics and the server's own requests are answered while the server goes down.
+/// True for requests that are served during shutdown: health checks, metrics and the server's own.
 fn exempt_from_shutdown(req: &Request) -> bool {
     let path = respond::path(req);
     ["/readyz", "/livez", "/healthz", "/metrics"]
@@ -59,8 +59,8 @@ fn exempt_from_shutdown(req: &Request) -> bool {
             .is_some_and(|ua| ua.as_bytes().starts_with(b"kube-apiserver/"))
 }
 
-/// Sets a header as Go's proxy leaves it: in front of a backend's own of that name, and not at all on an upgrade's
-/// answer.
+/// Sets a header in front of a backend's own values of that name, as Go's proxy leaves it. An upgrade response passes
+/// unchanged.
 fn set_beside_backend(response: &mut Response, name: HeaderName, value: HeaderValue) {
     if FromBackend::of(response) == Some(FromBackend::Verbatim) {
         return;

@@ -1,7 +1,8 @@
-//! One API server: a name, a container, a mux, health checks and hooks, and a delegate behind it.
+//! One API server: a container, a mux, health checks and hooks, and the delegate behind it (upstream's
+//! `k8s.io/apiserver/pkg/server/genericapiserver.go`).
 //!
-//! [`GenericServer`] is being built; then it either becomes a delegate of another ([`GenericServer::into_delegate`]) or
-//! the head of the chain ([`GenericServer::prepare`] → [`Prepared`]).
+//! [`GenericServer`] is the builder. It ends as the delegate of another server ([`GenericServer::into_delegate`]) or as
+//! the head of the chain ([`GenericServer::prepare`], which returns [`Prepared`]).
 
 use super::chain::{self, ChainConfig};
 use super::container::Container;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A server that is being built.
+/// A server under construction.
 pub struct GenericServer {
     name: &'static str,
     container: Arc<Container>,
@@ -30,7 +31,7 @@ pub struct GenericServer {
 }
 
 impl GenericServer {
-    /// A server in front of `delegate`, which gets whatever this one does not know.
+    /// A server in front of `delegate`, which handles every path that this server does not.
     pub fn new(name: &'static str, delegate: Arc<dyn DelegationTarget>) -> Self {
         let container = Arc::new(Container::new());
         let mux = Arc::new(PathRecorderMux::new());
@@ -45,37 +46,37 @@ impl GenericServer {
         }
     }
 
-    /// Its name.
+    /// The server's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its web services; they may change later, too.
+    /// The web services. They can still be changed while the server runs.
     pub fn container(&self) -> &Arc<Container> {
         &self.container
     }
 
-    /// Its other paths; they may change later, too.
+    /// The paths outside of web services. They can still be changed while the server runs.
     pub fn mux(&self) -> &Arc<PathRecorderMux> {
         &self.mux
     }
 
-    /// The way into this server, below the filters.
+    /// The handler of this server and its delegates, below the filters.
     pub fn director(&self) -> DynHandler {
         self.director.clone()
     }
 
-    /// What stands behind this server.
+    /// The next server in the delegation.
     pub fn delegate(&self) -> &Arc<dyn DelegationTarget> {
         &self.delegate
     }
 
-    /// Adds a check.
+    /// Adds a health check.
     pub fn add_health_check(&mut self, check: HealthCheck) {
         self.own.health_checks.push(check);
     }
 
-    /// Adds work to be done once the gateway serves; it is the check `poststarthook/<name>` until it returns, and its
+    /// Adds a hook to run once the gateway serves. The check `poststarthook/<name>` fails until the hook returns; an
     /// error ends the process.
     pub fn add_post_start_hook<F>(
         &mut self,
@@ -87,19 +88,20 @@ impl GenericServer {
         self.own.post_start_hooks.push(PostStartHook::new(name, run));
     }
 
-    /// Adds work to be done when shutdown begins.
+    /// Adds a hook to run when the shutdown begins.
     pub fn add_pre_shutdown_hook(&mut self, name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) {
         self.own.pre_shutdown_hooks.push(PreShutdownHook::new(name, run));
     }
 
-    /// A signal without which not all paths are installed: until it fires, unknown paths are 503.
+    /// Adds a signal to wait for before the set of paths is complete. Until it fires, unknown paths get 503 instead of
+    /// 404.
     pub fn add_paths_complete_signal(&mut self, name: &'static str) -> Signal {
         let signal = Signal::new(name);
         self.own.paths_complete.push(signal.clone());
         signal
     }
 
-    /// Ends the building; another server will stand in front.
+    /// Finishes the server as a delegate of another one.
     pub fn into_delegate(self) -> Arc<dyn DelegationTarget> {
         Arc::new(Delegate {
             paths: Paths {
@@ -113,8 +115,8 @@ impl GenericServer {
         })
     }
 
-    /// Ends the building; this server is the head: it installs index, version, health and metrics, and the chain goes
-    /// in front of it.
+    /// Finishes the server as the head of the delegation: installs the index, version, health and metrics, and puts the
+    /// filter chain in front.
     pub fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
         let mut all = Contributions {
             health_checks: vec![HealthCheck::ping(), routes::log_check()],
@@ -122,6 +124,7 @@ impl GenericServer {
         };
         let mut delegates = self.delegate.take_contributions();
         let mut own = self.own;
+        // Checks are listed in this order: delegates first, then own, then post-start hooks, then shutdown.
         all.health_checks.append(&mut delegates.health_checks);
         all.health_checks.append(&mut own.health_checks);
         all.append(delegates);
@@ -171,28 +174,28 @@ impl GenericServer {
     }
 }
 
-/// The head of the chain, ready to serve.
+/// The head of the delegation, ready to serve.
 pub struct Prepared {
-    /// Its name.
+    /// The server's name.
     pub name: &'static str,
-    /// The whole chain: give it to the listener.
+    /// The handler chain, for the listener.
     pub handler: Arc<dyn Handler>,
-    /// The way in below the filters, for the gateway's calls to itself.
+    /// The handler below the filters, for in-process calls.
     pub director: DynHandler,
-    /// The signals.
+    /// Lifecycle signals.
     pub lifecycle: Lifecycle,
-    /// Counters.
+    /// Metrics.
     pub telemetry: Telemetry,
-    /// When all have fired, unknown paths are 404.
+    /// Unknown paths get 404 once all of these have fired.
     pub paths_complete: Vec<Signal>,
-    /// To be run by [`Prepared::start_hooks`].
+    /// Run by [`Prepared::start_hooks`].
     pub post_start_hooks: Vec<PostStartHook>,
-    /// For [`Lifecycle::shut_down`].
+    /// Passed to [`Lifecycle::shut_down`].
     pub pre_shutdown_hooks: Vec<PreShutdownHook>,
 }
 
 impl Prepared {
-    /// Runs the post-start hooks, all at once. `fatal` gets the first error; the process should end then.
+    /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then end.
     pub fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<String>) {
         for hook in self.post_start_hooks.drain(..) {
             let cx = HookContext {
@@ -202,7 +205,7 @@ impl Prepared {
             let fatal = fatal.clone();
             tasks.spawn(format!("poststarthook/{}", hook.name()), async move {
                 if let Err(error) = hook.run(cx).await {
-                    // A full queue holds an error already.
+                    // If the queue is full it already holds an error.
                     let _ = fatal.try_send(error);
                 }
             });
@@ -210,7 +213,7 @@ impl Prepared {
     }
 }
 
-/// The listed paths of a server and those behind it.
+/// The listed paths of a server and its delegates.
 struct Paths {
     container: Arc<Container>,
     mux: Arc<PathRecorderMux>,
@@ -228,7 +231,7 @@ impl Paths {
     }
 }
 
-/// A finished server behind another.
+/// A finished server that serves as a delegate.
 struct Delegate {
     paths: Paths,
     director: DynHandler,

@@ -1,4 +1,5 @@
-//! `/healthz`, `/livez`, `/readyz` and their single checks (upstream's `k8s.io/apiserver/pkg/server/healthz`).
+//! `/healthz`, `/livez`, `/readyz` and the endpoints of their individual checks (upstream's
+//! `k8s.io/apiserver/pkg/server/healthz`). Start reading at [`routes`].
 
 use super::mux::{DynHandler, Registration};
 use super::respond::{self, Answer, NOSNIFF, TEXT};
@@ -14,7 +15,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Which of the three endpoints a check belongs to.
+/// The endpoints that include a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     healthz: bool,
@@ -37,19 +38,20 @@ impl Endpoints {
     }
 }
 
-/// A named check: cheap, never waiting; what needs waiting for is found out elsewhere and looked at here.
+/// A named health check. It must be cheap and must not block; state that takes waiting is gathered elsewhere and only
+/// read here.
 #[derive(Clone)]
 pub struct HealthCheck {
     name: String,
     group: Option<&'static str>,
     on: Endpoints,
-    /// Failing counts as passing on `/livez` for that long after the start.
+    /// During the grace period after the start, a failure counts as passing on `/livez`.
     graced: bool,
     check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl HealthCheck {
-    /// A check on the given endpoints; the error is for the log and for the single check's answer.
+    /// A check on the given endpoints. Its error appears in the log and in the response of the individual check.
     pub fn new(
         name: impl Into<String>,
         on: Endpoints,
@@ -64,32 +66,32 @@ impl HealthCheck {
         }
     }
 
-    /// Lets `?exclude=<group>` exclude it, too.
+    /// Makes `?exclude=<group>` exclude the check as well.
     pub fn in_group(mut self, group: &'static str) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// Lets it fail on `/livez` during the grace period.
+    /// Lets the check fail on `/livez` during the grace period.
     pub fn with_livez_grace(mut self) -> Self {
         self.graced = true;
         self
     }
 
-    /// Its name.
+    /// The check's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it says now.
+    /// Runs the check.
     ///
     /// # Errors
-    /// Why it fails.
+    /// The reason for the failure.
     pub fn ask(&self) -> Result<(), String> {
         (self.check)()
     }
 
-    /// Always passes.
+    /// A check that always passes.
     pub fn ping() -> Self {
         Self::new("ping", Endpoints::ALL, || Ok(()))
     }
@@ -120,7 +122,7 @@ impl Kind {
     }
 }
 
-/// A check on one endpoint, with its counters.
+/// A check on one endpoint, with its metrics.
 struct Probe {
     check: HealthCheck,
     graced_until: Option<Instant>,
@@ -149,8 +151,8 @@ impl Probe {
     }
 }
 
-/// The mux entries of all three endpoints. `livez_grace_until` is for checks made with
-/// [`HealthCheck::with_livez_grace`]; `has_been_ready` fires when `/readyz` passes for the first time.
+/// The mux entries of all three endpoints. `livez_grace_until` applies to checks made with
+/// [`HealthCheck::with_livez_grace`]. `has_been_ready` fires when `/readyz` passes for the first time.
 pub fn routes(
     checks: &[HealthCheck],
     telemetry: &Telemetry,
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_are_upstreams() {
+    async fn response_bodies_match_upstream() {
         let bad = Arc::new(AtomicBool::new(false));
         let checks = [
             HealthCheck::ping(),
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_that_runs_is_alive_during_the_grace_period() {
+    async fn an_unfinished_hook_passes_livez_during_the_grace_period() {
         let checks =
             [HealthCheck::new("poststarthook/x", Endpoints::ALL, || Err("not finished".into())).with_livez_grace()];
         let until = Some(Instant::now() + std::time::Duration::from_secs(60));

@@ -1,15 +1,16 @@
-//! Signals, hooks, and the order in which a gateway goes down (upstream's `server/lifecycle_signals.go`).
+//! Lifecycle signals, hooks, and the shutdown sequence (upstream's `k8s.io/apiserver/pkg/server/lifecycle_signals.go`).
+//! The sequence is [`Lifecycle::shut_down`]:
 //!
 //! ```text
 //! SIGTERM ─▶ ShutdownInitiated ─▶ /readyz 500
 //!               ├─ shutdown delay ───────────▶ AfterShutdownDelay ─┐
 //!               └─ pre-shutdown hooks ─▶ PreShutdownHooksStopped ──┴─▶ NotAcceptingNewRequest
-//!                                                                        │ listener closed, watches told to end
+//!                                                                        │ listener closed, watches signalled to end
 //!                                                                        ▼ in-flight requests end (≤ request timeout)
 //!                                                                     InFlightRequestsDrained
 //!                                                                        ▼ connections closed
 //!                                                                     HttpServerStoppedListening ─▶ exit 0
-//! a second SIGTERM at any time ─▶ exit 1 (app's business)
+//! a second SIGTERM at any time ─▶ exit 1 (handled in `app`)
 //! ```
 
 mod hooks;
@@ -25,33 +26,33 @@ use crate::tasks::Signal;
 use std::future::Future;
 use std::time::Duration;
 
-/// The signals of one gateway. Clones are the same gateway's.
+/// The signals of one gateway. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     /// A termination signal arrived.
     pub shutdown_initiated: Signal,
-    /// The shutdown delay is over.
+    /// The shutdown delay has passed.
     pub after_shutdown_delay: Signal,
-    /// The pre-shutdown hooks have ended.
+    /// The pre-shutdown hooks have finished.
     pub pre_shutdown_hooks_stopped: Signal,
     /// The listener is closed; long-running requests should end.
     pub not_accepting_new_request: Signal,
-    /// Requests that are waited for have ended.
+    /// The requests that the shutdown waits for have ended.
     pub in_flight_requests_drained: Signal,
     /// All connections are closed.
     pub http_server_stopped_listening: Signal,
-    /// `/readyz` was 200 once.
+    /// `/readyz` has passed at least once.
     pub has_been_ready: Signal,
-    /// Requests that shutdown waits for.
+    /// The requests that the shutdown waits for.
     pub requests: WaitGroup,
 }
 
-/// How long shutdown takes its time.
+/// Durations of the shutdown phases.
 #[derive(Clone, Copy, Debug)]
 pub struct ShutdownTimes {
-    /// `--shutdown-delay-duration`: requests are served as before for that long.
+    /// `--shutdown-delay-duration`: time during which requests are still served as usual.
     pub delay: Duration,
-    /// `--request-timeout`: how long requests in flight are waited for.
+    /// `--request-timeout`: maximum time to wait for requests in flight.
     pub in_flight: Duration,
 }
 
@@ -62,7 +63,7 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Nothing has happened yet.
+    /// Signals of which none has fired.
     pub fn new() -> Self {
         Self {
             shutdown_initiated: Signal::new("ShutdownInitiated"),
@@ -76,7 +77,7 @@ impl Lifecycle {
         }
     }
 
-    /// The check that turns `/readyz` false as soon as shutdown begins.
+    /// The check that makes `/readyz` fail as soon as the shutdown begins.
     pub fn shutdown_check(&self) -> HealthCheck {
         let initiated = self.shutdown_initiated.clone();
         HealthCheck::new("shutdown", Endpoints::READYZ, move || {
@@ -88,11 +89,11 @@ impl Lifecycle {
         })
     }
 
-    /// Goes down in order. `stop_accepting` closes the listener; `close` closes the connections and returns when they
-    /// are gone. False where requests were still in flight when their time was over.
+    /// Runs the shutdown sequence. `stop_accepting` closes the listener; `close` closes the connections and returns
+    /// when they are gone. Returns false if requests were still in flight when the time limit expired.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped in the middle, the rest of the order is not kept.
+    /// Not cancel safe: if the future is dropped, the remaining steps do not happen.
     pub async fn shut_down<C: Future<Output = ()>>(
         &self,
         times: ShutdownTimes,
@@ -113,6 +114,7 @@ impl Lifecycle {
         };
         tokio::join!(delay, hooks);
         stop_accepting();
+        // Draining starts before the signal fires: whoever sees the signal can rely on new requests being rejected.
         self.requests.start_draining();
         self.not_accepting_new_request.fire();
         let drained = tokio::time::timeout(times.in_flight, self.requests.wait_empty())
@@ -121,7 +123,7 @@ impl Lifecycle {
         if !drained {
             tracing::warn!(
                 requests = self.requests.len(),
-                "requests were still in flight when their time was over"
+                "requests still in flight at the shutdown deadline"
             );
         }
         self.in_flight_requests_drained.fire();
@@ -137,7 +139,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[tokio::test(start_paused = true)]
-    async fn going_down_keeps_the_order() {
+    async fn shutdown_steps_happen_in_order() {
         let l = Lifecycle::new();
         let ready = l.shutdown_check();
         let request = l.requests.enter().unwrap();
@@ -162,7 +164,7 @@ mod tests {
             l.shutdown_initiated.wait().await;
             assert!(l.requests.enter().is_some(), "requests are served during the delay");
             l.not_accepting_new_request.wait().await;
-            assert!(l.requests.enter().is_none(), "and refused afterwards");
+            assert!(l.requests.enter().is_none(), "requests are rejected afterwards");
             tokio::time::sleep(Duration::from_secs(2)).await;
             drop(request);
         };

@@ -1,4 +1,5 @@
-//! The gateway's calls to itself, below the filters: discovery and OpenAPI downloads, controllers.
+//! In-process requests to the gateway's own handlers, below the filters: downloads of discovery and OpenAPI,
+//! controllers.
 
 use super::mux::DynHandler;
 use super::respond;
@@ -6,11 +7,11 @@ use crate::apimachinery::status::Status;
 use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UserInfo, Warnings};
 use std::sync::Arc;
 
-/// Asks a director as `user`. What handlers expect filters to have left is left here: request info, arrival, warnings.
-/// There is no deadline; the caller has its own.
+/// Sends a request to a director as `user`. Sets the parts of the request context that handlers expect from the
+/// filters: request info, time of arrival, warnings. There is no deadline; callers set their own.
 ///
 /// # Cancel safety
-/// As the handler's: dropping it drops the call.
+/// Dropping the future drops the handler's, with the effect that has there.
 pub async fn call(handler: &DynHandler, mut req: Request, user: Arc<UserInfo>) -> Response {
     let info = match RequestInfo::resolve(req.method(), req.uri()) {
         Ok(info) => info,
@@ -30,7 +31,7 @@ mod tests {
     use crate::server::respond::Answer;
 
     #[tokio::test]
-    async fn a_call_to_oneself_carries_what_handlers_expect() {
+    async fn loopback_requests_carry_request_info() {
         let handler: DynHandler = Arc::new(Answer(|req: &Request| {
             Response::new(RequestInfo::of(req).map_or("", |i| &i.verb).to_owned().into())
         }));

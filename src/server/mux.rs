@@ -1,8 +1,9 @@
-//! The path-recorder mux: exact paths first, then the best prefix, then whoever is next in the delegation
-//! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). No cleaning of paths, no look at the method.
+//! The path-recorder mux: exact paths first, then the longest prefix, then the next server in the delegation
+//! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). Paths are not cleaned, and the method is not
+//! considered.
 //!
-//! A lookup reads one snapshot and costs a hash for each depth that paths are registered at, longest first; a change shares
-//! all but a few nodes with the snapshot before it. Neither grows with the number of paths.
+//! A lookup reads one snapshot and hashes the path once per depth that has registered prefixes, longest first. A change
+//! shares all but a few nodes with the previous snapshot. The cost of neither grows with the number of paths.
 
 use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};
@@ -15,10 +16,10 @@ use std::sync::{Arc, Mutex};
 /// A handler below the filter chain.
 pub type DynHandler = Arc<dyn UnprotectedHandler>;
 
-/// The mux of one server. Paths come and go while it serves.
+/// The mux of one server. Paths can be added and removed while it serves.
 pub struct PathRecorderMux {
     routes: ArcSwap<Routes>,
-    /// Writers take turns; readers never wait.
+    /// Serialises writers; readers never lock.
     writing: Mutex<()>,
 }
 
@@ -27,14 +28,14 @@ struct Routes {
     exact: HashMap<Arc<str>, DynHandler>,
     exact_depths: Depths,
     prefixes: HashMap<Arc<str>, DynHandler>,
-    /// A path with thousands of slashes costs no more lookups than the deepest prefix has.
+    /// Bounds the lookups: a request path with thousands of slashes costs no more than the deepest prefix.
     prefix_depths: Depths,
     listed: OrdSet<Arc<str>>,
     not_found: DynHandler,
 }
 
 impl PathRecorderMux {
-    /// A mux that knows no path.
+    /// An empty mux.
     pub fn new() -> Self {
         Self {
             routes: ArcSwap::from_pointee(Routes {
@@ -49,12 +50,12 @@ impl PathRecorderMux {
         }
     }
 
-    /// Who answers the paths nobody registered.
+    /// Sets the handler of unregistered paths.
     pub fn set_not_found(&self, handler: DynHandler) {
         self.change(|r| r.not_found = handler);
     }
 
-    /// Registers a path, and lists it.
+    /// Registers and lists a path.
     pub fn handle(&self, path: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::exact(path, true, handler)));
     }
@@ -64,22 +65,22 @@ impl PathRecorderMux {
         self.change(|r| r.insert(Registration::exact(path, false, handler)));
     }
 
-    /// Registers everything below `prefix`, to which a slash is added where none ends it, and lists it.
+    /// Registers and lists everything below `prefix`; a trailing slash is added if missing.
     pub fn handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::prefix(prefix, true, handler)));
     }
 
-    /// Registers everything below `prefix`, to which a slash is added where none ends it, without listing it.
+    /// Registers everything below `prefix` without listing it; a trailing slash is added if missing.
     pub fn unlisted_handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::prefix(prefix, false, handler)));
     }
 
-    /// Forgets a path, and the prefix of that spelling.
+    /// Removes the exact path and the prefix with this spelling.
     pub fn unregister(&self, path: &str) {
         self.change(|r| r.remove(path));
     }
 
-    /// Applies several changes as one swap: no request sees half of them.
+    /// Applies several changes in one swap, so that no request sees only some of them.
     pub fn change_all(&self, add: impl IntoIterator<Item = Registration>, remove: &[&str]) {
         self.change(|r| {
             for path in remove {
@@ -96,7 +97,7 @@ impl PathRecorderMux {
         self.routes.load().listed.iter().map(|p| p.to_string()).collect()
     }
 
-    /// Who answers this path; `None` leaves it to the next in the delegation.
+    /// The handler of a path; `None` if it falls through to the next server in the delegation.
     pub fn lookup(&self, path: &str) -> Option<DynHandler> {
         self.routes.load().find(path).cloned()
     }
@@ -109,20 +110,20 @@ impl PathRecorderMux {
     }
 }
 
-/// One path of [`PathRecorderMux::change_all`].
+/// A path to register with [`PathRecorderMux::change_all`].
 pub struct Registration {
     /// The path; ends in a slash for a prefix.
     pub path: String,
-    /// Everything below it, too (and not the spelling itself without the slash).
+    /// True to match everything below the path, but not the path without its trailing slash.
     pub prefix: bool,
-    /// Whether `/` shows it.
+    /// Whether the index at `/` lists the path.
     pub listed: bool,
-    /// Who answers.
+    /// The handler.
     pub handler: DynHandler,
 }
 
 impl Registration {
-    /// One path.
+    /// A single path.
     pub fn exact(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
         Self {
             path: path.into(),
@@ -178,8 +179,8 @@ impl Routes {
         }
     }
 
-    /// Upstream tries the prefixes with most slashes first, longer before shorter: among the prefixes of one path
-    /// that order is simply longest first.
+    /// Upstream tries prefixes with the most slashes first, and longer ones before shorter. Among the prefixes of one
+    /// path that order is the same as longest first.
     fn find(&self, path: &str) -> Option<&DynHandler> {
         if self.exact_depths.has(slashes(path))
             && let Some(h) = self.exact.get(path)
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_beats_prefix_and_the_longest_prefix_wins() {
+    fn exact_paths_win_over_prefixes_and_longer_prefixes_over_shorter() {
         let mux = PathRecorderMux::new();
         let (a, b, c) = (named("a"), named("b"), named("c"));
         mux.handle("/apis/g/v", a.clone());
@@ -267,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_lookup_restates_upstreams_linear_search(prefixes in proptest::collection::vec("/([a-b]/){0,3}", 0..6), path in "/[a-b/]{0,8}") {
+        fn lookup_agrees_with_upstreams_linear_search(prefixes in proptest::collection::vec("/([a-b]/){0,3}", 0..6), path in "/[a-b/]{0,8}") {
             let mux = PathRecorderMux::new();
             let handlers: Vec<_> = prefixes.iter().map(|p| (p.clone(), named("x"))).collect();
             for (p, h) in &handlers {

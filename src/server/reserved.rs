@@ -1,6 +1,5 @@
-//! A thread that does nothing but answer the paths by which the server is watched: `/livez`, `/readyz`, `/metrics`.
-//!
-//! Whatever the reactors and the compute pool are busy with, these answers wait for no computation but each other.
+//! A thread reserved for `/livez`, `/readyz` and `/metrics`, so that probes are answered however busy the runtime
+//! threads and the compute pool are.
 
 use super::mux::DynHandler;
 use super::respond;
@@ -12,10 +11,10 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that wait for the thread; more are answered 429.
+/// Maximum number of requests waiting for the thread; further ones get 429.
 const WAITING: usize = 256;
 
-/// The thread. Clones are the same thread, which ends with the last of them.
+/// The reserved thread. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
 pub struct ReservedThread(mpsc::Sender<Job>);
 
@@ -27,10 +26,10 @@ struct Job {
 }
 
 impl ReservedThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start() -> io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -38,7 +37,7 @@ impl ReservedThread {
             while let Some(job) = waiting.blocking_recv() {
                 let answering = runtime.spawn(job.handler.answer(job.request, job.authorized));
                 let answered = runtime.block_on(answering).map_err(tokio::task::JoinError::into_panic);
-                // Refused where the client has gone.
+                // Fails if the client has disconnected.
                 let _ = job.answer.send(answered);
             }
         };
@@ -46,7 +45,7 @@ impl ReservedThread {
         Ok(Self(jobs))
     }
 
-    /// A handler whose answers are made on the thread.
+    /// A handler that runs `handler` on the thread.
     pub fn around(&self, handler: DynHandler) -> DynHandler {
         Arc::new(Reserved {
             thread: self.clone(),
@@ -77,7 +76,7 @@ impl UnprotectedHandler for Reserved {
         }
         match answered.await {
             Ok(Ok(response)) => response,
-            // The panic filter answers and logs it.
+            // Re-raised here, where the panic filter handles and logs it.
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => respond::status(&Status::service_unavailable("the server is shutting down"), &headers),
         }
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_made_on_a_thread_of_their_own() {
+    async fn handlers_run_on_the_reserved_thread() {
         let here = std::thread::current().id();
         let thread = ReservedThread::start().unwrap();
         let handler = thread.around(Arc::new(Answer(move |_: &Request| {

@@ -1,4 +1,5 @@
-//! Answers that no serializer makes: Go's `http.Error` texts, and Status objects of the chain and the container.
+//! Responses built without the serializers: Go's `http.Error` texts, and `Status` objects from the filters and the
+//! container.
 
 mod proto;
 
@@ -11,14 +12,14 @@ use http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
 };
 
-/// Go's type of a plain text.
+/// Go's content type for plain text.
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// JSON.
+/// The JSON content type.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The value of `X-Content-Type-Options`.
 pub const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// An answer of one content type.
+/// A response with this content type and body.
 pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>) -> Response {
     let mut r = Response::new(body.into());
     *r.status_mut() = code;
@@ -26,14 +27,14 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>)
     r
 }
 
-/// What Go's `http.Error` writes: the text, a newline, and `nosniff`.
+/// The response of Go's `http.Error`: the text, a newline, and `nosniff`.
 pub fn error_text(code: StatusCode, text: &str) -> Response {
     let mut r = bytes(code, TEXT, format!("{text}\n"));
     r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     r
 }
 
-/// Go's `http.NotFound`.
+/// The response of Go's `http.NotFound`.
 pub fn not_found_text() -> Response {
     let mut r = bytes(StatusCode::NOT_FOUND, TEXT, "404 page not found\n");
     r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -46,13 +47,12 @@ pub fn internal_error_text(uri: &http::Uri, error: &str) -> Response {
     error_text(StatusCode::INTERNAL_SERVER_ERROR, &html_escape(&text))
 }
 
-/// The path and query, as the request line had them.
+/// The path and query as in the request line.
 pub fn request_uri(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
-/// A Status in the type the client accepts: `headers` are those of the request. What is not acceptable is answered in
-/// JSON all the same, indented.
+/// A `Status` response in a media type that the request's `headers` accept. If none is acceptable it is indented JSON.
 pub fn status(status: &Status, headers: &HeaderMap) -> Response {
     let (content_type, body) = encode(status, headers);
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -81,8 +81,8 @@ enum Media {
     Protobuf,
 }
 
-/// The first clause of the first Accept header that names a plain media type; `None` where there is none. Errors need
-/// no more: the order in which clients name what they accept is the order in which they prefer it.
+/// The first clause of the first `Accept` header that names a supported plain media type; `None` if there is none.
+/// Quality values are ignored, because for errors the order of the clauses is sufficient.
 fn negotiate(headers: &HeaderMap) -> Option<Media> {
     let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
     if accept.trim().is_empty() {
@@ -110,7 +110,7 @@ fn line(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// Upstream indents for terminals and browsers.
+/// Like upstream, JSON is indented for user agents that people read.
 fn is_human(headers: &HeaderMap) -> bool {
     headers.get(USER_AGENT).is_some_and(|ua| {
         let ua = ua.as_bytes();
@@ -118,7 +118,7 @@ fn is_human(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The container's 404: the group is known here, the path in it is not.
+/// The container's 404: the path's group exists, but the path does not.
 pub fn route_not_found(headers: &HeaderMap) -> Response {
     let mut s = Status::new(404, "NotFound", "the server could not find the requested resource");
     s.details_mut();
@@ -136,7 +136,7 @@ pub fn method_not_allowed(headers: &HeaderMap) -> Response {
     status(&s, headers)
 }
 
-/// The container's 406; `available` are the media types the route has.
+/// The container's 406; `available` lists the media types of the route.
 pub fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
     let mut s = Status::new(
         406,
@@ -147,7 +147,7 @@ pub fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
     status(&s, headers)
 }
 
-/// `&`, `<` and `>` as upstream writes them in texts that hold a client's words.
+/// Escapes `&`, `<` and `>`, as upstream does in texts that quote the client.
 pub fn html_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -161,19 +161,19 @@ pub fn html_escape(text: &str) -> String {
     out
 }
 
-/// The decoded path of a request.
+/// The decoded path of a request, or the raw one before the request info is set.
 pub fn path(req: &Request) -> &str {
     RequestInfo::of(req).map_or_else(|| req.uri().path(), |i| &i.path)
 }
 
-/// A header whose value is made of text; values that no header can hold are left out.
+/// Sets a header from text. A value that is invalid in a header is omitted.
 pub fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(v) = HeaderValue::from_str(value) {
         headers.insert(name, v);
     }
 }
 
-/// A handler that computes its answer at once.
+/// A handler that computes its response synchronously.
 pub struct Answer<F>(pub F);
 
 #[async_trait]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_the_type_the_client_accepts() {
+    fn errors_use_the_media_type_the_client_accepts() {
         for (accept, want) in [
             ("", "application/json"),
             ("application/yaml", "application/yaml"),

@@ -1,4 +1,4 @@
-//! What the head of the chain serves itself: index, version, metrics. (Health is in [`super::health`].)
+//! Paths that the head of the delegation serves itself: index, version, metrics. Health is in [`super::health`].
 
 use super::container::WebService;
 use super::health::{Endpoints, HealthCheck};
@@ -15,7 +15,7 @@ use http::header::{ACCEPT, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 
-/// `/`: the listed paths of the whole chain, indented.
+/// `/`: the listed paths of the whole delegation, as indented JSON.
 pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
     Arc::new(Answer(move |_: &Request| {
         let paths: Vec<Value> = paths().into_iter().map(Value::from).collect();
@@ -24,7 +24,7 @@ pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHand
     }))
 }
 
-/// Since when the counters count, for scrapers that know how to ask.
+/// Header with the start time of the counters, as upstream sends it with `/metrics`.
 const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 /// `/metrics`.
@@ -68,7 +68,7 @@ pub fn version() -> WebService {
     }
 }
 
-/// go-restful compares bare media types.
+/// True if the client accepts JSON. go-restful compares media types without their parameters.
 fn takes_json(req: &Request) -> bool {
     let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
     accept.is_empty()
@@ -78,7 +78,8 @@ fn takes_json(req: &Request) -> bool {
         })
 }
 
-/// `version.Info`, with upstream's release and ours behind the plus sign; indented, in Go's order of fields.
+/// `version.Info` as indented JSON with the fields in Go's order. The version is upstream's release, with ours as its
+/// build metadata.
 fn version_document() -> String {
     let fields = [
         ("major", "1"),
@@ -99,7 +100,7 @@ fn version_document() -> String {
     format!("{{\n{}\n}}", lines.join(",\n"))
 }
 
-/// The check `log`: logging here never blocks on a flush, so it cannot fall behind the way upstream's may.
+/// The check `log`. It always passes: logging never waits for a flush here, so it cannot fall behind as upstream's may.
 pub fn log_check() -> HealthCheck {
     HealthCheck::new("log", Endpoints::ALL, || Ok(()))
 }

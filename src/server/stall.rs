@@ -1,8 +1,8 @@
-//! Finds requests that hold a reactor for too long.
+//! Detects requests that block a runtime thread.
 //!
-//! All connections of a reactor thread wait while one of its futures is polled. Whatever may take longer belongs on the
-//! compute pool; a poll of more than 10 ms is a defect, which is counted and logged with the request and its caller. In a
-//! debug build, where the tests run, a poll that used half a second of CPU time panics, so that a test fails.
+//! While one future is polled, all other connections of its thread wait. Anything that may take longer belongs on the
+//! compute pool. A poll of more than 10 ms is a defect: it is counted, and logged with the request and its caller. In a
+//! debug build, where the tests run, a poll that uses half a second of CPU time panics, which fails the test.
 
 use crate::request::RequestInfo;
 #[cfg(debug_assertions)]
@@ -12,36 +12,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest poll that is not reported.
+/// Polls longer than this are reported.
 const LONG: Duration = Duration::from_millis(10);
-/// CPU time of one poll that fails a test. A debug build is some twenty times slower than what is deployed.
+/// CPU time of a single poll at which a debug build panics. Debug builds are about twenty times slower than release
+/// builds.
 #[cfg(debug_assertions)]
 const UNACCEPTABLE: Duration = Duration::from_millis(500);
-/// At most one line is logged in this time; all stalls are counted.
+/// Minimum time between two log lines; the counter includes all stalls.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reports polls that took long.
+/// Reports polls that took too long.
 #[derive(Clone)]
 pub struct StallDetector(Arc<Inner>);
 
 struct Inner {
     telemetry: Telemetry,
     since: Instant,
-    /// Milliseconds after `since` before which nothing is logged.
+    /// Time before which nothing is logged, in milliseconds after `since`.
     silent_until: AtomicU64,
 }
 
-/// When a poll began.
+/// The start of a poll.
 #[derive(Clone, Copy)]
 pub struct Begun {
     at: Instant,
-    /// CPU time does not pass while other processes run, so that a test on a busy machine does not fail.
+    /// CPU time, unlike wall time, does not include other processes, so a test does not fail because the machine is
+    /// busy.
     #[cfg(debug_assertions)]
     cpu: Duration,
 }
 
 impl StallDetector {
-    /// Counts with `telemetry`.
+    /// A detector that counts in `telemetry`.
     pub fn new(telemetry: Telemetry) -> Self {
         Self(Arc::new(Inner {
             telemetry,
@@ -50,7 +52,7 @@ impl StallDetector {
         }))
     }
 
-    /// A poll begins.
+    /// Called before a poll.
     pub fn begin(&self) -> Begun {
         Begun {
             at: Instant::now(),
@@ -59,7 +61,7 @@ impl StallDetector {
         }
     }
 
-    /// The poll is over; `what` names the request and its caller.
+    /// Called after a poll. `what` returns the request and its caller.
     pub fn end<'a>(&self, begun: Begun, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
         let took = begun.at.elapsed();
         if took > LONG {
@@ -71,7 +73,7 @@ impl StallDetector {
                 let what = (&info.verb, &info.path);
                 assert!(
                     used < UNACCEPTABLE,
-                    "{what:?} of {caller:?} used {used:?} of a reactor at once"
+                    "{what:?} of {caller:?} used {used:?} of CPU time in one poll"
                 );
             }
         }
@@ -96,7 +98,7 @@ impl StallDetector {
             subresource = &*info.subresource,
             path = %info.path.chars().take(128).collect::<String>(),
             user = caller,
-            "a request held a reactor thread for too long",
+            "a request blocked a runtime thread for too long",
         );
     }
 }
@@ -116,7 +118,7 @@ mod tests {
         let detector = StallDetector::new(telemetry.clone());
         let info = RequestInfo::default();
         detector.end(detector.begin(), || (&info, "somebody"));
-        assert!(!stalls(&telemetry), "a short one is not");
+        assert!(!stalls(&telemetry), "a short poll is not counted");
         let mut long_ago = detector.begin();
         long_ago.at = long_ago.at.checked_sub(LONG * 2).unwrap();
         detector.end(long_ago, || (&info, "somebody"));

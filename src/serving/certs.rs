@@ -1,7 +1,8 @@
-//! Certificates that may change while the server runs: read from files, validated, then swapped whole.
+//! Certificates, keys and CA bundles that can be reloaded while the server runs.
 //!
-//! A source holds the last good value; a bad replacement is reported once and the old value stays. Whoever derives
-//! something from a source (a TLS configuration, a proxy transport) subscribes to its changes.
+//! [`DynamicKeyPair`] and [`DynamicCa`] hold the last valid value; [`watch_files`] re-reads their files periodically.
+//! An invalid replacement is logged once and ignored. Consumers that derive state from a source (a TLS configuration, a
+//! proxy transport) subscribe to its changes.
 
 mod ca;
 mod key_pair;

@@ -1,8 +1,8 @@
 //! One task per connection: TLS, then HTTP/1.1 or HTTP/2 by ALPN, until the peer, a limit or the server ends it.
 //!
-//! HTTP/1.1 is hyper's; HTTP/2 is served on h2 directly ([`http2`]). The task polls the protocol first and then looks at
-//! its own alarm clock and signals ([`drive`]). Nothing is timed per request: requests leave marks in [`Activity`], and
-//! one timer per connection reads them.
+//! The entry point is [`run`]. HTTP/1.1 is served by hyper, HTTP/2 directly on h2 ([`http2`]). [`drive`] polls the
+//! protocol first, then the connection's signals and its timer. Requests set no timers of their own: they leave
+//! timestamps in [`Activity`], which a single timer per connection evaluates.
 
 mod activity;
 mod answer;
@@ -41,11 +41,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(super) struct Shared {
     pub(super) tls: Arc<TlsConfig>,
     pub(super) limits: Limits,
-    /// Handshakes take turns on the processors.
+    /// Limits the number of handshakes that compute at the same time.
     pub(super) handshakes: Arc<Gate>,
     /// Uploads take turns, too.
     pub(super) bulk: BulkReads,
@@ -54,8 +54,8 @@ pub(super) struct Shared {
     pub(super) metrics: PortMetrics,
 }
 
-/// What a connection gives back at its end: its place among the open ones, and its slot under the cap. An upgraded
-/// connection keeps only the slot.
+/// Released when a connection ends: its registry entry and its slot under the connection limit. An upgraded connection
+/// releases the entry but keeps the slot.
 pub(super) struct Tickets {
     pub(super) slot: Slot,
     pub(super) entry: Entry,
@@ -70,7 +70,7 @@ pub(super) struct Connection {
     pub(super) tickets: Tickets,
 }
 
-/// The protocols, set up once.
+/// Protocol configuration, built once.
 pub(super) struct Protocols {
     http1: hyper::server::conn::http1::Builder,
     http2: h2::server::Builder,
@@ -82,7 +82,8 @@ impl Protocols {
         let mut http1 = hyper::server::conn::http1::Builder::new();
         http1
             .timer(TokioTimer::new())
-            // Ours: hyper's clock for heads runs in idle time, too, and would end a connection after 32 s, not 90.
+            // `Activity` times heads instead: hyper's timer also runs while the connection is idle, so it would close
+            // keep-alive connections after 32 s, not 90 s.
             .header_read_timeout(None)
             .keep_alive(true)
             .half_close(false)
@@ -97,7 +98,7 @@ impl Protocols {
     }
 }
 
-/// Serves the connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn run(connection: Connection) {
     let Connection {
         stream,
@@ -143,7 +144,8 @@ pub(super) async fn run(connection: Connection) {
     } else {
         serve_http1(io, answerer, &shared).await
     };
-    // Only an upgraded connection has a slot any more, and no request that would show that it is in use.
+    // Past this point only an upgraded connection still holds its slot. It has no request in flight, so it is marked
+    // busy here; otherwise eviction would take it for idle.
     activity.engage();
     drop(entry);
     match end {
@@ -174,7 +176,7 @@ async fn serve_http1(io: Watched<TlsStream<TcpStream>>, answerer: Answerer, shar
     drive(hyper, acts, &activity, shared).await
 }
 
-/// The TLS handshake within its deadline; nothing where the connection is over.
+/// Performs the TLS handshake within its deadline. `None` if it failed, timed out or was interrupted by a signal.
 async fn handshake(
     stream: TcpStream,
     remote: SocketAddr,
@@ -189,12 +191,12 @@ async fn handshake(
             refuse_plain_http(&stream).await;
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
         }
-        // The client's first bytes are here: what it waits for from now on is us.
+        // The first bytes have arrived, so delays from here on are ours: eviction treats the connection as busy.
         activity.engage();
         let owner = Owner::of(remote.ip());
         let mut accepting = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
-            // Only computing takes a place: waiting for the client's bytes takes none.
+            // A permit is held for one poll, while the handshake computes, not while it waits for the client.
             let pass = shared.handshakes.pass(&owner).await;
             let mut polled = None;
             poll_fn(|cx| {
@@ -227,7 +229,7 @@ async fn handshake(
     None
 }
 
-/// Ready when the task is polled again.
+/// Completes when the task is polled for the second time, that is after the next wake-up.
 async fn woken() {
     let mut is_first = true;
     poll_fn(|_| match std::mem::take(&mut is_first) {
@@ -244,16 +246,17 @@ fn is_plain_http(first: &[u8]) -> bool {
     )
 }
 
-/// Go's answer to somebody who forgot the `s` of https.
+/// Sends Go's response to plain HTTP on a TLS port.
 async fn refuse_plain_http(stream: &TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-    // What was sent is read first: closing with unread bytes would reset the connection and lose the answer.
+    // Drain the request first: closing a socket with unread bytes sends a reset, which would discard the
+    // response.
     let mut sink = [0; 4096];
     while stream.try_read(&mut sink).is_ok_and(|n| n > 0) {}
     if stream.writable().await.is_ok()
         && let Err(error) = stream.try_write(ANSWER)
     {
-        tracing::trace!(%error, "the hint was not delivered");
+        tracing::trace!(%error, "the plain HTTP response could not be sent");
     }
 }
 
@@ -262,22 +265,23 @@ enum End {
     Cut(&'static str),
 }
 
-/// What is done to a connection, by protocol.
+/// Operations on a connection, implemented per protocol.
 struct Acts<P, C, A> {
-    /// Serves on.
+    /// Drives the protocol.
     poll: P,
-    /// Takes no more requests, and ends after those in flight.
+    /// Begins a graceful close: no new requests, ends after those in flight.
     close: C,
-    /// Asks the peer whether it is there.
+    /// Sends a liveness ping.
     ping: A,
 }
 
-/// The longest poll of a connection that is not reported.
+/// Polls of a connection longer than this are counted as stalls.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Polls the connection, its signals and its clock.
+/// Polls the protocol, the signals and the timer of a connection.
 ///
-/// The protocol comes first in every round: what has arrived is worked on before any limit is looked at.
+/// The protocol comes first in every iteration, so that bytes that have already arrived are processed before a limit is
+/// enforced.
 async fn drive<T>(
     mut connection: Pin<&mut T>,
     acts: Acts<
@@ -297,11 +301,11 @@ async fn drive<T>(
             let polled = (acts.poll)(connection.as_mut(), cx);
             let took = begun.elapsed();
             if took > LONG {
-                // Requests report themselves by name; here is what else a connection does, such as TLS and framing.
+                // Requests are timed individually; this also covers TLS and framing.
                 shared.metrics.stalled(took);
                 tracing::debug!(
                     milliseconds = took.as_millis() as u64,
-                    "a connection held a reactor thread for too long"
+                    "a connection blocked a runtime thread for too long"
                 );
             }
             if let Poll::Ready(result) = polled {
@@ -309,7 +313,7 @@ async fn drive<T>(
             }
             let raised = activity.signals(cx);
             if raised & signals::KILL != 0 {
-                return Poll::Ready(End::Cut("the server's time to shut down is over"));
+                return Poll::Ready(End::Cut("evicted, or past the shutdown deadline"));
             }
             if raised != 0 && !closing {
                 closing = true;
@@ -328,6 +332,8 @@ async fn drive<T>(
                     continue;
                 }
                 Due::At(at) => {
+                    // A later deadline leaves the alarm armed: firing early and re-arming is cheaper than resetting it
+                    // on each poll.
                     if at < alarm.deadline() || alarm.is_elapsed() {
                         alarm.as_mut().reset(at);
                     }
@@ -341,7 +347,7 @@ async fn drive<T>(
     .await
 }
 
-/// An error with its causes on one line.
+/// Displays an error and its sources on one line.
 struct Chain<'a>(&'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Chain<'_> {

@@ -1,11 +1,13 @@
-//! A gate that lets a few through at a time, and owners in turn: whoever has many waiting delays himself, not others.
+//! A fair semaphore: permits are granted round-robin over owners, so an owner with many waiters delays only itself.
+//!
+//! It limits how many TLS handshakes compute at once; see [`Gate::pass`].
 
 use super::slots::Owner;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// The gate.
+/// A semaphore that is fair between owners.
 #[derive(Debug)]
 pub(super) struct Gate(Mutex<State>);
 
@@ -13,16 +15,16 @@ pub(super) struct Gate(Mutex<State>);
 struct State {
     free: usize,
     waiting: HashMap<Owner, VecDeque<oneshot::Sender<Pass>>>,
-    /// Those who have somebody waiting, the next one first.
+    /// Owners with waiters, in the order in which they are served.
     turns: VecDeque<Owner>,
 }
 
-/// The right to be inside, given up on drop.
+/// A permit, released on drop.
 #[derive(Debug)]
 pub(super) struct Pass(Option<Arc<Gate>>);
 
 impl Gate {
-    /// Lets `places` through at once.
+    /// A semaphore with this many permits, at least one.
     pub(super) fn new(places: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free: places.max(1),
@@ -35,10 +37,10 @@ impl Gate {
         self.0.lock().expect("no code panics while holding this lock")
     }
 
-    /// Waits for the owner's turn.
+    /// Waits for a permit.
     ///
     /// # Cancel safety
-    /// Cancel safe: a place in the queue is lost, and a pass that was granted goes to the next.
+    /// Cancel safe: a cancelled caller loses its place in the queue, and a permit already granted passes to the next.
     pub(super) async fn pass(self: &Arc<Self>, owner: &Owner) -> Pass {
         let granted = {
             let mut state = self.lock();
@@ -55,14 +57,15 @@ impl Gate {
             }
             granted
         };
-        // The gate outlives those who wait: each holds it.
+        // The sender is dropped only with the gate, which `self` keeps alive; so this never yields the empty permit.
         let pass = granted.await.unwrap_or(Pass(None));
-        // Woken by the one before, a task runs next on its thread; what else is ready there goes first.
+        // tokio runs a task woken by the current one next on the same thread. Yielding lets other ready tasks run
+        // first.
         tokio::task::yield_now().await;
         pass
     }
 
-    /// One has left: the next may enter.
+    /// Passes a released permit on to the next waiter.
     fn next(self: &Arc<Self>) {
         let mut pass = Pass(Some(Arc::clone(self)));
         loop {
@@ -79,7 +82,7 @@ impl Gate {
             };
             match grant.send(pass) {
                 Ok(()) => return,
-                // That one waits no more.
+                // That waiter was cancelled.
                 Err(back) => pass = back,
             }
         }
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn owners_take_turns_whoever_has_more_waiting() {
+    async fn permits_are_granted_round_robin_over_owners() {
         let gate = Gate::new(1);
         let first = gate.pass(&owner(1)).await;
         let mut many: Vec<_> = (0..100)
@@ -139,7 +142,7 @@ mod tests {
         drop(first);
         drop(many.remove(0).await);
         drop(one.await);
-        // Those who stop waiting hold nobody up.
+        // Cancelled waiters are skipped.
         many.truncate(2);
         drop(many.pop());
         drop(many.remove(0).await);

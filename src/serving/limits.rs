@@ -1,48 +1,51 @@
-//! What one client, and all of them, may hold.
+//! Limits of the serving port: timeouts, sizes, and numbers of connections. They are enforced by
+//! [`Server`](super::Server).
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Limits of the serving port. The defaults are upstream's where upstream has one.
+/// Limits of the serving port. Defaults are upstream's wherever upstream has such a limit.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// From accept to the end of the TLS handshake.
+    /// Time from accept to the end of the TLS handshake.
     pub handshake: Duration,
-    /// HTTP/1: from the first byte of a request's head to its last (for the first request: from the handshake's end).
+    /// HTTP/1: time to read a request's head, from its first byte (for the first request: from the end of the
+    /// handshake).
     pub header_read: Duration,
-    /// Without a request in flight, then the connection is closed gracefully.
+    /// Time without a request in flight after which the connection is closed gracefully.
     pub idle: Duration,
-    /// After a graceful close without a request in flight, then the connection is cut.
+    /// Time without a request in flight after which a gracefully closing connection is cut.
     pub close_grace: Duration,
-    /// The peer has taken none of our bytes, then the connection is cut. Not of upgraded connections. Ours: upstream
-    /// waits for as long as TCP does.
+    /// Time without the peer accepting any of our bytes after which the connection is cut. Does not apply to upgraded
+    /// connections. Upstream has no such limit and waits for TCP to fail.
     pub write_stall: Duration,
-    /// Bytes of a request's head.
+    /// Maximum size of a request's head in bytes.
     pub header_bytes: u32,
-    /// Number of header fields of an HTTP/1 request.
+    /// Maximum number of header fields of an HTTP/1 request.
     pub header_fields: usize,
-    /// HTTP/2: open streams of one connection.
+    /// HTTP/2: maximum number of concurrent streams per connection.
     pub streams: u32,
-    /// HTTP/2: receive window of a stream, and the largest frame read; the connection's window is this times `streams`.
+    /// HTTP/2: receive window of a stream in bytes, and the largest frame accepted. The connection's window is this
+    /// times `streams`.
     pub stream_window: u32,
-    /// HTTP/2: a ping this often, on every connection.
+    /// HTTP/2: time of silence after which a ping is sent.
     pub ping_interval: Duration,
-    /// HTTP/2: a ping must be answered within this.
+    /// HTTP/2: time within which a ping must be answered.
     pub ping_timeout: Duration,
-    /// Open connections; for a further one the longest idle connection that may be evicted is closed (`serving::slots`).
+    /// Maximum number of open connections. Beyond it a new connection evicts an idle one (`serving::slots`).
     pub connections: usize,
-    /// Of these, reserved for callers who have shown credentials; as long as they need fewer, nobody else takes them. At
-    /// most half. Default: a quarter. Loopback has a sixteenth besides.
+    /// Number of those reserved for authenticated callers: nobody else is given these slots. At most half of all;
+    /// default a quarter. Loopback has a sixteenth of its own.
     pub reserved: Option<usize>,
-    /// Connections of one remote address on which nobody has authenticated. Default: a quarter. Not of loopback.
+    /// Maximum number of unauthenticated connections per remote address, loopback excepted. Default: a quarter of all.
     pub per_address: Option<usize>,
-    /// Connections whose TLS handshake is not over. Default: a quarter, at most 4096.
+    /// Maximum number of connections in the TLS handshake. Default: a quarter of all, at most 4096.
     pub half_open: Option<usize>,
-    /// TLS handshakes that compute at once, so that many of them leave the reactors to others in between.
+    /// Number of TLS handshakes that may compute at the same time, which keeps worker threads free for requests.
     pub handshake_steps: usize,
-    /// Tells connections from this machine, which are let in even where others hold all other slots.
+    /// Recognises connections from this machine. They have slots of their own when others hold all the rest.
     pub is_loopback: fn(IpAddr) -> bool,
-    /// HTTP/2: how long one connection's requests and frames are worked on before other connections have their turn.
+    /// HTTP/2: time budget of one connection before it yields to others.
     pub turn: Duration,
     /// TCP keep-alive: idle time before the first probe.
     pub tcp_keepalive: Duration,
@@ -74,17 +77,17 @@ impl Default for Limits {
     }
 }
 
-/// Three quarters of the file descriptors: the store, backends and logs need the rest.
+/// Three quarters of the open-file limit; the store, backends and logs need the rest.
 fn connections_for(open_files: Option<usize>) -> usize {
     open_files.map_or(768, |n| n / 4 * 3).clamp(64, 1 << 16)
 }
 
-/// On half of the processors.
+/// Half of the cores, rounded up.
 fn handshake_steps() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2))
 }
 
-/// The soft limit on open files, where the system tells.
+/// The soft limit on open files, if the system reports it.
 fn open_file_limit() -> Option<usize> {
     parse_open_file_limit(&std::fs::read_to_string("/proc/self/limits").ok()?)
 }
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connection_cap_leaves_descriptors_for_the_rest() {
+    fn connection_limit_is_three_quarters_of_open_files() {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
         assert_eq!(connections_for(parse_open_file_limit(limits)), 768);
         assert_eq!(connections_for(Some(usize::MAX)), 1 << 16);

@@ -1,4 +1,5 @@
-//! The listening socket: binding with errors a person can act on, and accepting through passing trouble.
+//! The listening socket: [`bind`], whose errors name the flag to change, and an accept loop that survives temporary
+//! failures.
 
 use super::limits::Limits;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -8,17 +9,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections the kernel may hold ready for us.
+/// Length of the kernel's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 1024;
 
-/// A bound socket.
+/// A bound, listening socket.
 #[derive(Debug)]
 pub struct Listener {
     inner: TcpListener,
     local: SocketAddr,
 }
 
-/// The socket cannot be had.
+/// The socket cannot be created or bound. The message names the flag to change.
 #[derive(Debug)]
 pub struct BindError {
     address: SocketAddr,
@@ -60,14 +61,16 @@ impl std::error::Error for BindError {
     }
 }
 
-/// Binds `address`; port 0 picks a free one. `0.0.0.0` takes IPv6 clients, too, where the machine has IPv6, as Go does.
+/// Binds `address`; port 0 picks a free one. `0.0.0.0` also accepts IPv6 clients if the machine has IPv6, as Go does.
+/// `share_port` sets `SO_REUSEPORT`, on Linux only.
 ///
 /// # Errors
-/// [`BindError`], which names the flags that mend it.
+/// [`BindError`], which names the flags to change.
 pub fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, BindError> {
     let fail = |source| BindError { address, source };
     let socket = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
+            // One dual-stack socket. Without IPv6 fall back to IPv4, but report a taken or forbidden port as such.
             match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())), share_port) {
                 Err(e) if e.kind() != io::ErrorKind::AddrInUse && e.kind() != io::ErrorKind::PermissionDenied => {
                     open(address, share_port)
@@ -99,7 +102,7 @@ fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     #[cfg(target_os = "linux")]
     if share_port {
-        // socket2 keeps its setter behind a feature; tokio's has none.
+        // socket2 has the setter only behind a feature flag; tokio always has it.
         let shared = if address.is_ipv6() {
             tokio::net::TcpSocket::new_v6()
         } else {
@@ -121,13 +124,13 @@ fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
 }
 
 impl Listener {
-    /// The bound address, with the port that was picked.
+    /// The bound address, with the actual port if 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The next connection. Trouble of one connection is skipped; trouble of the whole process (no file descriptors,
-    /// no memory) is waited out, with one log line per spell.
+    /// Accepts the next connection. Errors of a single connection are skipped. Errors of the whole process (no file
+    /// descriptors, no memory) are retried with backoff and logged once per call.
     ///
     /// # Cancel safety
     /// Cancel safe: no accepted connection is lost.
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_taken_port_is_named_with_the_flag_that_mends_it() {
+    async fn bind_error_for_a_taken_port_names_the_flag() {
         let first = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
         let taken = first.local_addr();
         assert_ne!(taken.port(), 0);
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_wildcard_takes_clients_of_both_families() {
+    async fn ipv4_wildcard_accepts_both_address_families() {
         let listener = bind(SocketAddr::from(([0, 0, 0, 0], 0)), false).unwrap();
         assert!(listener.local_addr().is_ipv4());
         let port = listener.local_addr().port();
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_foreign_address_is_named_with_its_flag() {
+    async fn bind_error_for_a_foreign_address_names_the_flag() {
         let error = bind(SocketAddr::from(([203, 0, 113, 7], 0)), false)
             .unwrap_err()
             .to_string();

@@ -1,4 +1,4 @@
-//! The open connections: who they are, and when the last one has gone.
+//! The set of open connections: signals all of them, and waits until the last one has ended.
 
 use super::connection::Activity;
 use std::collections::HashMap;
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Every connection task is listed here from before it is spawned until it has ended.
+/// The open connections. A connection is entered before its task is spawned, and removed when the task ends.
 #[derive(Debug)]
 pub(super) struct Registry {
     open: Mutex<(u64, HashMap<u64, Arc<Activity>>)>,
     count: watch::Sender<usize>,
 }
 
-/// A connection's place in the list, given up on drop.
+/// A connection's registration, removed on drop.
 pub(super) struct Entry {
     registry: Arc<Registry>,
     id: u64,
@@ -43,7 +43,7 @@ impl Registry {
         *self.count.borrow()
     }
 
-    /// Tells every connection.
+    /// Sends a signal to every connection.
     pub(super) fn signal(&self, signal: u8) {
         let open = self.open.lock().expect("no code panics while holding this lock");
         for activity in open.1.values() {
@@ -51,7 +51,7 @@ impl Registry {
         }
     }
 
-    /// Waits for the last connection's end; false where some are left after `limit`.
+    /// Waits until no connection is left. False if some remain after `limit`.
     pub(super) async fn wait_empty(&self, limit: Duration) -> bool {
         let mut count = self.count.subscribe();
         let empty = count.wait_for(|n| *n == 0);

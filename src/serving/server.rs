@@ -1,4 +1,4 @@
-//! The running server: the accept loop, and how it ends.
+//! The running server: [`Server::serve`] starts the accept loop, [`ServerHandle::drain`] shuts it down.
 
 use super::bulk::BulkReads;
 use super::connection::{self, Activity, Connection, Tickets, signals};
@@ -16,28 +16,28 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What is served, and how.
+/// Configuration of a server: what it serves, and under which limits.
 pub struct Server {
-    /// Certificates and versions.
+    /// Certificates and TLS versions.
     pub tls: Arc<TlsConfig>,
-    /// What clients may hold.
+    /// Timeouts, sizes, and numbers of connections.
     pub limits: Limits,
-    /// Answers every request.
+    /// Handles every request.
     pub handler: Arc<dyn Handler>,
-    /// Counters of the port.
+    /// Metrics of the port.
     pub metrics: PortMetrics,
 }
 
-/// How a drain went.
+/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Every request was answered.
+    /// Every connection ended in time.
     Clean,
-    /// This many connections were cut at the deadline.
+    /// This many connections were still open at the deadline and were cut.
     Cut(usize),
 }
 
-/// A running server. Dropping it stops accepting and lets open connections end by themselves.
+/// A running server. Dropping the handle stops accepting; open connections continue until they end by themselves.
 pub struct ServerHandle {
     local_addr: SocketAddr,
     registry: Arc<Registry>,
@@ -48,7 +48,10 @@ pub struct ServerHandle {
 }
 
 impl Server {
-    /// Starts accepting. Needs a tokio runtime.
+    /// Starts the accept loop.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn serve(self, listener: Listener) -> ServerHandle {
         let local_addr = listener.local_addr();
         let registry = Registry::new();
@@ -95,7 +98,7 @@ async fn accept_loop(
             slots.settled().await;
             listener.accept(&shared.limits).await
         };
-        // Stopping first: no connection is taken that would be closed at once.
+        // Biased towards stopping, so that no connection is accepted only to be closed immediately.
         let (stream, remote) = tokio::select! {
             biased;
             _ = stopped.wait_for(|stop| *stop) => return,
@@ -112,7 +115,7 @@ async fn accept_loop(
             tracing::warn!(
                 %remote,
                 connections = shared.limits.connections,
-                "too many connections: the longest idle ones are closed for new ones (see --max-connections and \
+                "connection limit reached: new connections evict the longest idle ones (see --max-connections and \
                  --max-connections-per-address)"
             );
         }
@@ -133,37 +136,37 @@ impl ServerHandle {
         self.local_addr
     }
 
-    /// Open connections, upgraded ones excepted.
+    /// Number of open connections, without upgraded ones.
     pub fn connections(&self) -> usize {
         self.registry.len()
     }
 
-    /// TLS handshakes that failed, for `apiserver_tls_handshake_errors_total`.
+    /// Number of failed TLS handshakes, for `apiserver_tls_handshake_errors_total`.
     pub fn handshake_errors(&self) -> u64 {
         self.metrics.handshake_errors()
     }
 
-    /// Connections that were closed for others, because there were too many.
+    /// Number of connections evicted to make room for new ones.
     pub fn evicted(&self) -> u64 {
         self.slots.evicted()
     }
 
-    /// Connections that were closed at once, because none of the others could be closed for them.
+    /// Number of new connections closed immediately because no other could be evicted for them.
     pub fn refused(&self) -> u64 {
         self.metrics.refused()
     }
 
-    /// Closes the listening socket; open connections go on.
+    /// Closes the listening socket; open connections continue.
     pub fn stop_accepting(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Stops accepting, closes idle connections, lets requests in flight end (their connection closes after them), and
-    /// cuts what is left after `limit`. Upgraded connections and endless answers are ended by whoever made them: they
-    /// have tokens of their own.
+    /// Stops accepting, closes idle connections, closes the others after their requests in flight, and cuts those still
+    /// open after `limit`. Does not wait for upgraded connections; like watches they are ended by their own shutdown
+    /// signals.
     ///
     /// # Cancel safety
-    /// Not cancel safe: connections already told to close do.
+    /// Not cancel safe: connections that were already signalled still close, but nothing cuts the rest.
     pub async fn drain(mut self, limit: Duration) -> Drained {
         self.stop_accepting();
         if let Some(accepting) = self.accepting.take()

@@ -1,21 +1,20 @@
-//! Which connections may be open, and which one is closed for another when there are too many.
+//! Connection limits: admits new connections, and chooses the one to evict when a limit is reached.
 //!
-//! A new connection is never kept waiting for an old one: where there is no room, an old one is evicted. Connections are
-//! of four classes, which give way in this order:
+//! A new connection never waits for an old one: if there is no free slot, an old connection is evicted. The entry point
+//! is [`Slots::enter`]. Connections belong to one of four classes, listed here in eviction order:
 //!
 //! ```text
 //! HalfOpen ──TLS done──▶ Open ──first authenticated request──▶ Known
 //! Local (accepted from loopback) ────────────────────────────▶ Known
 //! ```
 //!
-//! Each class has a guaranteed number of slots. While the class of a newcomer is below its guarantee, any class that is
-//! above its own gives way; otherwise only the newcomer's class and those before it do. So unauthenticated clients can
-//! never take the slots that are reserved for loopback and for callers with credentials, and callers with credentials
-//! can never take all slots in which others show theirs. Inside a class the owner (address or user) with the most
-//! connections loses the one that has been idle longest ([`pool`]).
+//! Each class has a guaranteed number of slots. A newcomer whose class is below its guarantee may evict from any class
+//! that is above its own guarantee; otherwise it may evict only from its own class and those before it. Hence
+//! unauthenticated clients can never take the slots reserved for loopback and for authenticated callers, and
+//! authenticated callers can never take all the slots that others need in order to authenticate. Within a class, the
+//! owner (address or user) with the most connections loses the one that has been idle longest ([`pool`]).
 //!
-//! A client certificate alone does not make a connection `Known`: nobody has verified it before the first request,
-//! which follows at once where TLS 1.3 is spoken.
+//! A client certificate alone does not make a connection `Known`, because it is not verified before the first request.
 
 mod pool;
 
@@ -31,36 +30,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// In the order in which they give way.
+/// Connection classes in eviction order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Without a completed TLS handshake.
+    /// The TLS handshake is not complete.
     HalfOpen,
-    /// Nobody has authenticated on it.
+    /// No request has been authenticated yet.
     Open,
-    /// From loopback, and nobody has authenticated on it.
+    /// From loopback; no request has been authenticated yet.
     Local,
-    /// Somebody has authenticated on it.
+    /// A request has been authenticated.
     Known,
 }
 
 const CLASSES: [Class; 4] = [Class::HalfOpen, Class::Open, Class::Local, Class::Known];
 
-/// Numbers of connections.
+/// Limits on numbers of connections.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     all: usize,
-    /// What each class may have whatever the others have.
+    /// Slots guaranteed to each class, regardless of the others.
     guaranteed: [usize; 4],
-    /// What each class may have at most.
+    /// Maximum number of slots of each class.
     most: [usize; 4],
-    /// Of one address, by class.
+    /// Maximum number of slots of one address, per class.
     per_address: [usize; 4],
 }
 
 impl Bounds {
     fn new(limits: &Limits) -> Self {
-        // One of each class: less makes no sense.
+        // At least one slot per class.
         let all = limits.connections.max(CLASSES.len());
         let known = limits.reserved.unwrap_or(all / 4).min(all / 2).clamp(1, all - 3);
         let (half_open, open, local) = (all / 8, (all / 16).max(1), (all / 16).max(1));
@@ -75,12 +74,12 @@ impl Bounds {
     }
 }
 
-/// All slots of a server.
+/// The connection slots of a server.
 #[derive(Debug)]
 pub(super) struct Slots {
     bounds: Bounds,
     state: Mutex<State>,
-    /// Connections that were evicted and have not ended yet.
+    /// Number of evicted connections that have not ended yet.
     leaving: watch::Sender<usize>,
     evictions: AtomicU64,
 }
@@ -93,14 +92,14 @@ struct State {
     evicted: HashSet<u64>,
 }
 
-/// A connection's slot, given up on drop.
+/// A connection's slot, released on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     id: u64,
 }
 
-/// What requests tell of their connection's caller.
+/// Receives the authentication result of a connection's requests and promotes the connection at the first one.
 #[derive(Debug)]
 struct Shown {
     slots: Arc<Slots>,
@@ -124,23 +123,22 @@ impl Slots {
         self.state.lock().expect("no code panics while holding this lock")
     }
 
-    /// Connections that were evicted, ever.
+    /// Number of evictions so far.
     pub(super) fn evicted(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Waits while many evicted connections have not ended yet: their sockets are still open.
+    /// Waits while too many evicted connections have not ended yet, because their sockets are still open.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn settled(&self) {
         let most = self.bounds.all / 8 + 1;
-        // The sender lives as long as `self`.
+        // Cannot fail: the sender lives as long as `self`.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < most).await;
     }
 
-    /// A slot for a connection that was just accepted; another one is evicted for it where there is no room. `None`
-    /// where no other may be.
+    /// Admits a connection that was just accepted, evicting another one if necessary. `None` if none may be evicted.
     pub(super) fn enter(self: &Arc<Self>, remote: IpAddr, is_local: bool, activity: &Arc<Activity>) -> Option<Slot> {
         let class = if is_local { Class::Local } else { Class::HalfOpen };
         let owner = Owner::of(remote);
@@ -159,7 +157,7 @@ impl Slots {
         })
     }
 
-    /// Evicts where a class, or an owner in it, has all it may have.
+    /// Evicts a connection if the class, or the owner within the class, has reached its limit.
     fn make_room_in_class(&self, state: &mut State, class: Class, owner: &Owner) {
         let (at, pool) = (class as usize, &state.pools[class as usize]);
         let victim = if pool.of(owner) >= self.bounds.per_address[at] {
@@ -174,7 +172,7 @@ impl Slots {
         }
     }
 
-    /// Who gives way to a newcomer of this class when all slots are taken.
+    /// The connection to evict for a newcomer of this class when all slots are taken.
     fn victim_for(&self, state: &State, newcomer: Class) -> Option<u64> {
         let count = |class: Class| state.pools[class as usize].len();
         let guaranteed = |class: Class| self.bounds.guaranteed[class as usize];
@@ -204,10 +202,10 @@ impl Slots {
         }
     }
 
-    /// Moves a connection to another class and owner. It changes nothing about how many there are in all.
+    /// Moves a connection to a later class and a new owner. The total number of connections stays the same.
     fn promote(&self, id: u64, to: Class, owner: impl FnOnce(Owner) -> Owner) {
         let mut state = self.lock();
-        // It was evicted meanwhile.
+        // Missing if the connection was evicted meanwhile.
         let Some((class, was)) = state.places.get(&id).cloned() else {
             return;
         };
@@ -238,12 +236,12 @@ impl State {
 // === impl Slot ===
 
 impl Slot {
-    /// The TLS handshake is over.
+    /// Called when the TLS handshake is complete.
     pub(super) fn shaken(&self) {
         self.slots.promote(self.id, Class::Open, |address| address);
     }
 
-    /// Told when a request on the connection is authenticated.
+    /// The observer to notify when a request of the connection is authenticated.
     pub(super) fn standing(&self) -> Arc<dyn Standing> {
         Arc::new(Shown {
             slots: Arc::clone(&self.slots),
@@ -261,6 +259,7 @@ impl Drop for Slot {
 
 impl Standing for Shown {
     fn authenticated(&self, user: &str) {
+        // The plain load keeps the atomic write off the path of all requests but the first.
         if self.told.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
             return;
         }

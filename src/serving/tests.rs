@@ -1,4 +1,4 @@
-//! The port in process: real sockets on free ports, hyper as the client.
+//! The serving port in process: real sockets on ephemeral ports, with hyper as the client.
 
 mod certificates;
 mod crowds;
@@ -47,7 +47,7 @@ async fn both_protocols_are_served_and_the_client_certificate_is_stamped() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_what_is_wrong() {
+async fn plain_http_gets_gos_400_response() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::empty())));
     let mut tcp = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
@@ -61,7 +61,7 @@ async fn plain_http_is_told_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_go_refuses_before_a_handler_is_refused() {
+async fn requests_that_go_rejects_before_the_handler_are_rejected() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("handled"))));
     for (head, expect) in [
@@ -98,7 +98,7 @@ async fn what_go_refuses_before_a_handler_is_refused() {
 }
 
 #[tokio::test]
-async fn a_panicking_handler_costs_its_own_request() {
+async fn a_panicking_handler_fails_only_its_own_request() {
     let fixture = Fixture::new();
     let handler = answer_with(|req| match req.uri().path() {
         "/panic" => panic!("a test's own panic"),

@@ -1,4 +1,7 @@
-//! The TLS side of a connection: versions, protocols, which certificate is shown, and asking for the client's.
+//! TLS for the serving port: versions, ALPN, choice of the server certificate, request for a client certificate.
+//!
+//! [`TlsConfig::try_new`] builds the configuration, [`TlsConfig::follow`] rebuilds it when a certificate changes.
+//! Client certificates are not verified here; see `AskOnly`.
 
 use super::certs::{CertError, DynamicCa, DynamicKeyPair};
 use arc_swap::ArcSwap;
@@ -14,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The lowest TLS version spoken.
+/// The lowest TLS version accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2 and 1.3.
@@ -24,14 +27,15 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What is fixed for the server's life.
+/// TLS settings that are fixed for the server's lifetime.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
     /// `--tls-min-version`.
     pub min_version: TlsVersion,
     /// Offer h2 before http/1.1 (`--disable-http2-serving` clears it).
     pub http2: bool,
-    /// `--tls-cipher-suites` by IANA name, for TLS 1.2; empty: all. TLS 1.3's are always on, as in Go.
+    /// `--tls-cipher-suites` by IANA name; applies to TLS 1.2. Empty means all. As in Go, the TLS 1.3 suites are always
+    /// on.
     pub cipher_suites: Vec<String>,
 }
 
@@ -45,16 +49,16 @@ impl Default for TlsOptions {
     }
 }
 
-/// One `--tls-sni-cert-key`.
+/// One value of `--tls-sni-cert-key`.
 #[derive(Clone, Debug)]
 pub struct SniKeyPair {
-    /// Names to show it for (exact or `*.suffix`); empty: those in the certificate.
+    /// Names to present it for (exact or `*.suffix`). If empty, the names in the certificate apply.
     pub names: Vec<String>,
     /// The certificate and key.
     pub pair: Arc<DynamicKeyPair>,
 }
 
-/// The serving TLS configuration, rebuilt whole when one of its certificates changes. Connections keep theirs.
+/// The serving TLS configuration. It is rebuilt as a whole when a certificate changes; open connections keep theirs.
 pub struct TlsConfig {
     default: Arc<DynamicKeyPair>,
     sni: Vec<SniKeyPair>,
@@ -67,16 +71,16 @@ pub struct TlsConfig {
 
 struct Snapshot {
     config: Arc<ServerConfig>,
-    /// For clients that named no host and reached us under an address a certificate was given for.
+    /// For clients without SNI, by the local address that they connected to.
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
 }
 
 impl TlsConfig {
-    /// Builds the configuration. Clients are asked for a certificate where `client_cas` is not empty; the subjects of
-    /// all of them are the hint.
+    /// Builds the configuration. A client certificate is requested if `client_cas` is not empty, with the subjects of
+    /// all their certificates as hints.
     ///
     /// # Errors
-    /// An unknown cipher suite, or a provider without the wanted versions.
+    /// Fails on an unknown cipher suite, and if the provider lacks a required TLS version.
     pub fn try_new(
         default: Arc<DynamicKeyPair>,
         sni: Vec<SniKeyPair>,
@@ -84,6 +88,7 @@ impl TlsConfig {
         options: TlsOptions,
         provider: Arc<CryptoProvider>,
     ) -> Result<Arc<Self>, CertError> {
+        // Shared by all rebuilds, so that sessions can still be resumed after a certificate has changed.
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(unusable)?;
         let provider = restrict(provider, &options)?;
         let first = build(&default, &sni, &client_cas, &options, &provider, &tickets)?;
@@ -98,13 +103,13 @@ impl TlsConfig {
         }))
     }
 
-    /// The configuration for a connection that reached us at `local`.
+    /// The configuration for a connection accepted at `local`.
     pub(super) fn for_connection(&self, local: IpAddr) -> Arc<ServerConfig> {
         let snapshot = self.current.load();
         Arc::clone(snapshot.by_address.get(&local).unwrap_or(&snapshot.config))
     }
 
-    /// Builds the configuration anew from the certificates of this moment; a failure leaves the old one.
+    /// Rebuilds the configuration from the current certificates. On failure the previous one stays in use.
     pub fn rebuild(&self) {
         let built = build(
             &self.default,
@@ -116,11 +121,12 @@ impl TlsConfig {
         );
         match built {
             Ok(snapshot) => self.current.store(Arc::new(snapshot)),
-            Err(error) => tracing::error!(%error, "TLS configuration cannot be rebuilt; the old one stays"),
+            Err(error) => tracing::error!(%error, "TLS configuration cannot be rebuilt; keeping the previous one"),
         }
     }
 
-    /// Rebuilds after each change of a certificate, for ever: the caller owns the task and drops it.
+    /// Rebuilds the configuration after each change of a certificate. Never returns; the caller owns the task and
+    /// aborts it.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -129,7 +135,7 @@ impl TlsConfig {
         let mut sources: Vec<watch::Receiver<u64>> = pairs.map(|p| p.subscribe()).collect();
         sources.extend(self.client_cas.iter().map(|ca| ca.subscribe()));
         loop {
-            // A change between the last build and the subscription is caught by this first build.
+            // Also covers a change between the initial build and the subscription above.
             self.rebuild();
             let changes = sources.iter_mut().map(|source| Box::pin(source.changed()));
             let (changed, ..) = futures_util::future::select_all(changes).await;
@@ -147,7 +153,7 @@ fn unusable(error: rustls::Error) -> CertError {
     }
 }
 
-/// The provider with only the TLS 1.2 suites that were named.
+/// The provider, limited to the TLS 1.2 suites in `options`.
 fn restrict(provider: Arc<CryptoProvider>, options: &TlsOptions) -> Result<Arc<CryptoProvider>, CertError> {
     if options.cipher_suites.is_empty() {
         return Ok(provider);
@@ -177,7 +183,8 @@ fn restrict(provider: Arc<CryptoProvider>, options: &TlsOptions) -> Result<Arc<C
     Ok(Arc::new(restricted))
 }
 
-/// Go knows `…_CHACHA20_POLY1305` with and without its hash, and writes TLS 1.3's without `13`.
+/// Normalises a suite name: Go accepts `…_CHACHA20_POLY1305` with and without its hash, and the names of TLS 1.3 suites
+/// lack rustls' `13`.
 fn without_hash(name: &str) -> String {
     let name = name.replace("TLS13_", "TLS_");
     match name.strip_suffix("CHACHA20_POLY1305_SHA256") {
@@ -232,11 +239,11 @@ fn build(
     })
 }
 
-/// Which certificate for which name. Earlier flags win over later ones, names given over names in certificates.
+/// Maps names to certificates. Earlier flags win over later ones; names given in flags win over names in certificates.
 #[derive(Debug, Default)]
 struct Names {
     exact: HashMap<String, Arc<CertifiedKey>>,
-    /// By what follows `*`, with its dot.
+    /// By suffix: what follows `*`, including the dot.
     wildcard: HashMap<String, Arc<CertifiedKey>>,
     addresses: HashMap<IpAddr, Arc<CertifiedKey>>,
 }
@@ -277,6 +284,7 @@ impl Names {
         }
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         self.exact.get(&name).or_else(|| {
+            // As in Go, a wildcard stands for exactly one label.
             let dot = name.find('.')?;
             self.wildcard.get(&name[dot..])
         })
@@ -286,9 +294,9 @@ impl Names {
 #[derive(Debug)]
 struct Resolver {
     names: Arc<Names>,
-    /// For a client that names no host.
+    /// For a client without SNI.
     unnamed: Arc<CertifiedKey>,
-    /// For a name that no certificate was given for.
+    /// For a name that matches no certificate.
     default: Arc<CertifiedKey>,
 }
 
@@ -302,8 +310,8 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// Asks for a client certificate and takes whatever comes, as Go's `tls.RequestClientCert`: only that the client holds
-/// the key is checked here. A chain that verifies against nothing is the authenticator's 401, not a TLS alert.
+/// Requests a client certificate and accepts any, like Go's `tls.RequestClientCert`: only possession of the key is
+/// checked. A chain that does not verify results in a 401 from the authenticator, not in a TLS alert.
 #[derive(Debug)]
 struct AskOnly {
     hints: Vec<DistinguishedName>,

@@ -1,4 +1,5 @@
-//! A store as the composition root sees it, whichever engine it is: the embedded one or etcd.
+//! [`Backend`]: a store as the composition root sees it, independent of the engine (embedded or etcd). It creates the
+//! per-resource [`Storage`] handles and exposes health, statistics and shutdown.
 
 use super::cacher::Counters;
 use super::transform::Transform;
@@ -7,21 +8,21 @@ use crate::apimachinery::value::{Str, Value};
 use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
 
-/// The selectable fields of an object beside its name and namespace.
+/// Extracts an object's selectable fields other than `metadata.name` and `metadata.namespace`.
 pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
-/// Makes an object as others have stored it the one that is served: converts it to the version kept here, and adds
-/// defaults. True: it was of another version. The error says why it cannot be served.
+/// Converts an object written by another program (an etcd that other API servers share) to the storage version, and
+/// applies defaults. Returns true if the object was in another version; the error says why it cannot be served.
 pub type Revive = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
 
-/// What a resource's objects go through.
+/// Per-resource hooks between the store and its objects.
 #[derive(Clone)]
 pub struct Wiring {
-    /// How they are stored; `None`: as they are.
+    /// Encodes objects for storage, for instance by encrypting them; `None` stores them as plain JSON.
     pub transform: Option<Arc<dyn Transform>>,
-    /// Counts what is done.
+    /// Storage metrics of the resource.
     pub metrics: Arc<StorageMetrics>,
-    /// For stores that others write to, too; `None`: objects are served as they are found.
+    /// Applied to objects as they are read from a store that other programs write to; `None` serves them as stored.
     pub revive: Option<Revive>,
 }
 
@@ -35,89 +36,90 @@ impl Default for Wiring {
     }
 }
 
-/// One resource of the store.
+/// Identifies a resource within the store.
 #[derive(Clone)]
 pub struct ResourceConfig {
-    /// The whole key prefix with its last slash: `/registry/configmaps/`. No prefix may begin with another.
+    /// The full key prefix with its trailing slash: `/registry/configmaps/`. No prefix may be a prefix of another.
     pub prefix: String,
-    /// Its selectable fields; `None` where there are none, which makes starting faster.
+    /// Extracts the selectable fields. `None` if the resource has none: loading then needs no decoding for them.
     pub fields: Option<SelectableFields>,
 }
 
-/// What a watch cache says about itself to metrics.
+/// Statistics of one watch cache.
 #[derive(Clone, Debug)]
 pub struct CacheFigures {
-    /// Objects.
+    /// Number of objects in the current state.
     pub objects: usize,
-    /// Bytes of memory its objects take.
+    /// Memory footprint of those objects, in bytes.
     pub objects_bytes: u64,
-    /// Bytes of memory that history takes, as counted for its bound.
+    /// Memory footprint of the event history, in bytes, as counted against its bound.
     pub history_bytes: u64,
-    /// Events of history.
+    /// Events in the history.
     pub events: usize,
-    /// Events there is room for now.
+    /// Events the history may currently hold.
     pub capacity: usize,
-    /// Running watches.
+    /// Number of open watches.
     pub watchers: usize,
-    /// The newest change.
+    /// Revision of the newest applied change.
     pub revision: u64,
-    /// What it has done since the start.
+    /// Counters since the process started.
     pub counters: Arc<Counters>,
 }
 
-/// What a backend says about itself to metrics.
+/// Statistics of a backend.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// The newest known revision.
+    /// The newest known revision of the store.
     pub revision: u64,
-    /// The caches in service, by key prefix.
+    /// Watch caches in service, by key prefix.
     pub caches: Vec<(String, CacheFigures)>,
-    /// Bytes of the database, by the name of its place: `embedded`, or an etcd cluster.
+    /// Database size in bytes, by location: `embedded`, or the name of an etcd cluster (`etcd-0`).
     pub bytes: Vec<(String, u64)>,
 }
 
 /// A running store.
 pub trait Backend: Send + Sync + 'static {
-    /// The store of a resource; the same one for the same prefix. May be called at any time.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
+    /// time.
     fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
         self.resource_with(config, Wiring::default())
     }
 
-    /// The same, with what its objects go through.
+    /// As [`resource`](Self::resource), with hooks for transformation, metrics and conversion.
     fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage>;
 
-    /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay. May block for the
-    /// writes that are under way.
+    /// Stops serving a resource: its watches end and its reads and writes are refused. The stored objects remain. May
+    /// block until writes in progress have finished.
     fn release(&self, prefix: &str);
 
-    /// Whether the store works.
+    /// Reports whether the store works at all.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason it does not.
     fn health(&self) -> Result<(), String>;
 
-    /// Whether it takes reads and writes.
+    /// Reports whether the store currently accepts reads and writes.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason it does not.
     fn readiness(&self) -> Result<(), String> {
         self.health()
     }
 
-    /// Whether every resource asked for so far has been read into memory.
+    /// Reports whether the watch caches of all resources requested so far have been filled.
     ///
     /// # Errors
-    /// Which are not, and why.
+    /// The resources that are not loaded, and why.
     fn loaded(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Counters for metrics.
+    /// Reads the statistics for metrics.
     fn figures(&self) -> Figures;
 
-    /// The newest known revision.
+    /// Returns the newest known revision.
     fn revision(&self) -> Revision;
 
-    /// Ends all watches and closes the store; writes are refused from now on. Blocks; may be called more than once.
+    /// Ends all watches and closes the store; later writes are refused. Blocks; idempotent.
     fn shutdown(&self);
 }

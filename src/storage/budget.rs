@@ -1,13 +1,13 @@
-//! How much memory the watch caches of a gateway may take together, and who gives way.
+//! [`Budget`]: the memory that all watch caches of a gateway may use together, and what shrinks when it runs out.
 //!
-//! | part | bound | when all of it is too much |
+//! | part | own bound | under memory pressure |
 //! |---|---|---|
-//! | second encodings | a limit of their own | go first, down to [`FLOOR`] |
-//! | history | each ring's bounds | rings shrink in proportion, down to their minimum number of events |
-//! | present objects | what is stored | cannot go: served on, and said ([`Budget::is_over`]) |
+//! | cached encodings | a separate limit | evicted first, down to [`FLOOR`] |
+//! | event history | the bounds of each ring | rings shrink proportionally, down to their minimum number of events |
+//! | current objects | what is stored | cannot shrink: still served, and reported ([`Budget::is_over`]) |
 //!
-//! One [`Budget`] per gateway, shared by all backends; a cache has a [`Share`] of it, which gives everything back when it
-//! is dropped.
+//! One [`Budget`] per gateway is shared by all backends. Each cache accounts for its memory through a [`Share`],
+//! which returns everything on drop. [`Budget::admit_watch`] bounds the number of watches and the frames they hold.
 
 mod watches;
 
@@ -18,13 +18,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes of second encodings that are always kept: a frame for many watchers is made once even then. The largest object
-/// fits.
+/// Bytes of cached encodings always allowed, so that a frame for many watchers is encoded only once even under memory
+/// pressure. Fits the largest object.
 pub const FLOOR: usize = 4 << 20;
-/// Bytes of second encodings where nothing is said.
+/// Default limit for cached encodings, in bytes.
 pub const ENCODINGS: usize = 64 << 20;
 
-/// The bytes of all watch caches.
+/// Memory accounting for all watch caches.
 pub struct Budget {
     total: usize,
     encodings: usize,
@@ -35,24 +35,24 @@ pub struct Budget {
     watches: Arc<watches::Places>,
 }
 
-/// A reading of a budget. Bytes, and counts since the start.
+/// A reading of a budget: bytes, and counts since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// What all may take.
+    /// The total limit.
     pub total: usize,
-    /// Present objects.
+    /// Current objects.
     pub objects: usize,
-    /// Events and past states.
+    /// Event history, including past states.
     pub history: usize,
-    /// Second encodings.
+    /// Cached encodings.
     pub encodings: usize,
-    /// What those may take now.
+    /// The limit that currently applies to cached encodings.
     pub encodings_limit: usize,
-    /// Encodings that were made.
+    /// Number of encodings computed.
     pub made: u64,
-    /// Uses of one that was there.
+    /// Number of cache hits.
     pub reused: u64,
-    /// Encodings given up for others.
+    /// Number of encodings evicted.
     pub evicted: u64,
 }
 
@@ -63,12 +63,12 @@ impl fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// `total` bytes for everything, of which second encodings may take `encodings`.
+    /// Creates a budget of `total` bytes, of which cached encodings may use `encodings`.
     pub fn new(total: usize, encodings: usize) -> Arc<Self> {
         Self::bounded(total, encodings, WatchBounds::default())
     }
 
-    /// The same, with bounds on what watches may keep.
+    /// As [`new`](Self::new), with limits on watches.
     pub fn bounded(total: usize, encodings: usize, watches: WatchBounds) -> Arc<Self> {
         Arc::new(Self {
             watches: watches::Places::new(watches),
@@ -81,12 +81,12 @@ impl Budget {
         })
     }
 
-    /// No limit but that of second encodings.
+    /// A budget without limits other than the default one for cached encodings.
     pub fn unlimited() -> Arc<Self> {
         Self::new(usize::MAX, ENCODINGS)
     }
 
-    /// What is taken now, and what was done.
+    /// Reads current usage and counters.
     pub fn read(&self) -> Use {
         let (made, reused, evicted) = self.shelf.counts();
         Use {
@@ -101,25 +101,25 @@ impl Budget {
         }
     }
 
-    /// What watches may keep.
+    /// Limits on watches.
     pub fn watch_bounds(&self) -> WatchBounds {
         self.watches.bounds
     }
 
-    /// A place for a watch of this user; `exempt` users are only counted.
+    /// Reserves a place for a watch of this user. Watches of `exempt` users count but are never refused.
     ///
     /// # Errors
-    /// [`TooMany`].
+    /// [`TooMany`] if a limit is reached.
     pub fn admit_watch(&self, user: &str, exempt: bool) -> Result<WatchPlace, TooMany> {
         self.watches.admit(user, exempt)
     }
 
-    /// True where the present objects alone are more than all may take: then nothing is left that could go.
+    /// True if the current objects alone exceed the total, so that nothing is left to evict.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Says when that begins and, a twentieth below, ends.
+    /// Logs when [`is_over`](Self::is_over) begins and ends. It ends 5% below the limit, so that it does not flap.
     fn look(&self) {
         let objects = self.objects.load(Ordering::Relaxed);
         let was = self.is_over();
@@ -132,35 +132,36 @@ impl Budget {
                 objects,
                 limit = self.total,
                 "the stored objects need more memory than the watch caches may take (--watch-cache-max-bytes): they \
-                 are served; history and second encodings are kept at their least"
+                 are still served; history and cached encodings are kept at their minimum"
             );
         } else {
             tracing::info!(
                 objects,
                 limit = self.total,
-                "the watch caches are within their memory again"
+                "the watch caches are within their memory limit again"
             );
         }
     }
 
-    /// Bytes that second encodings may take now.
+    /// Bytes that cached encodings may currently use.
     pub fn encodings_limit(&self) -> usize {
         let others = self.objects.load(Ordering::Relaxed) + self.history.load(Ordering::Relaxed);
         self.encodings.min(self.total.saturating_sub(others).max(FLOOR))
     }
 
-    /// Bytes that a ring of `own` bytes may keep beyond its minimum, so that all rings together fit.
+    /// Bytes that a ring using `own` bytes may keep beyond its minimum, so that all rings together fit the budget.
     fn ring_limit(&self, own: usize) -> usize {
         let room = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
         let all = self.history.load(Ordering::Relaxed);
         if all <= room {
             return usize::MAX;
         }
+        // In u128: the product of two byte counts can overflow usize.
         (own as u128 * room as u128 / all as u128) as usize
     }
 }
 
-/// What one cache takes of a budget.
+/// The part of a budget that one cache uses.
 pub struct Share {
     budget: Arc<Budget>,
     objects: AtomicUsize,
@@ -168,7 +169,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// Creates an empty share.
     pub fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,
@@ -177,12 +178,12 @@ impl Share {
         }
     }
 
-    /// Whose share it is.
+    /// The budget it belongs to.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Says what the cache takes now. One caller at a time.
+    /// Records the cache's current usage. Must not be called concurrently.
     pub fn set(&self, objects: usize, history: usize) {
         let change = |own: &AtomicUsize, all: &AtomicUsize, now: usize| {
             let was = own.swap(now, Ordering::Relaxed);
@@ -197,12 +198,12 @@ impl Share {
         self.budget.look();
     }
 
-    /// What watches may keep.
+    /// Limits on watches.
     pub fn watch_bounds(&self) -> WatchBounds {
         self.budget.watch_bounds()
     }
 
-    /// Bytes its history may keep beyond the minimum number of events.
+    /// Bytes the cache's history may keep beyond the minimum number of events.
     pub fn history_limit(&self) -> usize {
         self.budget.ring_limit(self.history.load(Ordering::Relaxed))
     }
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_given_back_when_it_is_dropped() {
+    fn dropping_a_share_returns_its_bytes() {
         let budget = Budget::new(1000, 100);
         let (a, b) = (Share::new(budget.clone()), Share::new(budget.clone()));
         a.set(300, 100);
@@ -231,24 +232,28 @@ mod tests {
     }
 
     #[test]
-    fn rings_shrink_in_proportion_and_objects_never() {
+    fn history_shrinks_in_proportion_but_objects_do_not() {
         let budget = Budget::new(1000, 100);
         let (a, b) = (Share::new(budget.clone()), Share::new(budget.clone()));
         a.set(400, 300);
         b.set(0, 300);
-        assert_eq!((a.history_limit(), budget.is_over()), (usize::MAX, false), "it fits");
+        assert_eq!(
+            (a.history_limit(), budget.is_over()),
+            (usize::MAX, false),
+            "within budget"
+        );
         b.set(200, 900);
         assert_eq!(
             (a.history_limit(), b.history_limit()),
             (100, 300),
-            "400 are left for 1,200"
+            "400 bytes are left for 1,200 of history"
         );
         a.set(900, 100);
         assert_eq!((a.history_limit(), budget.is_over()), (0, true));
     }
 
     #[test]
-    fn encodings_give_way_to_objects_down_to_a_floor() {
+    fn encodings_shrink_down_to_the_floor() {
         let budget = Budget::new(32 << 20, 16 << 20);
         let share = Share::new(budget.clone());
         assert_eq!(budget.encodings_limit(), 16 << 20);

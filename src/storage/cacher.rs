@@ -1,8 +1,11 @@
-//! The watch cache of one resource: an immutable snapshot for reads, a ring of events for watches and exact reads, and
-//! the fan-out to watchers. It knows no backend: whoever owns it calls, in revision order and from one place,
-//! [`Cacher::apply`] (then [`Progress::set_applied`]) and [`Cacher::dispatch`] (then [`Progress::set_dispatched`]).
+//! The watch cache of one resource, as upstream's `pkg/storage/cacher`: an immutable snapshot for reads, a ring of
+//! events for watches and exact-revision reads, and the fan-out to watchers.
 //!
-//! Locks: reads of the present state take none. `history` before `hub`; neither is held across an await.
+//! [`Cacher`] does not depend on a backend. Its owner calls, in revision order and from one place, [`Cacher::apply`]
+//! (then [`Progress::set_applied`]) and [`Cacher::dispatch`] (then [`Progress::set_dispatched`]).
+//!
+//! Locking: reads of the current state take no lock. `history` is locked before `hub`; neither is held across an
+//! await.
 
 pub mod counters;
 mod digest;
@@ -31,31 +34,31 @@ pub use digest::Digest;
 pub use progress::{FRESHNESS_WAIT, Progress};
 pub use snapshot::Snapshot;
 
-/// Changes a watcher may be behind before its patience runs.
+/// Events a watcher may lag behind before its grace period starts.
 const QUEUE: usize = 100;
 
-/// What a cacher begins with.
+/// The content a cacher starts with.
 pub struct Initial {
-    /// The state.
+    /// The current state.
     pub state: Snapshot,
-    /// Events after this revision are in `events`.
+    /// `events` holds all events after this revision.
     pub base: Revision,
-    /// What led to the state, oldest first.
+    /// The events that led to the state, oldest first.
     pub events: Vec<Arc<Event>>,
 }
 
-/// What a cacher keeps to, and where it says so.
+/// Configuration of a cacher.
 pub struct Setting {
-    /// Of its ring.
+    /// Bounds of the event history.
     pub bounds: Bounds,
-    /// What it takes is counted here.
+    /// The budget its memory is accounted to.
     pub budget: Arc<Budget>,
-    /// What it does is counted here.
+    /// Where its activity is counted; outlives the cacher.
     pub counters: Arc<Counters>,
 }
 
 impl Setting {
-    /// With counters of its own.
+    /// Creates a setting with fresh counters.
     pub fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
             bounds,
@@ -74,13 +77,13 @@ pub struct Cacher {
     history: Mutex<History>,
     hub: Mutex<Hub>,
     stopped: AtomicBool,
-    /// Bytes the history has forgotten, and how many those were when watches were swept last.
+    /// Bytes of history discarded so far, and the value of that at the last sweep of the watchers.
     forgotten: AtomicU64,
     swept: AtomicU64,
 }
 
 impl Cacher {
-    /// Serves from `initial` on.
+    /// Starts serving from `initial`.
     pub fn new(progress: Arc<Progress>, initial: Initial, setting: Setting) -> Self {
         let history = History::new(setting.bounds, initial.base, initial.events, Instant::now());
         let share = Share::new(setting.budget);
@@ -99,17 +102,17 @@ impl Cacher {
         }
     }
 
-    /// The present state.
+    /// Returns the current state.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
-    /// The entry at `key` in the present state.
+    /// Returns the entry at `key` in the current state.
     pub fn peek(&self, key: &str) -> Option<Arc<Entry>> {
         self.snapshot.load().get(key).cloned()
     }
 
-    /// The revision of the newest applied change. Changes are applied before anybody is told of them.
+    /// Revision of the newest applied change. Changes are applied before they are dispatched.
     pub fn changed(&self) -> Revision {
         self.snapshot.load().revision
     }
@@ -124,7 +127,7 @@ impl Cacher {
         lock(&self.hub).len()
     }
 
-    /// What it holds, for metrics.
+    /// Reads statistics for metrics.
     pub fn figures(&self) -> CacheFigures {
         let state = self.snapshot();
         let (events, history_bytes, capacity) = lock(&self.history).figures();
@@ -140,12 +143,12 @@ impl Cacher {
         }
     }
 
-    /// What it has done so far.
+    /// The counters of its activity.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    // === the backend's side ===
+    // === called by the backend ===
 
     /// Makes committed changes visible to reads.
     pub fn apply(&self, events: &[Arc<Event>]) {
@@ -158,10 +161,11 @@ impl Cacher {
         }
         self.counters.received.add(events.len() as u64);
         self.settle(&mut history, now, &state);
+        // Stored while the history is locked, so that `subscribe` sees both at the same revision.
         self.snapshot.store(Arc::new(state));
     }
 
-    /// Lets go of history that is out of bounds, and says what is taken now.
+    /// Trims history that is out of bounds and updates the memory accounting.
     fn settle(&self, history: &mut History, now: Instant, state: &Snapshot) {
         let room = history.capacity();
         history.trim(now, self.share.history_limit());
@@ -174,7 +178,7 @@ impl Cacher {
         self.share.set(state.bytes(), history.bytes());
     }
 
-    /// Hands applied changes to the watchers they concern.
+    /// Delivers applied changes to the watchers they concern.
     pub fn dispatch(&self, events: &[Arc<Event>]) {
         let sleepers = {
             let mut hub = lock(&self.hub);
@@ -185,7 +189,7 @@ impl Cacher {
             let before = hub.terminated;
             let (now, forgotten) = (Instant::now(), self.forgotten.load(Ordering::Relaxed));
             let sleepers = hub.dispatch(events, now, forgotten);
-            // Not at every change, because all watches are looked at.
+            // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been discarded.
             let bounds = self.share.watch_bounds();
             if forgotten - self.swept.load(Ordering::Relaxed) > bounds.pinned as u64 / 8 {
                 self.swept.store(forgotten, Ordering::Relaxed);
@@ -194,11 +198,12 @@ impl Cacher {
             self.counters.terminated.add(hub.terminated - before);
             sleepers
         };
+        // Woken after the hub's lock is released, so that readers do not contend for it.
         hub::wake(sleepers);
     }
 
-    /// Lets go of history that has grown too old, and of what watches hold whose clients do not read; for quiet times,
-    /// since [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do it too.
+    /// Trims expired history and sweeps stalled watches. Called periodically for idle resources, since
+    /// [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do the same.
     pub fn trim(&self) {
         self.trim_at(Instant::now());
     }
@@ -215,12 +220,12 @@ impl Cacher {
         self.counters.terminated.add(hub.terminated - before);
     }
 
-    /// Ends all watches and takes no new ones; reads go on.
+    /// Ends all watches and refuses new ones; reads continue.
     pub fn close(&self) {
         lock(&self.hub).close();
     }
 
-    /// Ends all watches and refuses reads from now on.
+    /// Ends all watches and refuses all further reads.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.close();

@@ -1,6 +1,8 @@
-//! The wire form of continue tokens: unpadded base64url of `{"v":"meta.k8s.io/v1","rv":<int>,"start":"<key>"}`, where
-//! `start` is relative to the list's prefix and begins with a slash (upstream: `storage/continue.go`, and the cacher,
-//! which keeps the slash). Tokens are opaque to clients but may come from another server, so either form is read.
+//! The wire form of continue tokens: unpadded base64url of `{"v":"meta.k8s.io/v1","rv":<int>,"start":"<key>"}`.
+//!
+//! [`encode`] writes `start` relative to the list's prefix, with a leading slash, as upstream's cacher does
+//! (`pkg/storage/continue.go`). Tokens are opaque to clients but may have been issued by another server, so
+//! [`decode`] accepts `start` with and without the slash.
 
 use super::{ContinueToken, Revision};
 use crate::apimachinery::codec::json;
@@ -11,7 +13,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// As Go's `RawURLEncoding`: no padding, and stray bits at the end don't matter.
+/// Matches Go's `base64.RawURLEncoding`: no padding, and non-zero trailing bits are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -20,8 +22,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The token as a client gets it. `prefix`: that of the list (below the resource's), empty or with a slash at its end.
-/// A token without a revision says "go on at the latest state".
+/// Encodes a token for a client. `prefix` is the list's prefix below the resource's: empty or ending in a slash. A
+/// token without a revision is written with `rv` -1: continue at the latest state.
 pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     let mut out = format!("{{\"v\":\"{VERSION}\",\"rv\":").into_bytes();
     json::encode_int(token.revision.map_or(-1, |r| r.0.cast_signed()), &mut out);
@@ -32,7 +34,7 @@ pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     BASE64.encode(out)
 }
 
-/// Reads a client's token for a list with this prefix.
+/// Decodes a client's token for a list with this prefix.
 ///
 /// # Errors
 /// The text that follows `invalid continue token: ` in upstream's 400.
@@ -63,14 +65,15 @@ pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, String> {
     })
 }
 
-/// `Err`: the offset Go's decoder names.
+/// On failure returns the offset that Go's `CorruptInputError` reports.
 fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let legal = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    // Go's decoder passes over line ends.
+    // Go's decoder skips line breaks.
     let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
     if let Some(at) = bytes.iter().position(|b| !legal(b)) {
         return Err(at);
     }
+    // Every byte is legal, so only the length can be wrong; Go reports the start of the incomplete quantum.
     BASE64.decode(&bytes).map_err(|_| bytes.len() - bytes.len() % 4)
 }
 
@@ -107,7 +110,7 @@ fn members(token: &Value) -> Result<(&str, i64, &str), String> {
     Ok((string("v")?, revision, string("start")?))
 }
 
-/// True where cleaning `/<key>` as a path would change nothing.
+/// True if `path.Clean` would leave `/<key>` unchanged. Upstream rejects other keys, which could leave the prefix.
 fn is_clean(key: &str) -> bool {
     key.is_empty() || key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_relative_to_the_list_and_keeps_its_slash() {
+    fn encoded_start_is_relative_with_a_leading_slash() {
         let token = ContinueToken {
             revision: Some(Revision(42)),
             start: "ns/a\0".into(),
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_without_a_slash_is_read_too() {
+    fn start_without_a_slash_is_accepted() {
         let text = wire(r#"{"v":"meta.k8s.io/v1","rv":-1,"start":"a\u0000"}"#);
         assert_eq!(
             decode(&text, "ns/"),
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_token_is_refused_in_upstreams_words() {
+    fn invalid_tokens_report_upstream_errors() {
         let refused = |text: &str| decode(text, "").expect_err("refused");
         assert_eq!(
             refused("a b"),
@@ -178,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes(rv in 1..i64::MAX as u64, ns in "[a-z]{1,8}", name in "[a-z0-9.-]{1,20}x") {
+        fn encode_then_decode_round_trips(rv in 1..i64::MAX as u64, ns in "[a-z]{1,8}", name in "[a-z0-9.-]{1,20}x") {
             let start = format!("{ns}/{name}\0");
             let token = ContinueToken { revision: Some(Revision(rv)), start };
             for prefix in [String::new(), format!("{ns}/")] {
@@ -187,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,64}") {
+        fn decode_never_panics(text in ".{0,64}") {
             let _ = decode(&text, "");
         }
     }

@@ -1,10 +1,11 @@
-//! The embedded engine: one durable SQLite file behind one committer thread; reads come from memory alone.
+//! The embedded storage engine: one SQLite file written by a single committer thread; reads are served from memory.
 //!
 //! ```text
-//! put/delete ─► bounded queue ─► committer: decide ─► transaction ─► snapshots ─► revision ─► answers ─► watchers
+//! put/delete ─► bounded queue ─► committer: check ─► transaction ─► snapshots ─► revision ─► replies ─► watchers
 //! get/list/watch ─► cacher of the resource
 //! ```
-//! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. On-disk format: `docs/storage.md`.
+//! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. The on-disk format is described in
+//! `docs/storage.md`.
 
 mod catalog;
 mod committer;
@@ -47,33 +48,33 @@ pub use super::backend::{ResourceConfig, SelectableFields};
 pub use error::OpenError;
 pub use stats::{COMMIT_BUCKETS, Stats};
 
-/// The bound of the write queue: one for each write and one for each 4 KiB of it.
+/// Capacity of the write queue in permits: a write takes one, plus one per 4 KiB of value.
 const QUEUE_PERMITS: usize = 16_384;
 
-/// How an engine keeps its history.
+/// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// History on disk is kept at least this long, within `max_history`.
+    /// Minimum age up to which history is kept on disk, within `max_history`.
     pub history: Duration,
-    /// Most writes of history kept on disk.
+    /// Maximum number of writes in the history on disk.
     pub max_history: u64,
-    /// Most events read back into memory at start, for watches that go on over a restart.
+    /// Maximum number of events loaded into memory at start, so that watches can resume across a restart.
     pub max_replay: u64,
-    /// How long a read waits for a revision that is yet to come.
+    /// How long a read waits for a future revision.
     pub freshness_wait: Duration,
-    /// Bounds of the event ring of each resource.
+    /// Bounds of each resource's event history in memory.
     pub ring: Bounds,
-    /// What the caches may take of memory, together with others that have the same.
+    /// Memory budget of the watch caches; may be shared with other backends.
     pub budget: Arc<Budget>,
-    /// The database file may not grow beyond this; a write that would need more finds the disk full.
+    /// Maximum size of the database file. A write that would exceed it fails as if the disk were full.
     pub max_bytes: Option<u64>,
-    /// Time between comparisons of a resource's cache with the disk.
+    /// Interval between rounds of comparing all caches with the disk.
     pub compare_every: Duration,
-    /// A disk that fails on purpose, for tests.
+    /// Fault injection, for tests.
     pub faults: Option<Arc<dyn faults::Faults>>,
 }
 
-/// What is said while the disk is full.
+/// Error message while the disk is full.
 const FULL: &str = "the store's disk is full: only reads and deletions are taken until there is space";
 
 impl Default for Options {
@@ -92,7 +93,7 @@ impl Default for Options {
     }
 }
 
-/// A running store. Closed by [`shutdown`](Engine::shutdown), or when dropped.
+/// A running store. Closed by [`shutdown`](Engine::shutdown) or on drop.
 pub struct Engine {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -100,13 +101,14 @@ pub struct Engine {
     lock: Mutex<Option<DirectoryLock>>,
 }
 
-/// What the engine, its resources and its committer have in common.
+/// State shared by the engine, its resources and its committer.
 struct Shared {
     queue: mpsc::Sender<Command>,
     permits: Semaphore,
     progress: Arc<Progress>,
+    /// Why the store has failed; permanent.
     failed: OnceLock<String>,
-    /// The disk is full; this passes.
+    /// True while the disk is full; temporary, unlike `failed`.
     full: AtomicBool,
     counters: stats::Counters,
     ring: Bounds,
@@ -114,14 +116,14 @@ struct Shared {
     catalog: Mutex<Catalog>,
 }
 
-/// The store of one resource.
+/// A served resource.
 pub(crate) struct ResourceStore {
     prefix: String,
     cacher: Arc<Cacher>,
     released: AtomicBool,
-    /// How its bytes are kept; `None`: as they are.
+    /// Conversion between objects and stored bytes; `None` stores them unchanged.
     transform: Option<Arc<dyn Transform>>,
-    /// Why its bytes could not be read, where that is so: nothing of it is served.
+    /// Why stored values could not be read, if so; nothing of the resource is served then.
     broken: Option<String>,
 }
 
@@ -132,10 +134,10 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl Engine ===
 
 impl Engine {
-    /// Opens the store in `dir`, making it where there is none, and reads it into memory. Blocks.
+    /// Opens the store in `dir`, creating it if necessary, and loads it into memory. Blocks.
     ///
     /// # Errors
-    /// [`OpenError`]: in use, damaged, of another version, or not accessible.
+    /// [`OpenError`]: the store is in use, damaged, of another format version, or inaccessible.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
         let lock = DirectoryLock::acquire(dir)?;
         let mut disk = Disk::open(dir, options.max_bytes)?;
@@ -180,13 +182,14 @@ impl Engine {
         }))
     }
 
-    /// The store of a resource; the same one for the same prefix. May be called at any time; the objects the store
-    /// holds under the prefix are parsed by the caller's thread.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
+    /// time. The first call parses the stored objects on the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
         self.resource_with(config, Wiring::default())
     }
 
-    /// The same, with what its objects go through. They are served as they were written here: nobody else writes.
+    /// As [`resource`](Self::resource), with hooks. `wiring.revive` is ignored: no other program writes to this
+    /// store.
     pub fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
         let Wiring { transform, metrics, .. } = wiring;
         let resource = lock(&self.shared.catalog).serve(&self.shared, &config, transform);
@@ -200,8 +203,8 @@ impl Engine {
         })
     }
 
-    /// Stops serving a resource: its watches end, its reads and writes are refused. Its objects stay in the store for
-    /// the next [`resource`](Self::resource) with this prefix. Blocks for the writes that are under way.
+    /// Stops serving a resource: its watches end and its reads and writes are refused. The objects remain stored for
+    /// the next [`resource`](Self::resource) with this prefix. Blocks until queued writes have been committed.
     pub fn release(&self, prefix: &str) {
         let resource = lock(&self.shared.catalog).resources.get(prefix).cloned();
         let Some(resource) = resource else {
@@ -210,20 +213,20 @@ impl Engine {
         resource.released.store(true, Ordering::Release);
         let (done, wait) = mpsc::sync_channel(1);
         if self.shared.queue.send(Command::Release(resource, done)).is_ok() {
-            // An error is a shutdown, after which there is nothing left to release.
+            // The channel closes on shutdown; then there is nothing left to release.
             let _ = wait.recv();
         }
     }
 
-    /// The newest committed revision.
+    /// Returns the newest committed revision.
     pub fn revision(&self) -> Revision {
         self.shared.progress.applied()
     }
 
-    /// Whether writes are taken.
+    /// Reports whether the store accepts writes, apart from a full disk.
     ///
     /// # Errors
-    /// Why they are not; reads go on.
+    /// The reason it does not; reads continue.
     pub fn health(&self) -> Result<(), String> {
         if let Some(why) = self.shared.failed.get() {
             return Err(why.clone());
@@ -235,10 +238,10 @@ impl Engine {
         }
     }
 
-    /// Whether writes would be taken now: not where the disk is full, which passes.
+    /// Reports whether writes are accepted now; unlike [`health`](Self::health), false while the disk is full.
     ///
     /// # Errors
-    /// Why they are not; reads go on.
+    /// The reason they are not; reads continue.
     pub fn readiness(&self) -> Result<(), String> {
         self.health()?;
         if self.shared.full.load(Ordering::Acquire) {
@@ -247,7 +250,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Counters for metrics.
+    /// Reads the counters for metrics.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             revision: self.revision().0,
@@ -268,14 +271,14 @@ impl Engine {
         stats
     }
 
-    /// Commits what is queued, ends all watches, and closes the file. Blocks; may be called more than once. Reads of
-    /// objects go on, writes are refused.
+    /// Commits queued writes, ends all watches, and closes the file. Reads of single objects and lists continue;
+    /// writes are refused. Blocks; idempotent.
     pub fn shutdown(&self) {
         let mut thread = lock(&self.thread);
         let Some(thread) = thread.take() else {
             return;
         };
-        // It fails where the thread is gone already.
+        // Sending fails if the thread has ended already.
         let _ = self.shared.queue.send(Command::Shutdown);
         if thread.join().is_err() {
             tracing::error!("the committer thread has panicked");
@@ -384,7 +387,7 @@ impl ResourceStore {
         }
     }
 
-    /// What is written for an object's bytes.
+    /// Converts an object's bytes to the bytes to store.
     fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String> {
         match &self.transform {
             None => Ok(object),

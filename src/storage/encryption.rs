@@ -1,9 +1,13 @@
-//! Encryption at rest, by `--encryption-provider-config`: the file, formats and prefixes of kube-apiserver v1.36, so that
-//! either can read what the other has written. A [`Transform`] on whichever backend.
+//! Encryption at rest, configured by `--encryption-provider-config`. File format, value formats and prefixes are
+//! those of kube-apiserver v1.36, so that either can read what the other has written. Works with any backend, as a
+//! [`Transform`].
 //!
-//! The first provider of a resource writes; reads try every provider whose prefix stands before the value, in order.
-//! What another key than the first has written is stale, and is written anew by the next update, even by one that changes
-//! nothing. Entry points: [`Encryption::load`], [`Encryption::transform`], [`Encryption::reload`].
+//! The first provider of a resource encrypts. Reads try, in order, every provider whose prefix the value has. A value
+//! written by another provider or key than the first is stale: the next update rewrites it, even if the object is
+//! unchanged.
+//!
+//! Entry points: [`Encryption::load`], [`Encryption::transform`], [`Encryption::reload`]. The file is parsed in
+//! `config`; `aes`, `secretbox` and `kms` are the providers.
 
 mod aes;
 mod config;
@@ -27,28 +31,29 @@ use std::time::Instant;
 
 use kms_plugin::{Pace, Plugin};
 
-/// One way of encrypting, with one or more keys.
+/// An encryption scheme with one or more keys.
 trait Provider: Send + Sync + 'static {
-    /// What stands before its values; empty: nothing, they are not encrypted.
+    /// Prefix of its values; empty for the identity provider.
     fn prefix(&self) -> &str;
-    /// Reads what stands behind the prefix; true: not with the key it would write with.
+    /// Decrypts the part after the prefix. True if it was not written with the key that [`seal`](Self::seal) would
+    /// use.
     fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), String>;
-    /// Makes what stands behind the prefix.
+    /// Encrypts an object; the result follows the prefix.
     fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, String>;
 }
 
-/// The providers of some resources; the first writes.
+/// The providers of a set of resources; the first encrypts.
 type Chain = Vec<Arc<dyn Provider>>;
 
-/// What a file has said.
+/// A parsed configuration file.
 struct Loaded {
     rules: Vec<Rule>,
     plugins: Vec<Arc<Plugin>>,
-    /// Digest of the file.
+    /// SHA-256 digest of the file.
     digest: Vec<u8>,
 }
 
-/// The encryption of a gateway. Its file may change while it runs.
+/// The encryption configuration of a gateway. The file may be reloaded while it runs.
 pub struct Encryption {
     path: PathBuf,
     current: Arc<ArcSwap<Loaded>>,
@@ -57,16 +62,16 @@ pub struct Encryption {
 }
 
 impl Encryption {
-    /// Reads the file. Blocks, for as long as KMS plugins take to answer at most; a plugin that does not answer is no
-    /// error yet.
+    /// Loads the file. Blocks until every KMS plugin has answered once or timed out. An unavailable plugin is not an
+    /// error at this point; see [`health`](Self::health).
     ///
     /// # Errors
-    /// One line that names the file, and the line in it where there is one.
+    /// One line that names the file and, if known, the line number.
     pub fn load(path: &Path) -> Result<Self, String> {
         Self::load_counted(path, EncryptionMetrics::unread())
     }
 
-    /// The same; what is done is counted.
+    /// As [`load`](Self::load), with metrics.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -90,7 +95,7 @@ impl Encryption {
         })
     }
 
-    /// How objects of a resource are stored; follows the file.
+    /// Returns the transform of a resource. It follows later reloads.
     pub fn transform(&self, group: &str, resource: &str) -> Arc<dyn Transform> {
         Arc::new(Followed {
             group: group.to_owned(),
@@ -104,10 +109,10 @@ impl Encryption {
         })
     }
 
-    /// Opens a value of a resource that is not known, with whatever can.
+    /// Decrypts a value whose resource is unknown, with any provider that can.
     ///
     /// # Errors
-    /// Nothing can.
+    /// No provider could read it.
     pub fn open_any(&self, key: &str, stored: &Bytes) -> Result<Bytes, String> {
         if !stored.starts_with(ENCRYPTED) {
             return Ok(stored.clone());
@@ -123,11 +128,11 @@ impl Encryption {
             .ok_or_else(|| "no provider could read it".to_owned())
     }
 
-    /// Takes the file as it is now, if it has changed, is without fault and its plugins are healthy. Blocks. True: it
-    /// was taken.
+    /// Reloads the file if it has changed. The new configuration replaces the old one only if it is valid and its
+    /// plugins are healthy. Blocks. Returns true if it was replaced.
     ///
     /// # Errors
-    /// Why it was not; the encryption stays as it was.
+    /// Why the new configuration was rejected; the old one stays in use.
     pub fn reload(&self) -> Result<bool, String> {
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
@@ -147,36 +152,36 @@ impl Encryption {
         Ok(())
     }
 
-    /// True where a plugin has the keys.
+    /// True if any KMS plugin is configured.
     pub fn has_plugins(&self) -> bool {
         !self.current.load().plugins.is_empty()
     }
 
-    /// Whether all plugins work. Does not wait for them.
+    /// Reports whether all plugins are healthy, as of their last status check. Does not block.
     ///
     /// # Errors
-    /// The first that does not, and why.
+    /// The error of the first unhealthy plugin.
     pub fn health(&self) -> Result<(), String> {
         self.current.load().plugins.iter().try_for_each(|p| p.health())
     }
 }
 
-/// The transform of one resource, by the file as it is.
+/// The transform of one resource under the current configuration.
 struct Followed {
     group: String,
     resource: String,
-    /// Both, as metrics have it.
+    /// Group and resource, formatted as in metrics.
     name: String,
     current: Arc<ArcSwap<Loaded>>,
     metrics: Arc<EncryptionMetrics>,
 }
 
-/// What stands for this server in metrics: the digest of the name upstream derives from the host's.
+/// The `apiserver_id_hash` label: digest of the server id that upstream derives from the host name.
 fn server() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let digest = digest(&SHA256, host.trim().as_bytes());
     let mut id = "apiserver-".to_owned();
-    // Base32 in small letters, without padding.
+    // Base32 in lower case, without padding.
     let bits: Vec<bool> = digest.as_ref()[..16]
         .iter()
         .flat_map(|b| (0..8).rev().map(move |i| b >> i & 1 == 1))
@@ -188,18 +193,18 @@ fn server() -> String {
     named(id.as_bytes())
 }
 
-/// A digest as metrics have it.
+/// Formats a digest as in metrics.
 fn named(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(self::digest(&SHA256, bytes).as_ref()))
 }
 
 impl Loaded {
-    /// The file's digest, as metrics have it.
+    /// Digest of the file, formatted as in metrics.
     fn name(&self) -> String {
         format!("sha256:{}", hex(&self.digest))
     }
 
-    /// The providers of a resource: its own, else its group's, else everybody's.
+    /// Returns the providers of a resource: those named for it, else for its group, else for everything.
     fn chain(&self, group: &str, resource: &str) -> Option<&Chain> {
         let by = |pattern: &dyn Fn(&(String, String)) -> bool| {
             let rule = self.rules.iter().find(|r| r.resources.iter().any(pattern));
@@ -296,18 +301,18 @@ fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&Followed>) -> Resul
     }))
 }
 
-/// Random bytes.
+/// Returns random bytes from the system.
 fn random<const N: usize>() -> Result<[u8; N], String> {
     let mut out = [0; N];
     aws_lc_rs::rand::fill(&mut out).map_err(|_| "the system has no random numbers".to_owned())?;
     Ok(out)
 }
 
-/// Keys by name: the first writes, each value says whose it is.
+/// Named keys. The first encrypts; every value carries the name of its key.
 struct Keys<K>(Vec<(String, K)>);
 
 impl<K> Keys<K> {
-    /// Tries every key the value names.
+    /// Tries every key with the name that the value carries.
     pub fn open(
         &self,
         value: &[u8],
@@ -326,7 +331,7 @@ impl<K> Keys<K> {
         Err(failed.unwrap_or_else(|| format!("no matching key was found for the provided {whose} transformer")))
     }
 
-    /// With the first key.
+    /// Encrypts with the first key.
     pub fn seal(&self, write: impl Fn(&K) -> Result<Vec<u8>, String>) -> Result<Vec<u8>, String> {
         let (name, key) = self.0.first().ok_or("there is no key")?;
         let mut out = format!("{name}:").into_bytes();

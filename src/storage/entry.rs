@@ -1,4 +1,5 @@
-//! An object at rest: its encoded bytes, shared, with the little that selection needs parsed beside them.
+//! [`Entry`], a stored object: its encoded bytes, shared, and the parsed labels and fields that selectors need.
+//! [`Draft`] is an object to be written, before the commit assigns its resourceVersion.
 
 use super::forms::Forms;
 use super::interface::Revision;
@@ -7,38 +8,40 @@ use crate::apimachinery::codec::json::parts::{self, Mask, Odd};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
 
-/// A stored object. Immutable; shared by the cache, list answers and watch events.
+/// A stored object. Immutable; shared by the cache, list responses and watch events.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Key below the resource's prefix: `<namespace>/<name>` or `<name>`.
     pub key: Box<str>,
-    /// The revision of the write that made this state: the object's resourceVersion.
+    /// The revision of the write that produced this state: the object's resourceVersion.
     pub revision: Revision,
-    /// The JSON encoding, with `metadata.resourceVersion`, as clients read it in the storage version.
+    /// The JSON encoding in the storage version, including `metadata.resourceVersion`.
     pub json: Bytes,
-    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma after it, if there is one.
+    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member, with the comma after it if there is one.
     pub version_span: (u32, u32),
-    /// Offset and length, in `json`, of the value of `metadata.managedFields`, which is long and which only its owners read;
-    /// nothing where there is none.
+    /// Offset and length, in `json`, of the value of `metadata.managedFields`; length 0 if absent. The value is large
+    /// and rarely read, so readers can skip it.
     pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
-    /// Selectable fields beside `metadata.name` and `metadata.namespace`, sorted by name; empty ones are left out.
+    /// Selectable fields other than `metadata.name` and `metadata.namespace`, sorted by name; empty values are
+    /// omitted.
     pub fields: Box<[(Str, Str)]>,
-    /// It would be stored in other bytes today (another encryption key): an update that changes nothing is written.
+    /// True if writing the object now would store other bytes (another encryption key): even an update without
+    /// changes must then be written.
     pub stale: bool,
-    /// Its other encodings, and its other versions.
+    /// Cached alternative encodings and versions.
     pub forms: Forms,
 }
 
-/// An object about to be stored: encoded without a resourceVersion, which the commit decides.
+/// An object to be stored, encoded without a resourceVersion, which the commit assigns.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The encoding; what is written to disk.
+    /// The encoding, as written to disk.
     pub json: Bytes,
-    /// Where `"resourceVersion":"…"` goes: right behind the brace that opens `metadata`.
+    /// Offset at which `"resourceVersion":"…"` is inserted: right after the opening brace of `metadata`.
     pub version_at: u32,
-    /// As of [`Entry::managed_span`], behind the version's place.
+    /// As [`Entry::managed_span`]; lies after `version_at`.
     pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
@@ -57,7 +60,7 @@ impl Entry {
         self.key.split_once('/').map_or("", |(ns, _)| ns)
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels
             .binary_search_by(|(k, _)| k.as_str().cmp(key))
@@ -65,7 +68,7 @@ impl Entry {
             .map(|i| self.labels[i].1.as_str())
     }
 
-    /// The value of a selectable field, `metadata.name` and `metadata.namespace` included.
+    /// Returns the value of a selectable field, including `metadata.name` and `metadata.namespace`.
     pub fn field(&self, name: &str) -> Option<&str> {
         match name {
             "metadata.name" => Some(self.name()),
@@ -74,30 +77,30 @@ impl Entry {
         }
     }
 
-    /// The bytes of memory it takes, with what is parsed beside it.
+    /// Approximate memory footprint in bytes, including labels and fields.
     pub fn footprint(&self) -> usize {
-        /// Strings longer than this are elsewhere.
+        /// Longest string that [`Str`] stores inline, without a heap allocation.
         const INLINE: usize = 24;
         let beside = |s: &Str| if s.len() > INLINE { s.len() } else { 0 };
         let pairs = self.labels.iter().chain(&self.fields);
         let pairs: usize = pairs
             .map(|(k, v)| size_of::<(Str, Str)>() + beside(k) + beside(v))
             .sum();
-        // The counters of what is shared.
+        // 16: the reference counts of the `Arc` around the entry.
         size_of::<Self>() + 16 + self.key.len() + self.json.len() + pairs
     }
 
-    /// The tree. Stored bytes always decode; a damaged store is refused when it is opened.
+    /// Decodes the object. Stored bytes always decode: a damaged store is refused when it is opened.
     pub fn decode(&self) -> Value {
         json::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
     }
 
-    /// What a mask names of the tree; maybe more.
+    /// Decodes the parts that `mask` selects; may return more.
     pub fn decode_parts(&self, mask: &Mask) -> Value {
         parts::read(&self.json, mask).unwrap_or_else(|Odd| self.decode())
     }
 
-    /// The bytes without the resourceVersion: what [`Draft::json`] was.
+    /// Returns the encoding without the resourceVersion, as it was in [`Draft::json`].
     pub fn unversioned(&self) -> Vec<u8> {
         let (at, len) = (self.version_span.0 as usize, self.version_span.1 as usize);
         let mut out = Vec::with_capacity(self.json.len() - len);
@@ -106,7 +109,7 @@ impl Entry {
         out
     }
 
-    /// The same object as it stands in the event of its deletion: with the revision of the deletion.
+    /// Returns the object at another revision; deletion events carry the revision of the deletion.
     pub fn at_revision(&self, revision: Revision) -> Entry {
         let draft = Draft {
             json: self.unversioned().into(),
@@ -123,7 +126,7 @@ impl Entry {
 }
 
 impl Draft {
-    /// Encodes a tree for storage; a `metadata.resourceVersion` in it is left out. `fields` are the selectable fields.
+    /// Encodes an object for storage, omitting `metadata.resourceVersion`. `fields` are its selectable fields.
     pub fn new(object: &Value, mut fields: Vec<(Str, Str)>) -> Self {
         let mut out = Vec::with_capacity(1024);
         let mut version_at = 0;
@@ -164,7 +167,7 @@ impl Draft {
         }
         out.push(b'}');
         debug_assert!(version_at > 0, "every stored object has metadata");
-        // An absent field reads as the empty one.
+        // An absent field selects like an empty one, so empty values need not be stored.
         fields.retain(|(_, value)| !value.is_empty());
         fields.sort();
         Self {
@@ -176,10 +179,11 @@ impl Draft {
         }
     }
 
-    /// The stored object, once the revision is known.
+    /// Inserts the resourceVersion that the commit assigned.
     pub fn into_entry(self, key: &str, revision: Revision) -> Entry {
         let at = self.version_at as usize;
         let member = match self.json.get(at) {
+            // `metadata` is empty: no comma after the only member.
             Some(b'}') => format!("\"resourceVersion\":\"{}\"", revision.0),
             _ => format!("\"resourceVersion\":\"{}\",", revision.0),
         };
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_becomes_an_entry_with_its_revision_and_back() {
+    fn draft_and_entry_convert_both_ways() {
         let v = crate::json!({"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"7","labels":{"b":"1"}},"data":{"x":"y"}});
         let d = Draft::new(&v, vec![]);
         let plain = d.json.clone();

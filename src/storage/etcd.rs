@@ -1,11 +1,12 @@
-//! The store on etcd v3, for more than one gateway: keys and values are those of kube-apiserver v1.36, so that either can
-//! serve what the other has written. Each resource has one watch, which feeds the same cache as the embedded engine's.
+//! The etcd v3 backend, for several gateways on one cluster. Keys and values are those of kube-apiserver v1.36, so
+//! that either can serve what the other has written. Each resource has one watch, which feeds the same cache that the
+//! embedded engine uses.
 //!
 //! ```text
-//! put/delete ─► transaction with a compare of the revision ─► durable ─► own cache has it ─► answer
+//! put/delete ─► transaction comparing the revision ─► durable ─► own cache caught up ─► reply
 //! get/list/watch ─► handle: cache or etcd        feed: pages, then one watch ─► cacher of the resource
 //! ```
-//! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. Which reads go where: `handle.rs`.
+//! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. `handle.rs` decides which reads go to etcd.
 
 mod client;
 mod contact;
@@ -41,19 +42,19 @@ pub use client::Access;
 pub use error::ConnectError;
 pub use values::MediaType;
 
-/// What row prefixes begin with; [`Options::prefix`] stands in its place.
+/// Root of every [`ResourceConfig::prefix`]; replaced by [`Options::prefix`].
 const ROOT: &str = "/registry";
 
-/// How a cluster is used.
+/// Configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it is called in metrics: `etcd-0`.
+    /// Name of the cluster in metrics: `etcd-0`.
     pub name: String,
-    /// `--etcd-prefix`, without a slash at its end.
+    /// `--etcd-prefix`, without a trailing slash.
     pub prefix: String,
     /// `--storage-media-type`
     pub media: MediaType,
-    /// `--etcd-compaction-interval`; zero: never.
+    /// `--etcd-compaction-interval`; zero disables compaction.
     pub compaction_interval: Duration,
     /// `--lease-reuse-duration-seconds`
     pub lease_reuse: Duration,
@@ -61,17 +62,17 @@ pub struct Options {
     pub health_timeout: Duration,
     /// `--etcd-readycheck-timeout`
     pub ready_timeout: Duration,
-    /// `--etcd-db-metric-poll-interval`; zero: the size of the database is never asked for.
+    /// `--etcd-db-metric-poll-interval`; zero disables the metric.
     pub measure_every: Duration,
-    /// How long the first answer may take; what stands in its way is logged meanwhile.
+    /// How long to wait for the first response; problems are logged meanwhile.
     pub connect_timeout: Duration,
-    /// How long a read waits for a revision that is yet to come.
+    /// How long a read waits for a future revision.
     pub freshness_wait: Duration,
-    /// Bounds of the event ring of each resource.
+    /// Bounds of each resource's event history.
     pub ring: Bounds,
-    /// What the caches may take of memory, together with others that have the same.
+    /// Memory budget of the watch caches; may be shared with other backends.
     pub budget: Arc<Budget>,
-    /// Whether requests for progress are relied on; `None`: by the members' versions, as upstream does.
+    /// Whether progress requests are reliable; `None` decides by the members' versions, as upstream does.
     pub trust_progress: Option<bool>,
 }
 
@@ -95,7 +96,7 @@ impl Default for Options {
     }
 }
 
-/// A store on one etcd cluster. Needs a tokio runtime while it lives.
+/// A store on one etcd cluster. Requires a tokio runtime while it exists.
 pub struct Cluster {
     shared: Arc<Shared>,
     prefix: String,
@@ -104,7 +105,7 @@ pub struct Cluster {
     tasks: TaskGroup,
     stop: Signal,
     closed: AtomicBool,
-    /// Resources made so far.
+    /// Number of resources created so far.
     made: AtomicUsize,
     name: String,
     measured: bool,
@@ -115,13 +116,13 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cluster {
-    /// Connects, and begins to look after the cluster.
+    /// Connects and starts background maintenance.
     ///
     /// # Errors
-    /// [`ConnectError`]: an address is wrong, or nobody answers in time.
+    /// [`ConnectError`]: an address is invalid, or no member answers in time.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing was begun.
+    /// Cancel safe: background tasks start only after the last await.
     pub async fn connect(access: &Access, options: Options) -> Result<Arc<Self>, ConnectError> {
         let members = Members::new(access)?;
         let prefix = format!("/{}", options.prefix.trim_matches('/'));
@@ -179,7 +180,7 @@ impl Cluster {
     fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(name, async move {
-            // Stopping first: upkeep has no end of its own.
+            // The stop signal first: the task never ends by itself.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}
@@ -188,7 +189,8 @@ impl Cluster {
         });
     }
 
-    /// The store of a resource; the same one for the same prefix. Its objects are read in the background.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. Its objects are loaded
+    /// in the background.
     fn serve(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),
@@ -220,6 +222,7 @@ impl Cluster {
             shared: self.shared.clone(),
             counters: Arc::default(),
         });
+        // After shutdown no feed may start; the resource answers that it is not ready.
         if self.closed.load(Ordering::Acquire) {
             resource.state.send_replace(State::Stopped);
         } else {

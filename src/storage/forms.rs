@@ -1,8 +1,9 @@
-//! Second encodings of what is at rest: made on first use, shared by everybody who wants them, kept within a budget.
+//! Cache of alternative encodings of stored objects (protobuf, CBOR, watch frames, other API versions): computed on
+//! first use, shared by all readers, and bounded by a [`Budget`].
 //!
-//! An [`Entry`] or [`Event`] has [`Forms`] beside it: nothing until something was made, then a slot of its own. The
-//! [`Shelf`] of the budget knows all slots that hold something and empties those that were not used since it last
-//! came by, oldest first (the clock algorithm). A slot that goes with its entry gives its bytes back by itself.
+//! Every [`Entry`] and [`Event`] has a [`Forms`], which allocates a slot when the first encoding is cached. The
+//! budget's [`Shelf`] tracks all non-empty slots and evicts with the clock (second-chance) algorithm: oldest first,
+//! skipping slots used since the previous pass. A slot dropped with its entry returns its bytes itself.
 
 use super::budget::Budget;
 use super::{Entry, Event, EventType};
@@ -12,18 +13,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Which form. Numbers are those of whoever makes it.
+/// Identifies an encoding. The caller assigns the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An encoding of the object.
+    /// An encoding of the object, by media type number.
     Object(u8),
-    /// A frame of watches.
+    /// A watch frame: event type and media type number.
     Frame(EventType, u8),
-    /// The object, or its change, in another version.
+    /// The object, or the event of the given type, converted to another API version.
     Version(usize, Option<EventType>),
 }
 
-/// What is kept.
+/// A cached value.
 #[derive(Clone)]
 enum Made {
     Bytes(Bytes),
@@ -33,7 +34,7 @@ enum Made {
 
 impl Made {
     fn weight(&self) -> usize {
-        /// The slot, its place in it and on the shelf, and the counters of shared bytes.
+        /// Overhead of a cached value: its slot, its place in the slot and in the shelf, and reference counts.
         const BESIDE: usize = size_of::<Slot>() + size_of::<(Form, Made)>() + 64;
         BESIDE
             + match self {
@@ -44,22 +45,22 @@ impl Made {
     }
 }
 
-/// The second encodings of one entry or event.
+/// The cached encodings of one entry or event.
 #[derive(Default)]
 pub struct Forms(OnceLock<Arc<Slot>>);
 
 struct Slot {
     budget: Arc<Budget>,
     kept: Mutex<Vec<(Form, Made)>>,
-    /// Used since the shelf last came by.
+    /// Reference bit of the clock algorithm: used since the last pass.
     used: AtomicBool,
 }
 
-/// All slots that hold something.
+/// The encoding cache: all non-empty slots.
 #[derive(Default)]
 pub struct Shelf {
     bytes: AtomicUsize,
-    /// Slots that hold something and still have their entry.
+    /// Non-empty slots whose entry still exists.
     live: AtomicUsize,
     slots: Mutex<VecDeque<Weak<Slot>>>,
     made: AtomicU64,
@@ -71,12 +72,12 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Anything else would be one number used for two.
+/// Panic message: one form number was used for two types of value.
 const ONE_TYPE: &str = "a form has one type";
 
 impl Forms {
-    /// These bytes, made where they are not there. Whoever comes meanwhile waits for them. Without a budget nothing is
-    /// kept.
+    /// Returns the cached bytes, or computes and caches them. Concurrent callers for the same entry block until the
+    /// first has finished. Without a budget nothing is cached.
     pub fn bytes(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Bytes) -> Bytes {
         match self.get_or_make(budget, form, || Made::Bytes(make())) {
             Made::Bytes(bytes) => bytes,
@@ -84,7 +85,7 @@ impl Forms {
         }
     }
 
-    /// This entry, as [`bytes`](Self::bytes).
+    /// As [`bytes`](Self::bytes), for an entry.
     pub fn entry(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Entry) -> Arc<Entry> {
         match self.get_or_make(budget, form, || Made::Entry(Arc::new(make()))) {
             Made::Entry(entry) => entry,
@@ -92,7 +93,7 @@ impl Forms {
         }
     }
 
-    /// This event, as [`bytes`](Self::bytes).
+    /// As [`bytes`](Self::bytes), for an event.
     pub fn event(&self, budget: Option<&Arc<Budget>>, form: Form, make: impl FnOnce() -> Event) -> Arc<Event> {
         match self.get_or_make(budget, form, || Made::Event(Arc::new(make()))) {
             Made::Event(event) => event,
@@ -110,6 +111,7 @@ impl Forms {
             })
         });
         let shelf = &slot.budget.shelf;
+        // Held while encoding, so that many watchers of one event encode it once.
         let mut kept = lock(&slot.kept);
         if let Some((_, made)) = kept.iter().find(|(f, _)| *f == form) {
             slot.used.store(true, Ordering::Relaxed);
@@ -123,13 +125,14 @@ impl Forms {
             return made;
         }
         let first = kept.is_empty();
-        // Most have one or two: no room is made for more.
+        // Most slots hold one or two values: exact growth saves memory.
         kept.reserve_exact(1);
         kept.push((form, made.clone()));
         if first {
             shelf.live.fetch_add(1, Ordering::Relaxed);
         }
         shelf.bytes.fetch_add(weight, Ordering::Relaxed);
+        // Released before eviction, which may want to clear this very slot.
         drop(kept);
         shelf.hold(first.then_some(slot), limit);
         made
@@ -137,7 +140,7 @@ impl Forms {
 }
 
 impl Clone for Forms {
-    /// A copy is another object: it has none yet.
+    /// A clone belongs to another object and starts empty.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -150,7 +153,7 @@ impl fmt::Debug for Forms {
 }
 
 impl Slot {
-    /// Empties it; bytes and number of what was there.
+    /// Empties the slot and returns the number of values removed.
     fn clear(kept: &mut Vec<(Form, Made)>, shelf: &Shelf) -> usize {
         let gone = std::mem::take(kept);
         if gone.is_empty() {
@@ -171,31 +174,31 @@ impl Drop for Slot {
 }
 
 impl Shelf {
-    /// Bytes kept.
+    /// Bytes cached.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Made, used again, given up for others.
+    /// Counts of encodings computed, reused and evicted.
     pub fn counts(&self) -> (u64, u64, u64) {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         (read(&self.made), read(&self.reused), read(&self.evicted))
     }
 
-    /// Takes a slot that was empty before, and gives up others until all fit in `limit`.
+    /// Adds a slot that was empty before, then evicts until the cache fits `limit`.
     fn hold(&self, slot: Option<&Arc<Slot>>, limit: usize) {
         if slot.is_none() && self.bytes() <= limit {
             return;
         }
         let mut slots = lock(&self.slots);
         if let Some(slot) = slot {
-            // Those whose entries are gone are let go of before they are more than the others.
+            // Dead slots are purged before they outnumber the live ones.
             if slots.len() > 2 * self.live.load(Ordering::Relaxed) + 64 {
                 slots.retain(|s| s.strong_count() > 0);
             }
             slots.push_back(Arc::downgrade(slot));
         }
-        // Twice around: the first may find all of them used.
+        // Two passes: the first may only clear reference bits.
         let mut turns = 2 * slots.len();
         while self.bytes() > limit && turns > 0 {
             turns -= 1;
@@ -210,7 +213,7 @@ impl Shelf {
                     let gone = Slot::clear(&mut kept, self);
                     self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
                 }
-                // Somebody is at it.
+                // Another thread is encoding into it; waiting here could deadlock.
                 Err(_) => slots.push_back(next),
             }
         }
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_is_made_once_and_shared() {
+    fn encoding_is_computed_once_and_shared() {
         let (budget, forms, made) = (Budget::unlimited(), Forms::default(), Cell::new(0));
         let make = || {
             forms.bytes(Some(&budget), A, || {
@@ -243,14 +246,14 @@ mod tests {
         assert_eq!(
             forms.bytes(Some(&budget), B, of(3)).len(),
             3,
-            "another form is another encoding"
+            "each form is encoded separately"
         );
         let read = budget.read();
         assert_eq!((read.made, read.reused, read.evicted), (2, 1, 0));
     }
 
     #[test]
-    fn bytes_go_with_the_entry() {
+    fn dropping_an_entry_frees_its_encodings() {
         let budget = Budget::unlimited();
         let forms = Forms::default();
         forms.bytes(Some(&budget), A, of(1000));
@@ -260,25 +263,25 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_and_what_is_used_stays() {
+    fn eviction_keeps_the_limit_and_recently_used_slots() {
         let budget = Budget::new(usize::MAX, 100_000);
         let hot = Forms::default();
         hot.bytes(Some(&budget), A, of(900));
         let cold: Vec<Forms> = (0..1000).map(|_| Forms::default()).collect();
         for forms in &cold {
             forms.bytes(Some(&budget), A, of(900));
-            hot.bytes(Some(&budget), A, || panic!("what is used again and again stays"));
+            hot.bytes(Some(&budget), A, || panic!("a recently used encoding is not evicted"));
             assert!(budget.read().encodings <= 100_000);
         }
         let read = budget.read();
         assert!(read.evicted >= 890, "{read:?}");
         assert_eq!(read.made, 1001);
-        // What was given up is made again.
+        // An evicted encoding is computed again.
         assert_eq!(cold[0].bytes(Some(&budget), A, of(5)).len(), 5);
     }
 
     #[test]
-    fn what_would_not_fit_is_not_kept() {
+    fn encoding_larger_than_the_limit_is_not_cached() {
         let budget = Budget::new(usize::MAX, 1000);
         let forms = Forms::default();
         assert_eq!(forms.bytes(Some(&budget), A, of(2000)).len(), 2000);
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_entries_that_went_do_not_pile_up() {
+    fn slots_of_dropped_entries_are_purged() {
         let budget = Budget::unlimited();
         for _ in 0..10_000 {
             Forms::default().bytes(Some(&budget), A, of(10));

@@ -1,4 +1,5 @@
-//! The `Storage` trait: what the generic registry needs of a store, per resource, as upstream's `storage.Interface`.
+//! [`Storage`]: what the generic registry needs from the store of one resource, as upstream's `storage.Interface`
+//! (`pkg/storage/interfaces.go`). Also the options, results and errors of its methods.
 
 use super::budget::Budget;
 use super::entry::{Draft, Entry};
@@ -9,46 +10,46 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// The number of a write: grows by one with every committed change of the whole store, survives restarts.
+/// Sequence number of a write. Every committed change to any resource increments it; it survives restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinRevision {
-    /// At least everything acknowledged before the call (resourceVersion unset).
+    /// At least as new as every write acknowledged before the call (resourceVersion unset).
     Latest,
-    /// Whatever is at hand (resourceVersion "0").
+    /// Any cached state, however old (resourceVersion "0").
     Any,
-    /// Not older than this.
+    /// At least as new as this revision.
     AtLeast(Revision),
 }
 
-/// How `resourceVersion` of a list is meant.
+/// How a list's `resourceVersion` is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// The state at least as new as [`MinRevision`] says.
+    /// A state at least as new as [`MinRevision`] requires.
     NotOlderThan(MinRevision),
-    /// The state right after this revision.
+    /// The state exactly at this revision.
     Exact(Revision),
 }
 
-/// Where a paged list goes on.
+/// The position at which a paged list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The pinned revision; `None`: go on at the latest state (an expired token was renewed).
+    /// The revision all pages share; `None` continues at the latest state, after an expired token was renewed.
     pub revision: Option<Revision>,
     /// First key (below the resource's prefix) of the next page, inclusive.
     pub start: String,
 }
 
-/// Says whether an entry is selected. Any function of an entry does.
+/// A filter over entries. Implemented for any `Fn(&Entry) -> bool`.
 pub trait Select: Send + Sync {
-    /// True where the entry is selected.
+    /// True if the entry is selected.
     fn matches(&self, entry: &Entry) -> bool;
 
-    /// The one value that a selectable field of selected entries has, where the selector says so: an index may then
-    /// stand for looking at all.
+    /// If every selected entry must have one particular value of the selectable field, returns that value, so that an
+    /// index lookup can replace the scan.
     fn requires(&self, field: &str) -> Option<&str> {
         let _ = field;
         None
@@ -61,32 +62,32 @@ impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
     }
 }
 
-/// A shared selector.
+/// A shared filter.
 pub type Test = Arc<dyn Select>;
 
-/// The test of a selector over an entry. `None`: everything matches.
+/// An optional filter; `None` selects everything.
 #[derive(Clone, Default)]
 pub struct Predicate(pub Option<Test>);
 
-/// What a list asks for.
+/// Parameters of [`Storage::list`].
 #[derive(Clone)]
 pub struct ListOptions {
     /// Key prefix below the resource's: `""`, `"<namespace>/"`, or a whole key for a single object.
     pub prefix: String,
-    /// True where `prefix` is a whole key.
+    /// True if `prefix` is the whole key of a single object.
     pub single: bool,
-    /// Which state.
+    /// Which state to read.
     pub version: VersionMatch,
-    /// Selectors.
+    /// Label and field selectors.
     pub predicate: Predicate,
-    /// Most objects to return; 0: all.
+    /// Page size; 0 returns everything.
     pub limit: usize,
-    /// Where to go on.
+    /// Where to continue; `None` starts at the first key.
     pub token: Option<ContinueToken>,
 }
 
 impl ListOptions {
-    /// Everything in `namespace` (or, with `""`, in all) as it is now.
+    /// Everything in `namespace` (all namespaces if empty), at the latest state.
     pub fn latest(namespace: &str) -> Self {
         Self {
             prefix: match namespace {
@@ -102,126 +103,128 @@ impl ListOptions {
     }
 }
 
-/// What a list returns: entries in key order.
+/// Result of [`Storage::list`], in key order.
 pub struct Listing {
-    /// The objects.
+    /// The selected objects.
     pub entries: Vec<Arc<Entry>>,
     /// The list's resourceVersion.
     pub revision: Revision,
-    /// Where the next page starts; `None`: this was the last.
+    /// Where the next page starts; `None` on the last page.
     pub next: Option<ContinueToken>,
-    /// Objects after this page; only known without selectors.
+    /// Number of objects after this page; known only for lists without selectors.
     pub remaining: Option<usize>,
 }
 
-/// What a watch asks for.
+/// Parameters of [`Storage::watch`].
 #[derive(Clone)]
 pub struct WatchOptions {
-    /// As for lists.
+    /// As [`ListOptions::prefix`].
     pub prefix: String,
-    /// As for lists.
+    /// As [`ListOptions::single`].
     pub single: bool,
-    /// Selectors.
+    /// Label and field selectors.
     pub predicate: Predicate,
-    /// Events after this revision; `None`: from now on (after the initial state, where that is asked for).
+    /// Send events after this revision; `None` starts at the present (after the initial state, if requested).
     pub since: Option<Revision>,
-    /// Send ADDED for the present state first; it must be at least this fresh.
+    /// Send the state as ADDED events first; it must be at least this fresh. `None` sends no initial state.
     pub initial: Option<MinRevision>,
-    /// Bookmarks are welcome.
+    /// Whether the client accepts bookmarks.
     pub bookmarks: bool,
-    /// When the watch will be ended by its reader; a bookmark comes shortly before.
+    /// When the reader will end the watch; a bookmark is sent shortly before.
     pub until: Option<Instant>,
 }
 
-/// What happened to an object, from one watcher's point of view.
+/// The kind of a change as one watcher sees it, after applying its selectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// It is there now, or matches now.
+    /// The object was created, or now matches.
     Added,
-    /// It changed.
+    /// The object changed and still matches.
     Modified,
-    /// It is gone, or no longer matches.
+    /// The object was deleted, or no longer matches.
     Deleted,
 }
 
-/// A committed change. Shared by all watchers; so are its frames, which are kept in its forms.
+/// A committed change, shared by all watchers together with its encoded frames.
 pub struct Event {
-    /// The state after the change; for a deletion the last state, with the deletion's revision.
+    /// The state after the change. For a deletion: the last state, at the deletion's revision.
     pub entry: Arc<Entry>,
-    /// The state before, `None` for a creation.
+    /// The state before the change; `None` for a creation.
     pub previous: Option<Arc<Entry>>,
     /// True for a deletion.
     pub deleted: bool,
-    /// What was made of it for watchers.
+    /// Cached encodings of the change for watchers.
     pub forms: Forms,
 }
 
-/// What a watcher receives.
+/// An item delivered to a watcher.
 #[derive(Clone)]
 pub enum WatchItem {
-    /// A change, and what it means to this watcher.
+    /// A change, with its type from this watcher's point of view.
     Change(EventType, Arc<Event>),
     /// An object of the initial state.
     Initial(Arc<Entry>),
-    /// Everything up to here was sent. `initial_end`: and this closes the initial state.
+    /// All changes up to `revision` have been sent.
     Bookmark {
         /// The revision reached.
         revision: Revision,
-        /// Closes the initial state.
+        /// True for the bookmark that ends the initial state (`k8s.io/initial-events-end`).
         initial_end: bool,
     },
 }
 
-/// A running watch; ends when dropped. `None` from [`next`](Watch::next): the store ended it (reader too slow, shutdown).
+/// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the watch,
+/// because the reader was too slow or the store shuts down.
 #[async_trait]
 pub trait Watch: Send {
-    /// The next item; the task is woken where there is none yet.
+    /// Polls for the next item.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>>;
 
-    /// The next item.
+    /// Waits for the next item.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost.
+    /// Cancel safe: no item is lost.
     async fn next(&mut self) -> Option<WatchItem> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// An item that is there already, so that a writer can put several into one write.
+    /// Returns an item that is already available, so that the caller can coalesce several into one socket write.
     fn try_next(&mut self) -> Option<WatchItem>;
 }
 
-/// What must hold for a write to happen.
+/// The condition under which a write is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// The key does not exist.
     Absent,
-    /// The key's last write is this one.
+    /// The key exists and this is the revision of its last write.
     Unchanged(Revision),
 }
 
-/// Why a store refused. A variant is a decision somebody makes.
+/// Why a storage operation failed. Callers treat each variant differently.
 #[derive(Debug, Clone)]
 pub enum Error {
-    /// The precondition did not hold; the state that stood there.
+    /// The precondition did not hold. Carries the current state, `None` if the key does not exist.
     Conflict(Option<Arc<Entry>>),
-    /// History before this revision is no longer kept (410).
+    /// The history before this revision has been discarded (410 Gone).
     Compacted(Revision),
-    /// The revision has not been reached within the wait; the one that was (504).
+    /// The requested revision was not reached within the freshness wait (504).
     TooNew {
-        /// Asked for.
+        /// The requested revision.
         asked: Revision,
-        /// Reached.
+        /// The revision reached.
         current: Revision,
     },
-    /// Not yet, or no longer, serving: retry after so many seconds (429).
+    /// Not yet, or no longer, serving; retry after this many seconds (429).
     NotReady(u32),
-    /// Not serving, as what is stored could not be read, for this reason: retry after so many seconds (429).
+    /// Not serving because stored data could not be loaded, for the given reason; retry after this many seconds
+    /// (429).
     Unread(u32, String),
-    /// The object is larger than the store takes; its text.
+    /// The object exceeds the store's size limit; the message for the client.
     TooLarge(String),
-    /// The store has failed and takes no more writes.
+    /// The store has failed and accepts no more writes.
     Failed(String),
-    /// Stored bytes cannot be read, or objects not be encrypted (500 InternalError).
+    /// A stored value could not be decoded or decrypted, or an object not encrypted (500 InternalError).
     Unreadable(String),
 }
 
@@ -243,24 +246,24 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Predicate {
-    /// True where the entry is selected.
+    /// True if the entry is selected.
     pub fn matches(&self, e: &Entry) -> bool {
         self.0.as_ref().is_none_or(|f| f.matches(e))
     }
 
-    /// As [`Select::requires`].
+    /// See [`Select::requires`].
     pub fn requires(&self, field: &str) -> Option<&str> {
         self.0.as_ref().and_then(|f| f.requires(field))
     }
 
-    /// True where nothing is left out.
+    /// True if there is no filter.
     pub fn is_everything(&self) -> bool {
         self.0.is_none()
     }
 }
 
 impl Event {
-    /// A change from `previous` to `entry`.
+    /// Creates the event for a change from `previous` to `entry`.
     pub fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>, deleted: bool) -> Self {
         Self {
             entry,
@@ -270,7 +273,7 @@ impl Event {
         }
     }
 
-    /// What the change is to a watcher with this predicate; `None`: nothing.
+    /// The event's type for a watcher with this predicate; `None` if the watcher must not see it.
     pub fn seen_by(&self, p: &Predicate) -> Option<EventType> {
         let before = self.previous.as_ref().is_some_and(|e| p.matches(e));
         let after = !self.deleted && p.matches(&self.entry);
@@ -282,8 +285,8 @@ impl Event {
         }
     }
 
-    /// The object a watcher reads with an event of this type: for "no longer matches" the state before, at the
-    /// revision of the change.
+    /// The object to send with an event of this type. If the object stopped matching, that is the previous state with
+    /// the revision of the change, as upstream's cacher sends.
     pub fn object(&self, t: EventType) -> Arc<Entry> {
         match (t, self.deleted, &self.previous) {
             (EventType::Deleted, false, Some(prev)) => Arc::new(prev.at_revision(self.entry.revision)),
@@ -292,37 +295,39 @@ impl Event {
     }
 }
 
-/// A resource's store. One per resource, made by a backend; revisions are shared by all resources of the backend.
+/// The store of one resource, created by a [`Backend`](super::Backend). All resources of a backend share one sequence
+/// of revisions.
 ///
-/// Reads are consistent: what was acknowledged before a read with [`MinRevision::Latest`] is seen by it.
-/// Watch order is revision order; no event is skipped: a reader that cannot keep up is ended instead.
+/// A read with [`MinRevision::Latest`] sees every write acknowledged before it started. A watch delivers events in
+/// revision order without gaps; a reader that cannot keep up has its watch ended instead.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
-    /// The object at `key`.
+    /// Returns the object at `key`.
     ///
     /// # Errors
     /// [`Error::TooNew`], [`Error::NotReady`].
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error>;
 
-    /// Objects in key order.
+    /// Lists objects in key order.
     ///
     /// # Errors
     /// [`Error::TooNew`], [`Error::Compacted`], [`Error::NotReady`].
     async fn list(&self, options: ListOptions) -> Result<Listing, Error>;
 
-    /// Changes in revision order.
+    /// Watches changes, in revision order.
     ///
     /// # Errors
     /// [`Error::TooNew`], [`Error::Compacted`], [`Error::NotReady`].
     async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error>;
 
-    /// Stores `draft` at `key`; returns when it is durable. `ttl_seconds`: the object goes by itself after that time.
+    /// Stores `draft` at `key` and returns once the write is durable. With `ttl_seconds` the object expires after
+    /// that time.
     ///
     /// # Errors
-    /// [`Error::Conflict`] where the precondition does not hold, [`Error::Failed`].
+    /// [`Error::Conflict`] if the precondition does not hold; [`Error::Failed`].
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have written.
+    /// Not cancel safe: after the future is dropped, the write may or may not have happened.
     async fn put(
         &self,
         key: &str,
@@ -331,26 +336,26 @@ pub trait Storage: Send + Sync + 'static {
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error>;
 
-    /// Removes `key`; returns, when that is durable, the last state at the deletion's revision.
+    /// Deletes `key`. Once that is durable, returns the last state at the deletion's revision.
     ///
     /// # Errors
-    /// [`Error::Conflict`] where the key is gone or was changed, [`Error::Failed`].
+    /// [`Error::Conflict`] if the key is absent or was changed; [`Error::Failed`].
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have written.
+    /// Not cancel safe: after the future is dropped, the deletion may or may not have happened.
     async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error>;
 
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;
 
-    /// The revision of this resource's newest change that this process knows of: who follows the resource and has seen
-    /// that much has seen everything that was acknowledged here. 0 where the backend keeps no such number.
+    /// Revision of the newest change to this resource that this process has seen. A watcher that has reached it has
+    /// seen every change acknowledged here. 0 if the backend does not track it.
     fn changed(&self) -> Revision {
         Revision::default()
     }
 
-    /// The revision of the object at `key`, without waiting, in a state that has every change acknowledged by this process.
-    /// `None`: there is no such object, or what is at hand is behind.
+    /// Returns the revision of the object at `key` without waiting, from a state that includes every change this
+    /// process has acknowledged. `None` if there is no such object or the cache lags behind.
     fn at_hand(&self, _key: &str) -> Option<Revision> {
         None
     }
@@ -358,16 +363,17 @@ pub trait Storage: Send + Sync + 'static {
     /// Number of objects.
     fn count(&self) -> usize;
 
-    /// Bytes of the object at `key`, without waiting; 0 where there is none, or its size is not known. For estimating costs.
+    /// Size in bytes of the object at `key`, without waiting; 0 if it is absent or its size is unknown. Used to
+    /// estimate request cost.
     fn peek_size(&self, _key: &str) -> usize {
         0
     }
 
-    /// Bytes of its objects' JSON; `None`: it cannot tell now. Looks at each object.
+    /// Total size of the objects' JSON; `None` if not currently known. Scans all objects.
     fn encoded_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Where second encodings of its objects are counted; `None`: none are kept.
+    /// The memory budget that accounts for cached encodings; `None` if the store caches none.
     fn budget(&self) -> Option<&Arc<Budget>>;
 }

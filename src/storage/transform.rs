@@ -1,41 +1,42 @@
-//! What stands between an object and the bytes a store keeps: nothing, or encryption at rest.
+//! [`Transform`]: the conversion between an object's bytes and its stored bytes, as upstream's `value.Transformer`
+//! (`pkg/storage/value/transformer.go`). [`Plain`] is the identity; encryption at rest is in [`super::encryption`].
 
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Stored bytes, opened.
+/// The result of reading a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The object's bytes.
+    /// The object's plain bytes.
     pub bytes: Bytes,
-    /// Writing them again would not give what is stored: another key or another way is used today.
+    /// True if writing the object now would produce other bytes, because another key or provider is configured.
     pub stale: bool,
 }
 
-/// Both ways between an object's bytes and stored ones. `key` is the whole key of the object.
+/// A two-way conversion. `key` is the object's full storage key; encryption authenticates it.
 pub trait Transform: Send + Sync + 'static {
-    /// Reads stored bytes.
+    /// Converts stored bytes to the object's bytes.
     ///
     /// # Errors
-    /// The text that follows `Internal error occurred: `.
+    /// The text that follows `Internal error occurred: ` in the response.
     fn open(&self, key: &str, stored: Bytes) -> Result<Opened, String>;
 
-    /// Makes what is stored.
+    /// Converts the object's bytes to the bytes to store.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String>;
 }
 
-/// What every encrypted value begins with.
+/// Prefix of every encrypted value.
 pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-/// No transform; refuses what some other has made, rather than taking it for an object.
+/// The identity transform. It refuses encrypted values instead of passing ciphertext on as an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
 impl Plain {
-    /// To be shared.
+    /// Returns a shared instance.
     pub fn shared() -> Arc<dyn Transform> {
         Arc::new(Self)
     }

@@ -1,15 +1,15 @@
-//! The compute pool: where work runs that would hold up a reactor.
+//! The compute pool: threads for CPU-bound work that would block a reactor.
 //!
-//! Reactor threads carry bytes. Decoding, validation, patches, tables and other work that may take longer than some
-//! hundred microseconds runs here, on threads of a lower priority, so that a reactor that has something to do preempts
-//! them. A job is a future: it may wait for storage in between, and only its polls occupy a thread.
+//! Reactor threads do I/O. Decoding, validation, patches, tables and other work that may take longer than a few
+//! hundred microseconds runs here, on threads of lower priority that reactor threads preempt. A job is a future: it
+//! may await storage, and occupies a thread only while it is polled.
 //!
-//! The pool is fair between flows ([`Flow`]: one per caller) by measured CPU time, bounds the jobs of one flow and of all,
-//! and starts no more big jobs than fit the memory set aside for them (`queue`). Two things stop a job at its next
-//! [checkpoint](crate::interrupt): its caller is gone, or one poll used more CPU time than [`Config::longest_poll`].
+//! The pool shares CPU time fairly between flows ([`Flow`]: one per caller), limits the number of jobs per flow and
+//! in total, and starts no more big jobs than fit its memory limit (`queue`). A job is stopped at its next
+//! [checkpoint](crate::interrupt) if its caller has gone or one poll exceeds [`Config::longest_poll`].
 //!
-//! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for work
-//! that must be finished once begun, [`ComputePool::reservation`] for memory that is occupied before any work begins.
+//! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for
+//! work that must finish once started, [`ComputePool::reservation`] for memory occupied before the work starts.
 
 mod bodies;
 mod current;
@@ -37,22 +37,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// How large the pool is, and what it bounds.
+/// Size and limits of the pool.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Threads. At least two, so that one long job never occupies all of them.
+    /// Number of threads. At least two, so that one long job cannot block the pool.
     pub threads: usize,
-    /// Jobs that are accepted and not finished. More are refused.
+    /// Maximum number of unfinished jobs; more are refused.
     pub jobs: usize,
-    /// The same for one flow.
+    /// Maximum number of unfinished jobs per flow.
     pub jobs_of_one_flow: usize,
-    /// Bytes that started jobs may hold in all, as estimated when they are handed in.
+    /// Total memory in bytes of started jobs, as estimated by their callers.
     pub memory: usize,
-    /// Bytes of request bodies that may wait for a job or be worked on, small ones excepted.
+    /// Total bytes of request bodies that wait for a job or are being processed; small bodies do not count.
     pub bodies: usize,
-    /// The same for one flow.
+    /// The same per flow.
     pub bodies_of_one_flow: usize,
-    /// The most CPU time of one poll; beyond it the job is stopped at its next checkpoint.
+    /// Maximum CPU time of one poll. When it is exceeded, the job is stopped at its next checkpoint.
     pub longest_poll: Duration,
 }
 
@@ -66,31 +66,31 @@ impl Default for Config {
             memory: 48 << 20,
             bodies: 256 << 20,
             bodies_of_one_flow: 64 << 20,
-            // A debug build is some twenty times slower than what is deployed.
+            // A debug build is about twenty times slower than a release build.
             longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
         }
     }
 }
 
-/// Whose work it is. CPU time is shared fairly between flows.
+/// The owner of a job. CPU time is shared fairly between flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// The server's own work, which goes before everybody's.
+    /// The server's own work, which has priority over all callers and no limits.
     System,
-    /// A caller's, by a hash of the name.
+    /// A caller, by a hash of the user name.
     Caller(u64),
 }
 
 /// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Too many jobs wait, of this flow or in all. Nothing was done.
+    /// Too many unfinished jobs, of this flow or in total. The job was not started.
     Full,
-    /// The job was stopped because it took too long, or the pool ended.
+    /// The job was stopped because it took too long, or the pool shut down.
     Interrupted,
 }
 
-/// A pool of threads for computations. Clones are the same pool; its threads end when the last is dropped.
+/// A pool of threads for computations. Clones refer to the same pool; its threads end when the last clone is dropped.
 #[derive(Clone)]
 pub struct ComputePool(Arc<Handle>);
 
@@ -109,28 +109,28 @@ struct Shared {
 
 struct State {
     queue: FairQueue<Runnable<Arc<Job>>>,
-    /// Jobs that are accepted and not finished, in all and by caller.
+    /// Unfinished jobs: in total and by caller.
     jobs: usize,
     by_flow: HashMap<u64, usize>,
     closed: bool,
 }
 
-/// What the pool knows about a job.
+/// Metadata of a job.
 struct Job {
     flow: Flow,
     lease: Arc<Lease>,
-    /// It was polled, or goes on with the memory of one that was.
+    /// True once it was polled, or from the start if it shares the memory of a started job.
     started: AtomicBool,
-    /// Nobody waits for it any more.
+    /// True if the caller no longer waits.
     abandoned: AtomicBool,
 }
 
-/// The memory of a job and of those it begins. It is free again when the last of them is over.
+/// Memory accounted to a job and the jobs it spawns; released when the last of them ends.
 struct Lease {
     shared: Weak<Shared>,
     flow: Flow,
     memory: usize,
-    /// The queue has counted it.
+    /// True once the queue has accounted for it.
     granted: AtomicBool,
 }
 
@@ -140,20 +140,20 @@ impl Drop for Lease {
             && let Some(shared) = self.shared.upgrade()
         {
             shared.lock().queue.release(id, self.memory);
-            // Somebody may have waited for this memory.
+            // A queued job may have been waiting for this memory.
             shared.work.notify_one();
         }
     }
 }
 
 impl ComputePool {
-    /// Starts the threads. Jobs may use timers and sockets of the current tokio runtime.
+    /// Starts the threads. Jobs may use the timers and I/O of the current tokio runtime.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// A thread could not be started.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn start(config: Config, metrics: ComputeMetrics) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -177,21 +177,22 @@ impl ComputePool {
         Ok(pool)
     }
 
-    /// The flow of a caller.
+    /// Returns the flow of a user. The hash is randomly keyed, so that users cannot choose colliding names.
     pub fn flow(&self, user: &str) -> Flow {
         Flow::Caller(self.0.flows.hash_one(user))
     }
 
-    /// Runs `work` and waits for it. `memory` is what it will hold, in bytes, as far as that can be told before.
+    /// Runs `work` on the pool and waits for it. `memory` is the estimate of what it will hold, in bytes.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Full`] if a limit is reached; [`Error::Interrupted`] if it was stopped.
     ///
     /// # Panics
-    /// A panic of `work` is the caller's.
+    /// Propagates a panic of `work`.
     ///
     /// # Cancel safety
-    /// When dropped, `work` is stopped: it is not polled any more, and a running poll ends at its next checkpoint.
+    /// Not cancel safe: dropping the future stops `work`. It is not polled again, and a running poll ends at its next
+    /// checkpoint.
     pub async fn run<T: Send + 'static>(
         &self,
         flow: Flow,
@@ -203,10 +204,10 @@ impl ComputePool {
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
 
-    /// Runs `work` to its end, whether or not somebody waits for it.
+    /// Runs `work` to its end, even if the result is not awaited.
     ///
     /// # Errors
-    /// [`Error::Full`]; `work` was not begun.
+    /// [`Error::Full`]; `work` was not started.
     pub fn spawn<T: Send + 'static>(
         &self,
         flow: Flow,
@@ -217,7 +218,7 @@ impl ComputePool {
         Ok(self.spawned(task))
     }
 
-    /// As [`Self::spawn`], for a job that begins this one and gives it its memory.
+    /// As [`Self::spawn`], for a job that is started by another and shares its memory.
     fn spawn_within<T: Send + 'static>(
         &self,
         flow: Flow,
@@ -265,7 +266,7 @@ impl ComputePool {
             let _leave = leave;
             work.await
         };
-        // The queue holds tasks and tasks their way to the queue: a weak reference, so that a pool can end.
+        // A weak reference: the queue holds tasks, whose schedule function would otherwise keep the pool alive.
         let queue = Arc::downgrade(shared);
         let schedule = move |runnable: Runnable<Arc<Job>>| {
             if let Some(shared) = queue.upgrade() {
@@ -296,10 +297,10 @@ fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
     }
 }
 
-/// Work that goes on when this is dropped. Awaited, it gives the result.
+/// Work that continues when this is dropped. Awaiting it returns the result.
 ///
 /// # Cancel safety
-/// Dropping it only gives up the result.
+/// Dropping it discards only the result.
 pub struct Spawned<T> {
     task: Option<FallibleTask<T, Arc<Job>>>,
     metrics: ComputeMetrics,
@@ -392,7 +393,7 @@ impl Shared {
     fn push(&self, runnable: Runnable<Arc<Job>>) {
         let mut state = self.lock();
         if state.closed {
-            // Outside of the lock: what is dropped leaves the pool.
+            // Dropped outside the lock: dropping the task runs `leave`, which takes the lock.
             drop(state);
             return drop(runnable);
         }

@@ -1,9 +1,11 @@
-//! What a connection's task writes, gathered over one turn of the scheduler.
+//! Write coalescing for a connection: writes of one scheduling round are collected and written together.
 //!
-//! A connection that many tasks answer on is woken by the first of them and would write its few bytes alone: a TLS record
-//! and a system call per answer, though the next answers are ready a moment later. Here bytes go to a buffer; at the end
-//! of its turn the connection goes to the back of the queue once, lets whoever is ready add theirs, and then writes
-//! everything. An idle server loses one empty turn, well under a microsecond, and no byte waits for a timer.
+//! A connection on which many tasks respond would be woken by the first of them and write its few bytes alone: one
+//! TLS record and one system call per response, although more responses are ready a moment later. Here writes go to a
+//! buffer. After its poll the connection's task yields once, so that other ready tasks can add their bytes, and then
+//! writes everything. An idle server pays for one empty poll, well under a microsecond; no byte waits for a timer.
+//!
+//! Entry point: [`gather`], which returns the stream and the handle that flushes it.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,18 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A TLS record's worth of bytes: more is written at once.
+/// Buffer size above which bytes are written at once: one TLS record.
 const MOST: usize = 16 << 10;
-/// Larger writes are not copied.
+/// Larger writes bypass the buffer.
 const COPIED: usize = 8 << 10;
-/// A buffer that has grown beyond this is not kept by an idle connection.
+/// Buffer capacity that an idle connection retains.
 const KEPT: usize = 4 << 10;
 
-/// A stream whose writes are gathered. Somebody must call [`Turns::after`] after each poll of what writes to it.
+/// A stream whose writes are coalesced. Its owner must call [`Turns::after`] after each poll of the task that writes.
 #[derive(Debug)]
 pub struct Gather<S>(Arc<Mutex<Shared<S>>>);
 
-/// The other end of a [`Gather`]: tells it that a turn is over.
+/// The handle of a [`Gather`] that marks the end of a poll.
 #[derive(Debug)]
 pub struct Turns<S>(Arc<Mutex<Shared<S>>>);
 
@@ -31,19 +33,19 @@ pub struct Turns<S>(Arc<Mutex<Shared<S>>>);
 struct Shared<S> {
     inner: S,
     buffer: Vec<u8>,
-    /// Bytes at the head of the buffer that are written.
+    /// Length of the buffer's prefix that is already written.
     written: usize,
-    /// `inner` may hold bytes.
+    /// True if `inner` may hold unflushed bytes.
     unflushed: bool,
-    /// `inner` would take no more.
+    /// True if the last write to `inner` was pending.
     blocked: bool,
-    /// The others have had their turn.
+    /// True if the task has already yielded once for the buffered bytes.
     waited: bool,
-    /// Why the last turn's bytes could not be written.
+    /// Error of the last deferred write, for the next caller.
     error: Option<io::Error>,
 }
 
-/// Gathers the writes to `inner`.
+/// Coalesces the writes to `inner`.
 pub fn gather<S>(inner: S) -> (Gather<S>, Turns<S>) {
     let shared = Arc::new(Mutex::new(Shared {
         inner,
@@ -64,8 +66,8 @@ fn lock<S>(shared: &Mutex<Shared<S>>) -> MutexGuard<'_, Shared<S>> {
 // === impl Turns ===
 
 impl<S: AsyncWrite + Unpin> Turns<S> {
-    /// A poll of what writes is over, and it has more to do. The task is woken for what is left to write, the writer
-    /// when there is room again.
+    /// Called after a pending poll of the writer. Yields once if there is something to write, and writes at the next
+    /// call. `cx` is the task's; `writer` is woken when a blocked stream accepts bytes again.
     fn end(&self, cx: &Context<'_>, writer: &Waker) {
         let mut s = lock(&self.0);
         if !s.has_bytes() && !s.unflushed {
@@ -73,7 +75,7 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
         }
         if !s.waited && !s.blocked {
             s.waited = true;
-            // Woken while it runs, a task goes to the back of the queue.
+            // Waking a running tokio task queues it behind all tasks that are ready now.
             cx.waker().wake_by_ref();
             return;
         }
@@ -81,8 +83,8 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
         s.deliver(&mut Context::from_waker(writer));
     }
 
-    /// The same for a poll's outcome: what is over writes what can still be written. `writer` is the waker of what
-    /// writes, which is the task's unless the task tells its parts apart.
+    /// Processes the outcome of a poll: after the last one, writes what can be written. `writer` is the waker of the
+    /// writing future; it differs from the task's if the task polls its parts with wakers of their own.
     pub fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
             Poll::Ready(_) => lock(&self.0).deliver(&mut Context::from_waker(writer)),
@@ -91,7 +93,7 @@ impl<S: AsyncWrite + Unpin> Turns<S> {
         polled
     }
 
-    /// `work`, which writes to the stream, with its turns.
+    /// Runs `work`, which writes to the stream, with a call of [`after`](Self::after) after each poll.
     pub async fn around<F: Future>(self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|cx| {
@@ -109,7 +111,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
         self.written < self.buffer.len()
     }
 
-    /// Writes and flushes; an error is kept for the next who asks, and the writer is woken to hear of it.
+    /// Writes and flushes. An error is stored for the next caller, and the writer is woken to receive it.
     fn deliver(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(Err(error)) = self.poll_delivered(cx) {
             self.error = Some(error);
@@ -126,7 +128,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the buffer's bytes to `inner`.
+    /// Writes the buffer to `inner`.
     fn poll_emptied(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.has_bytes() {
             let wrote = Pin::new(&mut self.inner).poll_write(cx, &self.buffer[self.written..]);
@@ -146,7 +148,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Room for `bytes` in the buffer; false where they are too many to be copied.
+    /// Makes room for `bytes` in the buffer; false if they should bypass it.
     fn poll_room(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<io::Result<bool>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Err(error));
@@ -204,8 +206,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
         true
     }
 
-    /// Ready as soon as the bytes are gathered: the end of the turn writes them. A stream that takes no more is waited
-    /// for, so that a writer feels it.
+    /// Ready as soon as the bytes are buffered; they are written after the poll. Waits only if the stream is blocked,
+    /// so that backpressure reaches the writer.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut s = lock(&self.0);
         if let Some(error) = s.error.take() {
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A duplex stream, gathered, with a task's context.
+    /// A coalesced duplex stream with a task context.
     struct Bench {
         stream: Gather<DuplexStream>,
         turns: Turns<DuplexStream>,
@@ -297,20 +299,20 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_of_two_turns_are_one_write() {
+    fn writes_of_two_polls_are_coalesced() {
         let mut b = bench(1 << 20);
         assert!(b.write(b"one ").is_ready() && b.flush().is_ready());
         b.end();
-        assert_eq!((b.arrived().len(), b.wakes()), (0, 1), "the others come first");
+        assert_eq!((b.arrived().len(), b.wakes()), (0, 1), "other tasks run first");
         assert!(b.write(b"two").is_ready() && b.flush().is_ready());
         b.end();
         assert_eq!((b.arrived().as_slice(), b.wakes()), (&b"one two"[..], 1));
         b.end();
-        assert_eq!(b.wakes(), 1, "nothing is left to wake for");
+        assert_eq!(b.wakes(), 1, "nothing is left to write");
     }
 
     #[test]
-    fn a_large_write_follows_what_was_gathered_at_once() {
+    fn large_write_flushes_the_buffer_first() {
         let mut b = bench(1 << 20);
         let large = vec![7; COPIED + 1];
         assert!(b.write(b"small").is_ready());
@@ -320,20 +322,20 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_feels_a_peer_that_takes_nothing() {
+    fn backpressure_reaches_the_writer() {
         let mut b = bench(16);
         let mut sent = 0;
         while let Poll::Ready(wrote) = b.write(&[7; 1000]) {
             sent += wrote.expect("the stream is whole");
             b.end();
-            assert!(sent <= MOST + 2000, "the buffer has an end");
+            assert!(sent <= MOST + 2000, "the buffer is bounded");
         }
         assert!(b.flush().is_pending());
         let before = b.wakes();
         let mut arrived = 0;
         while arrived < sent {
             let n = b.arrived().len();
-            assert!(n > 0 && b.wakes() > before, "room is told");
+            assert!(n > 0 && b.wakes() > before, "the writer is woken for room");
             arrived += n;
             b.end();
         }
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_stream_is_told_to_the_next_who_asks() {
+    fn write_error_is_returned_by_the_next_call() {
         let mut b = bench(1 << 10);
         drop(std::mem::replace(&mut b.peer, tokio::io::duplex(1).0));
         assert!(b.write(b"lost").is_ready());
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_last_arrives_before_the_end() {
+    async fn last_bytes_are_written_before_the_end() {
         let (mine, mut peer) = tokio::io::duplex(64);
         let (mut stream, turns) = gather(mine);
         turns

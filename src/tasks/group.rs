@@ -1,4 +1,4 @@
-//! Task groups: every spawned task has an owner that asks it to end and waits for it.
+//! [`TaskGroup`]: every spawned task has an owner that stops it and waits for it.
 
 use super::Signal;
 use futures_util::FutureExt as _;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
-/// Tasks of one owner. Clones are the same group.
+/// The tasks of one owner. Clones refer to the same group.
 #[derive(Clone)]
 pub struct TaskGroup(Arc<Inner>);
 
@@ -26,12 +26,12 @@ struct Tasks {
     names: HashMap<Id, String>,
 }
 
-/// Tasks that were still running at the deadline, and were aborted.
+/// Names of the tasks that were still running at the deadline and were aborted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stragglers(pub Vec<String>);
 
 impl TaskGroup {
-    /// An empty group.
+    /// Creates an empty group. The name is used in logs.
     pub fn new(name: &'static str) -> Self {
         Self(Arc::new(Inner {
             name,
@@ -40,21 +40,21 @@ impl TaskGroup {
         }))
     }
 
-    /// Fires when the group is asked to end.
+    /// Fires when the group shuts down.
     pub fn stop_signal(&self) -> &Signal {
         &self.0.stop
     }
 
-    /// Starts a task. It should end soon after [`Self::stop_signal`] fires. After the group was shut down nothing is
-    /// started any more, and the answer is false.
+    /// Starts a task, which should end soon after [`Self::stop_signal`] fires. Returns false, without starting it,
+    /// after the group was shut down.
     pub fn spawn(&self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) -> bool {
         self.start(name.into(), task.boxed())
     }
 
-    /// Boxed, because the runtime's code for a task is made once per type of task and scheduler.
+    /// Boxed, because tokio's task code is instantiated per future type: one type keeps the binary and builds small.
     fn start(&self, name: String, task: BoxFuture<'static, ()>) -> bool {
         let mut tasks = self.lock();
-        // Looked at under the lock, because `shutdown` fires it before it takes the set.
+        // Checked under the lock, because `shutdown` fires the signal before it takes the set.
         if self.0.stop.fired() {
             return false;
         }
@@ -66,7 +66,7 @@ impl TaskGroup {
         true
     }
 
-    /// Spawns work that has no end of its own; it is dropped when the group stops.
+    /// Spawns work that never ends by itself; it is dropped when the group stops.
     pub fn spawn_until_stopped(
         &self,
         name: impl Into<String>,
@@ -78,7 +78,7 @@ impl TaskGroup {
     fn start_until_stopped(&self, name: String, work: BoxFuture<'static, ()>) -> bool {
         let stop = self.stop_signal().clone();
         let work = async move {
-            // Stopping first: the work has no end of its own.
+            // The stop signal first: the work never ends by itself.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}
@@ -88,7 +88,7 @@ impl TaskGroup {
         self.start(name, work.boxed())
     }
 
-    /// How many tasks run.
+    /// Number of running tasks.
     pub fn len(&self) -> usize {
         let mut tasks = self.lock();
         while let Some(ended) = tasks.set.try_join_next_with_id() {
@@ -97,18 +97,18 @@ impl TaskGroup {
         tasks.set.len()
     }
 
-    /// Whether nothing runs.
+    /// True if no task is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Asks all tasks to end and waits for them; those that run beyond `deadline` are aborted and named.
+    /// Stops all tasks and waits for them. Tasks still running at `deadline` are aborted and named in the error.
     ///
     /// # Errors
-    /// [`Stragglers`].
+    /// [`Stragglers`] if tasks had to be aborted.
     ///
     /// # Cancel safety
-    /// When dropped, the tasks it waited for are aborted.
+    /// Not cancel safe: dropping the future aborts the tasks it was waiting for.
     pub async fn shutdown(&self, deadline: Instant) -> Result<(), Stragglers> {
         self.0.stop.fire();
         let mut tasks = std::mem::take(&mut *self.lock());
@@ -166,7 +166,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn shutting_down_waits_for_the_willing_and_names_the_rest() {
+    async fn shutdown_waits_for_tasks_and_names_stragglers() {
         let g = TaskGroup::new("g");
         let stop = g.stop_signal().clone();
         assert!(g.spawn("willing", async move { stop.wait().await }));

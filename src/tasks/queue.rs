@@ -1,7 +1,7 @@
-//! The work queue of controllers, after client-go's `util/workqueue`: an item waits at most once, is never worked on
-//! twice at the same time, and comes back later and later while it fails.
+//! [`WorkQueue`]: the work queue of controllers, after client-go's `util/workqueue`. An item is queued at most once,
+//! is never processed twice concurrently, and is retried with backoff when it fails.
 //!
-//! Its length is bounded by the number of distinct items, which is the number of objects the controller watches.
+//! The length is bounded by the number of distinct items, which is the number of objects the controller watches.
 
 use crate::telemetry::QueueMetrics;
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub struct Backoff {
     /// Delay after the first failure.
     pub base: Duration,
-    /// The longest delay.
+    /// Maximum delay.
     pub max: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Backoff {
     }
 }
 
-/// A coalescing queue. Clones are the same queue.
+/// A deduplicating queue. Clones refer to the same queue.
 pub struct WorkQueue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
@@ -48,12 +48,12 @@ struct Inner<T> {
 
 struct State<T> {
     ready: VecDeque<T>,
-    /// Waiting in `ready`, or added again while being worked on; with the time it was added.
+    /// Items in `ready`, or added again while being processed, with the time they were added.
     dirty: HashMap<T, Instant>,
     working: HashMap<T, Instant>,
     later: BinaryHeap<Reverse<(Instant, u64)>>,
     delayed: HashMap<u64, T>,
-    /// The entry of `later` that counts for an item: the earliest.
+    /// The earliest entry of `later` per item; other entries are ignored.
     due: HashMap<T, (Instant, u64)>,
     failures: HashMap<T, u32>,
     next_id: u64,
@@ -61,7 +61,7 @@ struct State<T> {
 }
 
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
-    /// An empty queue. `metrics` from [`crate::telemetry::Telemetry::queue`].
+    /// Creates an empty queue. `metrics` come from [`crate::telemetry::Telemetry::queue`].
     pub fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
         Self(Arc::new(Inner {
             backoff,
@@ -81,13 +81,13 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }))
     }
 
-    /// Adds an item, unless it waits already. One that is being worked on is handed out again after [`Self::done`].
+    /// Adds an item, unless it is queued already. If it is being processed, it is queued again by [`Self::done`].
     pub fn add(&self, item: T) {
         self.lock().add(&self.0.metrics, item);
         self.0.changed.notify_one();
     }
 
-    /// Adds an item after a while; an earlier time for the same item wins.
+    /// Adds an item after a delay. If the item is already scheduled, the earlier time applies.
     pub fn add_after(&self, item: T, delay: Duration) {
         if delay.is_zero() {
             return self.add(item);
@@ -111,7 +111,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.changed.notify_one();
     }
 
-    /// Adds an item that failed, after its backoff.
+    /// Adds a failed item after its backoff.
     pub fn add_rate_limited(&self, item: T) {
         let failures = {
             let mut s = self.lock();
@@ -124,24 +124,24 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.add_after(item, self.0.backoff.delay(failures));
     }
 
-    /// Forgets the failures of an item.
+    /// Resets the failure count of an item.
     pub fn forget(&self, item: &T) {
         self.lock().failures.remove(item);
     }
 
-    /// How often an item failed since it was last forgotten.
+    /// Number of failures of an item since it was last forgotten.
     pub fn failures(&self, item: &T) -> u32 {
         self.lock().failures.get(item).copied().unwrap_or(0)
     }
 
-    /// The next item; `None` when the queue was shut down and is empty. Each item must be given back with
+    /// Waits for the next item; `None` once the queue was shut down and is empty. Each item must be returned with
     /// [`Self::done`].
     ///
     /// # Cancel safety
-    /// Cancel safe: an item is only taken in the poll that returns it.
+    /// Cancel safe: an item is taken only in the poll that returns it.
     pub async fn next(&self) -> Option<T> {
         loop {
-            // Registered before the state is looked at, so that no wake-up is lost in between.
+            // Created before the state is checked, so that no notification in between is lost.
             let changed = self.0.changed.notified();
             let wait_until = {
                 let mut s = self.lock();
@@ -149,6 +149,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
                 if let Some(item) = s.take(&self.0.metrics) {
                     let more = !s.ready.is_empty();
                     drop(s);
+                    // One notification may stand for several items, so it is passed on to the next worker.
                     if more {
                         self.0.changed.notify_one();
                     }
@@ -162,7 +163,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
                 wait_until
             };
             match wait_until {
-                // Whichever comes first only leads to another look at the state.
+                // Order is irrelevant: either branch leads to another check of the state.
                 Some(at) => tokio::select! {
                     () = changed => {}
                     () = tokio::time::sleep_until(at) => {}
@@ -172,7 +173,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Gives an item back.
+    /// Marks an item as processed.
     pub fn done(&self, item: &T) {
         let mut s = self.lock();
         if let Some(since) = s.working.remove(item) {
@@ -185,17 +186,17 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Items that wait now (delayed ones not counted).
+    /// Number of items ready now, without delayed ones.
     pub fn len(&self) -> usize {
         self.lock().ready.len()
     }
 
-    /// Whether nothing waits now.
+    /// True if no item is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes nothing more in; [`Self::next`] hands out what waits, then ends.
+    /// Refuses new items and drops delayed ones. [`Self::next`] returns the items that are ready, then `None`.
     pub fn shut_down(&self) {
         let mut s = self.lock();
         s.closed = true;
@@ -225,7 +226,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         metrics.depth.set(self.ready.len() as i64);
     }
 
-    /// Moves what is due to the ready list; the time of the next one that is not.
+    /// Moves due items to the ready list; returns the time of the next one.
     fn promote(&mut self, metrics: &QueueMetrics) -> Option<Instant> {
         let now = Instant::now();
         while let Some(Reverse((at, id))) = self.later.peek().copied() {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_item_waits_once_and_is_worked_on_by_one() {
+    async fn item_is_queued_once_and_processed_by_one_worker() {
         let q = queue();
         q.add("a");
         q.add("a");
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failing_item_comes_back_later_and_later() {
+    async fn failing_item_is_retried_with_exponential_backoff() {
         let q = queue();
         let start = Instant::now();
         for (n, due) in [1u64, 3, 7, 15].into_iter().enumerate() {
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_of_two_delays_wins() {
+    async fn earliest_delay_applies() {
         let q = queue();
         let start = Instant::now();
         q.add_after("a", Duration::from_secs(9));
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shutting_down_wakes_every_worker() {
+    async fn shutdown_wakes_every_worker() {
         let q = queue();
         let workers: Vec<_> = (0..3)
             .map(|_| {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_capped() {
+    fn backoff_is_capped() {
         assert_eq!(Backoff::CONTROLLER.delay(0), Duration::from_millis(5));
         assert_eq!(Backoff::CONTROLLER.delay(40), Duration::from_secs(1000));
     }

@@ -1,10 +1,10 @@
-//! Named one-shot signals: they fire once and stay fired.
+//! [`Signal`]: a named one-shot event that fires once and stays fired, for shutdown and readiness.
 
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Something that happens once. Clones are the same signal.
+/// An event that fires once. Clones refer to the same event.
 #[derive(Clone)]
 pub struct Signal(Arc<Inner>);
 
@@ -14,7 +14,7 @@ struct Inner {
 }
 
 impl Signal {
-    /// A signal that has not fired.
+    /// Creates a signal that has not fired.
     pub fn new(name: &'static str) -> Self {
         Self(Arc::new(Inner {
             name,
@@ -22,12 +22,12 @@ impl Signal {
         }))
     }
 
-    /// What it is called in logs.
+    /// The name used in logs.
     pub fn name(&self) -> &'static str {
         self.0.name
     }
 
-    /// Fires it. True for the call that did.
+    /// Fires the signal. Returns true for the first call only.
     pub fn fire(&self) -> bool {
         let first = self.0.fired.send_if_modified(|f| !std::mem::replace(f, true));
         if first {
@@ -36,18 +36,18 @@ impl Signal {
         first
     }
 
-    /// Whether it has fired.
+    /// True if the signal has fired.
     pub fn fired(&self) -> bool {
         *self.0.fired.borrow()
     }
 
-    /// Waits until it has fired; at once where it has.
+    /// Waits until the signal has fired; returns at once if it already has.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait(&self) {
         let mut receiver = self.0.fired.subscribe();
-        // The sender lives in `self`, so the only way out is the value.
+        // `self` owns the sender, so the channel cannot be closed.
         let _ = receiver.wait_for(|f| *f).await;
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_fires_once_and_stays_fired() {
+    async fn signal_fires_once_and_stays_fired() {
         let s = Signal::new("x");
         let waiter = tokio::spawn({
             let s = s.clone();

@@ -1,4 +1,5 @@
-//! Metrics of who asks and who acts as whom: client certificates, service-account tokens, impersonation.
+//! Metrics of client certificates, service-account tokens and impersonation, and of the authentication and
+//! authorization filters.
 
 use super::derived::{Derived, label};
 use super::{Families, VALID, counters, histograms};
@@ -6,13 +7,12 @@ use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry};
 use std::time::{Duration, SystemTime};
 
-/// Seconds, from a millisecond on, each bucket twice the one before: upstream's for authentication, authorization and
-/// impersonation.
+/// Buckets in seconds from 1 ms, doubling: upstream's for authentication, authorization and impersonation.
 pub const DURATIONS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
 
-/// Seconds a filter of the chain took: upstream's.
+/// Buckets in seconds of `apiserver_request_filter_duration_seconds`, as upstream's.
 const FILTER: [f64; 13] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
 ];
@@ -21,12 +21,12 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
 
-/// `apiserver_client_certificate_expiration_seconds`: what is left of the certificate a request came with, whether it is
-/// trusted or not.
+/// `apiserver_client_certificate_expiration_seconds`: remaining lifetime of the certificate presented with a request,
+/// whether trusted or not.
 #[derive(Clone, Debug)]
 pub struct ClientCertificateMetrics(Histogram);
 
-/// A family by result with the buckets of all families that are made of it; nobody reads it itself.
+/// Creates an unregistered family by result that has the buckets of all families derived from it.
 pub(super) fn filter_durations() -> HistogramVec {
     let mut buckets = [&DURATIONS[..], &FILTER].concat();
     buckets.sort_by(f64::total_cmp);
@@ -35,7 +35,7 @@ pub(super) fn filter_durations() -> HistogramVec {
     HistogramVec::new(opts, &["result"]).expect(VALID)
 }
 
-/// Registers what is told of the durations of authentication and authorization.
+/// Registers the families derived from the durations of authentication and authorization.
 pub(super) fn derive(families: &Families) {
     let r = &families.registry;
     let (authentication, authorization) = (&families.authentication_duration, &families.authorization_duration);
@@ -70,7 +70,7 @@ pub(super) fn derive(families: &Families) {
 }
 
 impl ClientCertificateMetrics {
-    /// Registers them. To be made once per registry.
+    /// Registers the family. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         let buckets = [
             0.0,
@@ -98,7 +98,7 @@ impl ClientCertificateMetrics {
         Self(family.with_label_values::<&str>(&[]))
     }
 
-    /// A request came with a certificate that ends then.
+    /// Records a request whose client certificate expires at `ends`.
     pub fn seen(&self, ends: SystemTime) {
         let left = ends.duration_since(SystemTime::now()).map(|left| left.as_secs_f64());
         self.0
@@ -106,25 +106,25 @@ impl ClientCertificateMetrics {
     }
 }
 
-/// Counts tokens of service accounts. Those the token cache knows are not counted again.
+/// Uses of service-account tokens. A hit in the token cache is not counted again.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountTokenMetrics {
     /// Tokens without an audience.
     pub legacy: IntCounter,
     /// Projected tokens, used in time.
     pub valid: IntCounter,
-    /// Projected tokens, used after they should have been replaced.
+    /// Projected tokens, used after they should have been refreshed.
     pub stale: IntCounter,
-    /// Tokens of Secrets that somebody made.
+    /// Secret-based tokens whose Secret was created manually.
     pub manual: IntCounter,
-    /// Tokens of Secrets that a controller made.
+    /// Secret-based tokens whose Secret was created by a controller.
     pub automatic: IntCounter,
-    /// Tokens of Secrets that were marked invalid.
+    /// Secret-based tokens whose Secret is marked invalid.
     pub invalid: IntCounter,
 }
 
 impl ServiceAccountTokenMetrics {
-    /// Registers them. To be made once per registry.
+    /// Registers the families. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         let counter = |name: &str, help: &str| {
             let name = format!("serviceaccount_{name}_total");
@@ -154,13 +154,13 @@ impl ServiceAccountTokenMetrics {
 }
 
 impl Default for ServiceAccountTokenMetrics {
-    /// Counters nobody reads.
+    /// Creates counters that are not exported.
     fn default() -> Self {
         Self::new(&Registry::new())
     }
 }
 
-/// Counts impersonation: attempts as a whole, and the questions to the authorizer within them.
+/// Impersonation: whole attempts, and the authorization checks within them.
 #[derive(Clone, Debug)]
 pub struct ImpersonationMetrics {
     attempts: Counted,
@@ -201,7 +201,7 @@ impl Counted {
 }
 
 impl ImpersonationMetrics {
-    /// Registers them. To be made once per registry.
+    /// Registers the families. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         Self {
             attempts: Counted::new(registry, "attempts", "Attempts to act as somebody else"),
@@ -213,19 +213,19 @@ impl ImpersonationMetrics {
         }
     }
 
-    /// Somebody tried: `mode` allowed it, or none did.
+    /// Records an attempt; `mode` is the mode that allowed it, if any.
     pub fn attempted(&self, mode: Option<&str>, took: Duration) {
         self.attempts.note(mode.unwrap_or_default(), mode.is_some(), took);
     }
 
-    /// The authorizer was asked in `mode`.
+    /// Records an authorization check made in `mode`.
     pub fn asked(&self, mode: &str, allowed: bool, took: Duration) {
         self.questions.note(mode, allowed, took);
     }
 }
 
 impl Default for ImpersonationMetrics {
-    /// Counters nobody reads.
+    /// Creates counters that are not exported.
     fn default() -> Self {
         Self::new(&Registry::new())
     }

@@ -1,10 +1,10 @@
-//! Metrics of auditing, under upstream's names.
+//! Metrics of auditing, named as upstream's.
 
 use super::counters;
 use crate::telemetry::counter;
 use prometheus::{IntCounter, IntCounterVec, Registry};
 
-/// Counts events and what went wrong with them.
+/// Audit events, levels and errors.
 #[derive(Clone)]
 pub struct AuditMetrics {
     /// `apiserver_audit_event_total`
@@ -18,7 +18,7 @@ pub struct AuditMetrics {
 }
 
 impl AuditMetrics {
-    /// Registers them. To be made once per registry.
+    /// Registers the families. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         Self {
             events: counter(
@@ -46,12 +46,12 @@ impl AuditMetrics {
         }
     }
 
-    /// `events` were not recorded properly by `plugin`.
+    /// Records that `plugin` failed to store `events`.
     pub fn failed(&self, plugin: &str, events: usize) {
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
     }
 
-    /// A request is recorded at this level.
+    /// Records the audit level of a request.
     pub fn at_level(&self, level: &str) {
         self.levels.with_label_values(&[level]).inc();
     }

@@ -1,10 +1,10 @@
-//! Metrics of authentication beyond the filter's own: the token cache, and the configuration file.
+//! Metrics of the token cache and of reloads of the authentication configuration.
 
 use super::{counters, gauges, histograms};
 use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, Registry};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Counts the token cache.
+/// Requests to the token cache.
 #[derive(Clone)]
 pub struct TokenCacheMetrics {
     hit: IntCounter,
@@ -14,7 +14,7 @@ pub struct TokenCacheMetrics {
     took: [Histogram; 2],
 }
 
-/// Counts reloads of `--authentication-config`.
+/// Reloads of `--authentication-config`.
 #[derive(Clone)]
 pub struct ReloadMetrics {
     total: IntCounterVec,
@@ -23,7 +23,7 @@ pub struct ReloadMetrics {
 }
 
 impl TokenCacheMetrics {
-    /// Registers them. To be made once per registry.
+    /// Registers the families. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         let requests = counters(
             registry,
@@ -53,20 +53,20 @@ impl TokenCacheMetrics {
         }
     }
 
-    /// A token was asked about.
+    /// Records a lookup in the cache.
     pub fn asked(&self, hit: bool, took: Duration) {
         if hit { &self.hit } else { &self.miss }.inc();
         self.took[usize::from(!hit)].observe(took.as_secs_f64());
     }
 
-    /// It was looked up: with an answer, or an error.
+    /// Records the outcome of authenticating a token that was not cached.
     pub fn fetched(&self, ok: bool) {
         if ok { &self.ok } else { &self.error }.inc();
     }
 }
 
 impl ReloadMetrics {
-    /// Registers them; `server` tells one server from another. To be made once per registry.
+    /// Registers the families. `server` is the `apiserver_id_hash` label. Call once per registry.
     pub fn new(registry: &Registry, server: String) -> Self {
         let labels = ["apiserver_id_hash", "status"];
         let last = gauges(
@@ -87,7 +87,7 @@ impl ReloadMetrics {
         }
     }
 
-    /// The file was reloaded: it is in use now, or the former one stays.
+    /// Records a reload; on failure the previous configuration stays in use.
     pub fn reloaded(&self, ok: bool) {
         let labels = [self.server.as_str(), if ok { "success" } else { "failure" }];
         self.total.with_label_values(&labels).inc();

@@ -1,4 +1,4 @@
-//! Families of the aggregation layer. Those named `torana_` have no counterpart upstream.
+//! Metrics of the aggregation layer. Families prefixed `torana_` have no counterpart upstream.
 
 use super::{counter, counters, gauges, int_gauges};
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What the aggregator does with backends and their documents.
+/// Aggregated documents, requests to backends, and connections to their addresses.
 pub struct BackendMetrics {
-    /// `aggregator_discovery_aggregation_count_total`: how often the aggregated discovery document was put together.
+    /// `aggregator_discovery_aggregation_count_total`: number of times the aggregated discovery document was built.
     pub aggregations: IntCounter,
     openapi_v2_regenerations: IntCounterVec,
     openapi_v2_regeneration_seconds: GaugeVec,
@@ -21,27 +21,27 @@ pub struct BackendMetrics {
     ejected: IntGaugeVec,
 }
 
-/// One backend's numbers.
+/// Statistics of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackendReading {
-    /// Requests under way.
+    /// Requests in flight.
     pub requests: usize,
-    /// Watches open.
+    /// Open watches.
     pub watches: usize,
-    /// Requests and watches over the limit, since the start.
+    /// Requests and watches rejected because of a limit, since the process started.
     pub turned_away: u64,
 }
 
-/// One address' numbers.
+/// Statistics of one address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndpointReading {
-    /// Connections, those being made included.
+    /// Connections, including those being established.
     pub connections: usize,
-    /// Requests and watches on them.
+    /// Requests and watches in flight.
     pub under_way: usize,
-    /// Requests that wait for one.
+    /// Requests waiting for a connection.
     pub waiting: usize,
-    /// Left alone for a while.
+    /// True while the address is ejected because of failures.
     pub ejected: bool,
 }
 
@@ -105,7 +105,7 @@ impl BackendMetrics {
         }
     }
 
-    /// `/openapi/v2` was merged anew because of this APIService.
+    /// Records that `/openapi/v2` was merged because of a change to this APIService.
     pub fn merged_openapi_v2(&self, apiservice: &str, reason: &str, took: Duration) {
         self.openapi_v2_regenerations
             .with_label_values(&[apiservice, reason])
@@ -115,7 +115,7 @@ impl BackendMetrics {
             .set(took.as_secs_f64());
     }
 
-    /// What is known of all backends now, by APIService; others are forgotten.
+    /// Sets the statistics of all backends, by APIService; series of other backends are removed.
     pub fn set_backends<'a>(&self, all: impl Iterator<Item = (&'a str, BackendReading)>) {
         self.requests.reset();
         let mut known = self.known.lock().expect("no code panics while holding this lock");
@@ -126,15 +126,16 @@ impl BackendMetrics {
             gauge("request", r.requests);
             gauge("watch", r.watches);
             let counter = self.turned_away.with_label_values(&[name]);
+            // The counter catches up with the total kept elsewhere; it never decreases.
             counter.inc_by(r.turned_away.saturating_sub(counter.get()));
         }
         for gone in before.difference(&known) {
-            // It was counted, so it is there.
+            // Cannot fail: the series was created when the backend was first set.
             let _ = self.turned_away.remove_label_values(&[gone.as_str()]);
         }
     }
 
-    /// What is known of all addresses now; one that several backends have is the sum.
+    /// Sets the statistics of all addresses; those shared by several backends are summed.
     pub fn set_endpoints<'a>(&self, all: impl Iterator<Item = (&'a str, EndpointReading)>) {
         for family in [&self.connections, &self.under_way, &self.waiting, &self.ejected] {
             family.reset();
@@ -155,7 +156,7 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     #[test]
-    fn what_is_gone_is_not_shown_and_counts_only_grow() {
+    fn removed_backends_lose_their_series() {
         let t = Telemetry::new();
         let reading = |turned_away| BackendReading {
             requests: 2,

@@ -1,4 +1,5 @@
-//! The families of the watch caches: upstream's of v1.36, and ours for bytes and for the budget they share.
+//! Metrics of the watch caches: upstream's of v1.36, and `torana_` families for memory and the shared budget. The
+//! caches count themselves; [`Caches::set`] copies their counters at a scrape.
 
 mod waits;
 
@@ -9,69 +10,69 @@ use std::sync::{Mutex, PoisonError};
 pub use waits::Wait;
 use waits::Waits;
 
-/// What one watch cache is at a scrape. Counts are since the start.
+/// Statistics of one watch cache at a scrape. Counts are since the process started.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Events there is room for.
+    /// Events the history may currently hold.
     pub capacity: u64,
-    /// Times that became more, and less.
+    /// Number of times the capacity grew, and shrank.
     pub capacity_changes: [u64; 2],
-    /// Events kept.
+    /// Events in the history.
     pub events: u64,
-    /// Events that came in, and that went out.
+    /// Events received from the backend.
     pub received: u64,
-    /// As above.
+    /// Events dispatched to watchers.
     pub dispatched: u64,
-    /// Running watches.
+    /// Open watches.
     pub watchers: u64,
     /// Watches ended because their reader was too slow.
     pub terminated: u64,
-    /// Times it was filled.
+    /// Number of times the cache was filled.
     pub initializations: u64,
-    /// The newest change.
+    /// Revision of the newest applied change.
     pub revision: u64,
-    /// Bytes of present objects.
+    /// Memory of current objects, in bytes.
     pub objects_bytes: u64,
-    /// Bytes of history.
+    /// Memory of the event history, in bytes.
     pub history_bytes: u64,
-    /// Lists without and with the index.
+    /// Lists served by scan, and by index.
     pub lists: [u64; 2],
-    /// Objects those looked at.
+    /// Objects visited by those lists.
     pub fetched: [u64; 2],
-    /// Objects they returned.
+    /// Objects returned by them.
     pub returned: u64,
-    /// Reads of the latest state: from the cache, from the store instead, and failed.
+    /// Consistent reads: served by the cache, by the store as fallback, failed.
     pub consistent: [u64; 3],
-    /// Comparisons with the store: equal, different, not possible.
+    /// Consistency checks against the store: equal, different, not possible.
     pub comparisons: [u64; 3],
-    /// Waits for a revision to come.
+    /// Time reads waited for a revision.
     pub waits: Wait,
 }
 
-/// What all watch caches take together at a scrape, in bytes, and counts since the start.
+/// Usage of the budget shared by all watch caches at a scrape: bytes, and counts since the process started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BudgetReading {
-    /// What they may take; 0: no limit.
+    /// The total limit; 0 if unlimited.
     pub total: u64,
-    /// Present objects.
+    /// Current objects.
     pub objects: u64,
-    /// History.
+    /// Event history.
     pub history: u64,
-    /// Second encodings.
+    /// Cached encodings.
     pub encodings: u64,
-    /// What those may take now.
+    /// The limit that currently applies to cached encodings.
     pub encodings_limit: u64,
-    /// Second encodings made.
+    /// Number of encodings computed.
     pub made: u64,
-    /// Uses of one that was there.
+    /// Number of cache hits.
     pub reused: u64,
-    /// Encodings given up for others.
+    /// Number of encodings evicted.
     pub evicted: u64,
-    /// Present objects alone are more than all may take.
+    /// True if the current objects alone exceed the total.
     pub over: bool,
 }
 
-/// The families.
+/// Handles of the families.
 pub struct Caches {
     gauges: [(IntGaugeVec, fn(&Reading) -> u64); 4],
     sums: [(IntCounterVec, fn(&Reading) -> u64); 7],
@@ -81,7 +82,7 @@ pub struct Caches {
     comparisons: IntCounterVec,
     bytes: IntGaugeVec,
     waits: Waits,
-    /// Which were there at the last scrape.
+    /// Resources present at the last scrape.
     known: Mutex<BTreeSet<[String; 2]>>,
     used: IntGaugeVec,
     limit: IntGaugeVec,
@@ -90,9 +91,9 @@ pub struct Caches {
     evictions: IntCounter,
 }
 
-/// What upstream's label says of a list by our only index.
+/// Values of upstream's `index` label: scan, and the only index.
 const INDEXES: [&str; 2] = ["", "f:spec.nodeName"];
-/// Digits of revisions that are shown: more would not fit a float.
+/// Revisions are shown modulo this, because larger numbers are not exact in a float; upstream does the same.
 const SHOWN: u64 = 1_000_000_000_000_000;
 
 fn raise(counter: &IntCounter, to: u64) {
@@ -100,13 +101,13 @@ fn raise(counter: &IntCounter, to: u64) {
 }
 
 impl Caches {
-    /// Registers them.
+    /// Registers the families. Call once per gateway.
     pub fn register(telemetry: &Telemetry) -> Self {
         let (r, of) = (telemetry.registry(), ["group", "resource"]);
         let gauge = |name, help| int_gauges(r, name, help, &of);
         let sum = |name, help| counters(r, name, help, &of);
         let waits = Waits::default();
-        // It is the only one of its name.
+        // Cannot fail: no other collector has this name.
         let _ = r.register(Box::new(waits.clone()));
         Self {
             waits,
@@ -251,7 +252,7 @@ impl Caches {
         }
     }
 
-    /// Sets those of each resource in service, by its group and plural; resources that are gone have no series any more.
+    /// Sets the metrics of each cache in service, by group and plural. Series of other resources are removed.
     pub fn set(&self, caches: &[([String; 2], Reading)]) {
         let now: BTreeSet<[String; 2]> = caches.iter().map(|(of, _)| of.clone()).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +294,7 @@ impl Caches {
     }
 
     fn remove(&self, [group, resource]: &[String; 2]) {
-        // What was never there is no loss.
+        // Removing a series that does not exist is harmless.
         for (family, _) in &self.gauges {
             let _ = family.remove_label_values(&[group, resource]);
         }
@@ -316,7 +317,7 @@ impl Caches {
         }
     }
 
-    /// Sets those of what they share.
+    /// Sets the metrics of the shared budget.
     pub fn set_budget(&self, now: &BudgetReading) {
         let parts = [
             ("objects", now.objects),
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_read_under_upstreams_names_and_ours_until_it_is_gone() {
+    fn cache_series_exist_until_the_cache_is_removed() {
         let telemetry = Telemetry::new();
         let caches = Caches::register(&telemetry);
         let now = Reading {
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shared_budget_is_told() {
+    fn shared_budget_is_exported() {
         let telemetry = Telemetry::new();
         let caches = Caches::register(&telemetry);
         caches.set_budget(&BudgetReading {

@@ -1,5 +1,5 @@
-//! What this gateway asks of other servers on its own account: webhooks, probes, discovery and OpenAPI of backends.
-//! Requests that are passed on for somebody are not among them.
+//! Metrics of requests that this gateway makes itself: webhooks, probes, and discovery and OpenAPI of backends.
+//! Proxied requests are not included.
 
 use super::counters;
 use prometheus::{IntCounterVec, Registry};
@@ -18,13 +18,13 @@ impl ClientRequestMetrics {
         ))
     }
 
-    /// A request came to an answer of this code, or to none.
+    /// Records a request; `code` is `None` if there was no response.
     pub fn sent(&self, method: &str, host: &str, code: Option<u16>) {
         let code = code.map_or_else(|| "<error>".to_owned(), |c| c.to_string());
         self.0.with_label_values(&[code.as_str(), host, method]).inc();
     }
 
-    /// The series of a host that may be asked stands at zero from now on, instead of being absent.
+    /// Creates the series of a host at zero, so that it is present before the first request.
     pub fn expect(&self, host: &str) {
         self.0.with_label_values(&["200", host, "GET"]);
     }
@@ -35,7 +35,7 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     #[test]
-    fn requests_are_counted_by_what_became_of_them() {
+    fn requests_are_counted_by_status_code() {
         let t = Telemetry::new();
         t.client_requests.expect("a:1");
         t.client_requests.sent("GET", "b:1", Some(503));

@@ -1,12 +1,12 @@
-//! Families of the compute pool, of the memory of requests, and of the stall detector. They have no counterpart upstream.
+//! Metrics of the compute pool, of request body memory, and of reactor stalls. They have no counterpart upstream.
 
 use super::{counter, counters, histograms, int_gauges};
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
-/// The families.
+/// Handles of the families.
 #[derive(Clone)]
 pub struct ComputeMetrics {
-    /// `torana_compute_jobs{state}`: jobs that are in the pool.
+    /// `torana_compute_jobs`: unfinished jobs.
     jobs: IntGauge,
     /// `torana_compute_jobs_total`.
     total: IntCounter,
@@ -14,9 +14,9 @@ pub struct ComputeMetrics {
     refused: IntCounterVec,
     /// `torana_compute_interrupted_total`.
     interrupted: IntCounter,
-    /// `torana_compute_poll_cpu_seconds`: CPU time of one uninterrupted stretch of work.
+    /// `torana_compute_poll_cpu_seconds`: CPU time of one poll.
     poll: Histogram,
-    /// `torana_request_body_bytes`: request bodies held in memory.
+    /// `torana_request_body_bytes`: bytes of request bodies held in memory.
     bodies: IntGauge,
     /// `torana_reactor_stalls_total{kind}`.
     stalls: IntCounterVec,
@@ -25,7 +25,7 @@ pub struct ComputeMetrics {
 }
 
 impl ComputeMetrics {
-    /// Registers them.
+    /// Registers the families.
     pub fn new(r: &Registry) -> Self {
         let gauge = |name, help| int_gauges(r, name, help, &[]).with_label_values::<&str>(&[]);
         let histogram =
@@ -72,45 +72,45 @@ impl ComputeMetrics {
                 &[0.02, 0.05, 0.1, 0.25, 1.0, 5.0],
             ),
         };
-        // There from the start, so that a first stall adds no series.
+        // Created at start, so that the first stall does not add a series.
         for kind in ["request", "connection"] {
             made.stalls.with_label_values(&[kind]);
         }
         made
     }
 
-    /// A job was accepted; [`Self::left`] must follow.
+    /// Records an accepted job. [`Self::left`] must be called when it ends.
     pub fn entered(&self) {
         self.jobs.inc();
         self.total.inc();
     }
 
-    /// An accepted job is over.
+    /// Records the end of an accepted job.
     pub fn left(&self) {
         self.jobs.dec();
     }
 
-    /// A request was turned away.
+    /// Records a refused job or body, by the limit that was reached.
     pub fn refused(&self, reason: &str) {
         self.refused.with_label_values(&[reason]).inc();
     }
 
-    /// A job was stopped.
+    /// Records a job that was stopped.
     pub fn interrupted(&self) {
         self.interrupted.inc();
     }
 
-    /// One stretch of work took so many seconds of CPU time.
+    /// Records the CPU time of one poll, in seconds.
     pub fn polled(&self, seconds: f64) {
         self.poll.observe(seconds);
     }
 
-    /// Request bodies hold so many bytes more, or less.
+    /// Adjusts the bytes held by request bodies.
     pub fn bodies(&self, change: i64) {
         self.bodies.add(change);
     }
 
-    /// A poll on a reactor took so many seconds; `kind` is one of a few literals.
+    /// Records a long poll on a reactor, in seconds. `kind` must be one of a few literals.
     pub fn stalled(&self, kind: &'static str, seconds: f64) {
         self.stalls.with_label_values(&[kind]).inc();
         self.stall.observe(seconds);

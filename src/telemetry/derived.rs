@@ -1,5 +1,5 @@
-//! Families that say again, under other names and labels, what others count: made when they are read, so that a request
-//! pays for one observation.
+//! [`Derived`]: histogram families computed at a scrape from other families, under other names and labels, so that a
+//! request pays for one observation only.
 
 use super::VALID;
 use prometheus::core::{Collector, Desc};
@@ -7,11 +7,11 @@ use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, Metr
 use prometheus::{HistogramVec, Registry};
 use std::collections::BTreeMap;
 
-/// From the labels of a series to those it is told under; `None`: it is not told. Several that are told under the same
-/// labels are added up.
+/// Maps the labels of a source series to those of the derived one; `None` drops the series. Series mapped to equal
+/// labels are summed.
 type Relabel = fn(&[LabelPair]) -> Option<Vec<LabelPair>>;
 
-/// A family of histograms over others that have all of its buckets, and maybe more.
+/// A histogram family derived from others. Its buckets must be a subset of each source's.
 pub(super) struct Derived {
     desc: Desc,
     buckets: &'static [f64],
@@ -19,7 +19,7 @@ pub(super) struct Derived {
 }
 
 impl Derived {
-    /// Registers a family of these `labels` and `buckets`, made of `sources`.
+    /// Registers a family with these `labels` and `buckets`, derived from `sources`.
     pub(super) fn register(
         r: &Registry,
         name: &str,
@@ -69,7 +69,7 @@ impl Collector for Derived {
 }
 
 struct Sum {
-    /// Up to each bucket's bound.
+    /// Cumulative counts per bucket.
     counts: Vec<u64>,
     count: u64,
     sum: f64,
@@ -85,7 +85,7 @@ impl Sum {
     }
 
     fn add(&mut self, h: &Histogram, buckets: &[f64]) {
-        // Both are in order, and each of ours is among theirs.
+        // Both lists are sorted, and every bound of ours exists in theirs.
         let mut theirs = h.get_bucket().iter();
         for (count, bound) in self.counts.iter_mut().zip(buckets) {
             let same = theirs.find(|b| b.upper_bound() >= *bound);
@@ -110,7 +110,7 @@ impl Sum {
     }
 }
 
-/// One label.
+/// Creates a label pair.
 pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.to_owned());
@@ -124,7 +124,7 @@ mod tests {
     use crate::telemetry::requests::Labels;
 
     #[test]
-    fn what_is_observed_once_is_told_in_all_families_that_it_belongs_to() {
+    fn one_observation_appears_in_all_derived_families() {
         let t = Telemetry::new();
         t.requests.serve("", "", [("pods", Vec::new())].into_iter());
         let observe = |verb, dry_run, seconds| {
@@ -150,7 +150,7 @@ mod tests {
         let pods = "component=\"\",group=\"\",resource=\"pods\",scope=\"\",subresource=\"\"";
         let post = format!("{{{pods},verb=\"POST\",version=\"\"");
         for line in [
-            // Dry runs are not told apart; watches are not told.
+            // Dry runs are merged; watches are excluded.
             format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"0.05\"}} 1"),
             format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"0.4\"}} 2"),
             format!("apiserver_request_sli_duration_seconds_bucket{post},le=\"60\"}} 2"),

@@ -1,4 +1,4 @@
-//! Encryption at rest: what is done to values, what is asked of KMS plugins, and the configuration in use.
+//! Metrics of encryption at rest: transformations, calls to KMS plugins, and the configuration in use.
 
 use super::{Telemetry, counter, counters, gauges, histograms, int_gauges};
 use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Keys that are told apart at a time; upstream's.
+/// Maximum number of key ids with series per family, as upstream.
 const KEYS: usize = 10;
 
-/// Which way a value goes.
+/// Direction of a transformation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is read.
+    /// Decryption.
     FromStorage,
-    /// It is written.
+    /// Encryption.
     ToStorage,
 }
 
@@ -27,7 +27,7 @@ impl Way {
     }
 }
 
-/// The families.
+/// Handles of the families.
 pub struct EncryptionMetrics {
     took: HistogramVec,
     operations: IntCounterVec,
@@ -43,7 +43,7 @@ pub struct EncryptionMetrics {
     reloads: IntCounterVec,
     reloaded_at: GaugeVec,
     configuration: IntGaugeVec,
-    /// Labels of keys, the oldest first: those used, and those that were current.
+    /// Label sets with series, least recently used first: of used keys, and of current keys.
     labels: Mutex<[VecDeque<[String; 3]>; 2]>,
 }
 
@@ -56,7 +56,7 @@ fn now() -> f64 {
     since.map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// gRPC's name for what went wrong, where the text of an error has it.
+/// Extracts the gRPC status code from an error text.
 fn status(error: Option<&str>) -> &str {
     let Some(error) = error else { return "OK" };
     let code = error.split("rpc error: code = ").nth(1);
@@ -65,12 +65,12 @@ fn status(error: Option<&str>) -> &str {
 }
 
 impl EncryptionMetrics {
-    /// Registers them.
+    /// Registers the families.
     pub fn register(telemetry: &Telemetry) -> Arc<Self> {
         Arc::new(Self::new(telemetry.registry()))
     }
 
-    /// Those of no gateway: nobody reads them.
+    /// Creates metrics that are not exported.
     pub fn unread() -> Arc<Self> {
         Arc::new(Self::new(&Registry::new()))
     }
@@ -168,7 +168,7 @@ impl EncryptionMetrics {
         }
     }
 
-    /// A value of a resource went through a provider.
+    /// Records the encryption or decryption of a value.
     pub fn transformed(&self, way: Way, prefix: &str, resource: &str, took: Duration, error: Option<&str>) {
         let labels = [resource, status(error), way.name(), prefix];
         self.operations.with_label_values(&labels).inc();
@@ -178,7 +178,7 @@ impl EncryptionMetrics {
         }
     }
 
-    /// A key for values was made.
+    /// Records the generation of a data encryption key.
     pub fn key_made(&self, took: Duration, error: Option<&str>) {
         match error {
             None => self.key_took.observe(took.as_secs_f64()),
@@ -186,27 +186,27 @@ impl EncryptionMetrics {
         }
     }
 
-    /// A plugin decrypts a key that was not remembered.
+    /// Records that a plugin had to decrypt a key that was not cached.
     pub fn missed(&self) {
         self.misses.inc();
     }
 
-    /// A plugin was called.
+    /// Records a call to a plugin.
     pub fn called(&self, provider: &str, method: &str, took: Duration, error: Option<&str>) {
         let series = self.calls.with_label_values(&[status(error), method, provider]);
         series.observe(took.as_secs_f64());
     }
 
-    /// A plugin remembers so many keys.
+    /// Sets the number of decrypted keys cached for a plugin.
     pub fn remembers(&self, provider: &str, keys: usize) {
         self.known_keys.with_label_values(&[provider]).set(keys as i64);
     }
 
-    /// A plugin's key was used. `hash`: its id's.
+    /// Records a use of a plugin's key; `hash` is the hash of its id.
     pub fn used(&self, way: Way, provider: &str, hash: &str) {
         let labels = [hash, provider, way.name()];
         if let Some(old) = self.oldest_of(0, labels) {
-            // Nothing to remove is as good.
+            // Removing a series that does not exist is harmless.
             let _ = self.keys_used.remove_label_values(&old);
             let _ = self.keys_used_at.remove_label_values(&old);
         }
@@ -214,7 +214,7 @@ impl EncryptionMetrics {
         self.keys_used_at.with_label_values(&labels).set(now());
     }
 
-    /// A plugin has said which key is current.
+    /// Records the key that a plugin reported as current.
     pub fn current(&self, provider: &str, hash: &str) {
         if let Some(old) = self.oldest_of(1, [hash, provider, ""]) {
             let _ = self.keys_current_at.remove_label_values(&[&old[0], &old[1]]);
@@ -222,7 +222,7 @@ impl EncryptionMetrics {
         self.keys_current_at.with_label_values(&[hash, provider]).set(now());
     }
 
-    /// Notes labels; those that are one too many.
+    /// Marks labels as recently used, and returns the labels to evict if there are too many.
     fn oldest_of(&self, which: usize, labels: [&str; 3]) -> Option<[String; 3]> {
         let mut all = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         let known = &mut all[which];
@@ -237,19 +237,19 @@ impl EncryptionMetrics {
         (known.len() > KEYS).then(|| known.pop_front()).flatten()
     }
 
-    /// A plugin has said no usable key id. `error`: `empty` or `too_long`.
+    /// Records a status response without a usable key id. `error`: `empty` or `too_long`.
     pub fn invalid(&self, provider: &str, error: &str) {
         self.invalid_keys.with_label_values(&[error, provider]).inc();
     }
 
-    /// A changed configuration was taken, or not.
+    /// Records a reload of the configuration; `taken` if it succeeded.
     pub fn reloaded(&self, server: &str, taken: bool) {
         let labels = [server, if taken { "success" } else { "failure" }];
         self.reloads.with_label_values(&labels).inc();
         self.reloaded_at.with_label_values(&labels).set(now());
     }
 
-    /// The configuration with this digest is in use.
+    /// Records the digest of the configuration in use.
     pub fn configured(&self, server: &str, digest: &str) {
         self.configuration.reset();
         self.configuration.with_label_values(&[server, digest]).set(1);
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_long_out_of_use_are_not_told_for_ever() {
+    fn least_recently_used_keys_lose_their_series() {
         let telemetry = Telemetry::new();
         let m = EncryptionMetrics::register(&telemetry);
         for i in 0..12 {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_grpcs_name_where_there_is_one() {
+    fn status_is_the_grpc_code_if_there_is_one() {
         assert_eq!(status(None), "OK");
         let wrapped = "failed to decrypt DEK, error: rpc error: code = Unavailable desc = gone";
         assert_eq!(status(Some(wrapped)), "Unavailable");

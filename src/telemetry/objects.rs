@@ -1,9 +1,9 @@
-//! How many objects there are, and how large: by resource, and of an unknown number, -1.
+//! Number and size of stored objects by resource; -1 if unknown, as upstream.
 
 use super::{Telemetry, int_gauges};
 use prometheus::IntGaugeVec;
 
-/// The families.
+/// Handles of the families.
 pub struct Objects {
     old: IntGaugeVec,
     count: IntGaugeVec,
@@ -11,7 +11,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Registers them.
+    /// Registers the families. Call once per gateway.
     pub fn register(telemetry: &Telemetry) -> Self {
         let (r, resource) = (telemetry.registry(), ["group", "resource"]);
         Self {
@@ -31,7 +31,8 @@ impl Objects {
         }
     }
 
-    /// Sets those of a resource. `found`: objects and their bytes; `None`: they cannot be counted now.
+    /// Sets the metrics of a resource. `found`: number of objects and their bytes; `None` if they are currently
+    /// unknown.
     pub fn set(&self, [group, resource]: [&str; 2], found: Option<(usize, u64)>) {
         let (count, bytes) = found.map_or((-1, -1), |(count, bytes)| (count as i64, bytes as i64));
         let name = match group {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_counted_under_both_names_and_an_unknown_number_is_minus_one() {
+    fn unknown_object_counts_are_minus_one() {
         let telemetry = Telemetry::new();
         let objects = Objects::register(&telemetry);
         objects.set(["apps", "deployments"], Some((3, 700)));

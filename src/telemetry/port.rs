@@ -1,11 +1,11 @@
-//! The serving port.
+//! Metrics of the serving port: failed handshakes, refused connections, stalls.
 
 use super::compute::ComputeMetrics;
 use super::counter;
 use prometheus::{IntCounter, Registry};
 use std::time::Duration;
 
-/// The families.
+/// Handles of the families.
 #[derive(Clone)]
 pub struct PortMetrics {
     /// `apiserver_tls_handshake_errors_total`.
@@ -32,27 +32,27 @@ impl PortMetrics {
         }
     }
 
-    /// A TLS handshake failed.
+    /// Records a failed TLS handshake.
     pub fn handshake_failed(&self) {
         self.handshake_errors.inc();
     }
 
-    /// How many TLS handshakes failed.
+    /// Number of failed TLS handshakes.
     pub fn handshake_errors(&self) -> u64 {
         self.handshake_errors.get()
     }
 
-    /// A connection was closed because of a bound on connections.
+    /// Records a connection closed because of a connection limit.
     pub fn connection_refused(&self) {
         self.refused.inc();
     }
 
-    /// How many connections were closed because of a bound.
+    /// Number of connections closed because of a connection limit.
     pub fn refused(&self) -> u64 {
         self.refused.get()
     }
 
-    /// A connection's task held its reactor for so long.
+    /// Records that a connection's task occupied its reactor thread for this long.
     pub fn stalled(&self, took: Duration) {
         self.compute.stalled("connection", took.as_secs_f64());
     }

@@ -1,4 +1,4 @@
-//! The `process_*` families, read from `/proc` when scraped, and `kubernetes_build_info`.
+//! The `process_*` families, read from `/proc` at each scrape, and `kubernetes_build_info`.
 
 use super::int_gauges;
 use prometheus::core::{Collector, Desc};
@@ -6,18 +6,18 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Registry};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The release whose behaviour is followed, and ours behind the plus sign.
+/// The Kubernetes release that is implemented, followed by this program's version.
 pub const GIT_VERSION: &str = concat!("v1.36.2+torana-", env!("CARGO_PKG_VERSION"));
 
-/// The commit, where the build says it (environment `TORANA_GIT_COMMIT`).
+/// Git commit, from the environment variable `TORANA_GIT_COMMIT` at build time.
 pub const GIT_COMMIT: &str = or(option_env!("TORANA_GIT_COMMIT"), "unknown");
-/// `clean` or `dirty`, where the build says it (environment `TORANA_GIT_TREE_STATE`).
+/// `clean` or `dirty`, from the environment variable `TORANA_GIT_TREE_STATE` at build time.
 pub const GIT_TREE_STATE: &str = or(option_env!("TORANA_GIT_TREE_STATE"), "unknown");
-/// When it was built, where the build says it (environment `TORANA_BUILD_DATE`).
+/// Build date, from the environment variable `TORANA_BUILD_DATE` at build time.
 pub const BUILD_DATE: &str = or(option_env!("TORANA_BUILD_DATE"), "1970-01-01T00:00:00Z");
-/// There is no Go in it.
+/// Value of the `go_version` field; there is no Go.
 pub const GO_VERSION: &str = "none";
-/// The compiler.
+/// Value of the `compiler` field.
 pub const COMPILER: &str = "rustc";
 
 const fn or(given: Option<&'static str>, default: &'static str) -> &'static str {
@@ -27,7 +27,7 @@ const fn or(given: Option<&'static str>, default: &'static str) -> &'static str 
     }
 }
 
-/// Clock ticks per second of `/proc/<pid>/stat`: Linux shows user space 100 on every architecture.
+/// Clock ticks per second in `/proc/<pid>/stat`: `USER_HZ`, which is 100 on all architectures Linux supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE: f64 = 4096.0;
 
@@ -65,7 +65,7 @@ pub(super) fn register(r: &Registry) {
     }
 }
 
-/// `linux/amd64` and the like, in Go's words.
+/// The platform in Go's notation, for instance `linux/amd64`.
 pub fn platform() -> &'static str {
     match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => "linux/amd64",
@@ -129,14 +129,14 @@ impl Collector for Process {
     }
 }
 
-/// The fields of `/proc/self/stat` behind the command name: state is number 0 (and reads as 0).
+/// Fields of `/proc/self/stat` after the command name. Index 0 is the state, which is not a number and parses as 0.
 fn stat() -> Option<Vec<f64>> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = text.rsplit_once(')')?;
     Some(fields.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
 }
 
-/// Seconds from the epoch to the start of this process.
+/// Start time of this process, in seconds since the epoch.
 pub(crate) fn started() -> Option<f64> {
     let ticks = stat()?.get(19).copied()?;
     let text = std::fs::read_to_string("/proc/stat").ok()?;

@@ -1,4 +1,4 @@
-//! The `workqueue_*` families.
+//! The `workqueue_*` families, as client-go's.
 
 use super::{counters, histograms, int_gauges};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -7,20 +7,20 @@ use std::time::Instant;
 /// Handles of one work queue.
 #[derive(Clone)]
 pub struct QueueMetrics {
-    /// Items that wait.
+    /// Items waiting.
     pub depth: IntGauge,
     /// Items added.
     pub adds: IntCounter,
     /// Items added again after a failure.
     pub retries: IntCounter,
-    /// Seconds from added to handed out.
+    /// Seconds from adding an item to handing it out.
     pub queue_duration: Histogram,
-    /// Seconds from handed out to done.
+    /// Seconds from handing an item out to completion.
     pub work_duration: Histogram,
 }
 
 impl QueueMetrics {
-    /// Does what upstream's controller of that name takes out of a queue, and waits for nothing.
+    /// Records work that runs synchronously here but goes through a queue of this name upstream.
     pub fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
         self.adds.inc();
         self.queue_duration.observe(0.0);

@@ -1,6 +1,6 @@
-//! The families of the request path. A request finds its counters by one hash over borrowed labels in a snapshot;
-//! only a combination that was never seen takes a lock. Names that are not served are counted as `other` (`known`), so
-//! that there are as many series as there are resources, however many names clients make up.
+//! Metrics of the request path ([`RequestMetrics`]). A request finds its series with one hash over borrowed labels in
+//! a snapshot; only a new combination of labels takes a lock. Names that are not served are counted as `other`
+//! (`known`), so that the number of series is bounded by what is served and not by the names clients invent.
 
 mod known;
 
@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 
-/// Upstream's buckets of `apiserver_request_duration_seconds`.
+/// Buckets of `apiserver_request_duration_seconds`, as upstream's.
 pub(super) const DURATION: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
 
-/// Upstream's buckets of `apiserver_request_sli_duration_seconds`, all of them among those of the duration.
+/// Buckets of `apiserver_request_sli_duration_seconds`, as upstream's; a subset of [`DURATION`].
 const SLI: [f64; 21] = [
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
@@ -36,15 +36,15 @@ const LABELS: [&str; 8] = [
     "component",
 ];
 
-/// Those that most families have.
+/// The labels that most families have.
 fn labels_without_dry_run() -> Vec<&'static str> {
     LABELS.into_iter().filter(|l| *l != "dry_run").collect()
 }
 
-/// More label combinations of one resource than this are counted as one.
+/// Maximum number of series per resource; further label combinations share one series.
 const MAX_SERIES: usize = 256;
 
-/// What a request is counted under.
+/// Labels of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels<'a> {
     /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`, `CONNECT`, `other`.
@@ -55,9 +55,9 @@ pub struct Labels<'a> {
     pub group: &'a str,
     /// API version.
     pub version: &'a str,
-    /// Resource.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// Subresource; the path of a non-resource request.
+    /// Subresource, or the path of a non-resource request.
     pub subresource: &'a str,
     /// `resource`, `namespace`, `cluster` or empty.
     pub scope: &'static str,
@@ -65,7 +65,7 @@ pub struct Labels<'a> {
     pub component: &'static str,
 }
 
-/// The request families and the cache of their series.
+/// The request families and a cache of their series.
 pub struct RequestMetrics {
     total: IntCounterVec,
     duration: HistogramVec,
@@ -77,11 +77,11 @@ pub struct RequestMetrics {
     hasher: RandomState,
     known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
     names: Known,
-    /// Number of series of each resource, by group, version and resource.
+    /// Number of series per group, version and resource. Its lock serializes additions.
     adding: Mutex<HashMap<[String; 3], usize>>,
 }
 
-/// The counters of one label combination and one status code.
+/// The series of one label combination and status code.
 pub struct Series {
     key: OwnedLabels,
     code: u16,
@@ -89,12 +89,12 @@ pub struct Series {
     pub total: IntCounter,
     /// `apiserver_request_duration_seconds`.
     pub duration: Histogram,
-    /// `apiserver_response_sizes`, of GET and LIST.
+    /// `apiserver_response_sizes`, for GET and LIST only.
     pub size: Option<Histogram>,
 }
 
-/// `apiserver_request_post_timeout_total`: changes that came to their end behind their request's, which had run out of time
-/// or whose client had left.
+/// `apiserver_request_post_timeout_total`: writes that finished after their request had timed out or its client had
+/// disconnected.
 #[derive(Clone)]
 pub struct LateResults {
     ok: IntCounter,
@@ -116,7 +116,7 @@ impl LateResults {
         }
     }
 
-    /// One more.
+    /// Counts one.
     pub fn count(&self, is_ok: bool) {
         if is_ok { &self.ok } else { &self.error }.inc();
     }
@@ -181,8 +181,8 @@ impl RequestMetrics {
         }
     }
 
-    /// Registers `apiserver_request_sli_duration_seconds`: the duration less what a request waited for others. Nothing
-    /// waits in a queue or for a webhook here, so it is the duration, of all but watches.
+    /// Registers `apiserver_request_sli_duration_seconds`: the duration without time spent waiting for others.
+    /// Requests wait neither in queues nor for webhooks here, so it equals the duration; watches are excluded.
     pub(super) fn derive(&self, r: &Registry) {
         let told: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| {
             let is_watch = labels.iter().any(|l| l.name() == "verb" && l.value() == "WATCH");
@@ -198,8 +198,8 @@ impl RequestMetrics {
         );
     }
 
-    /// Resources of a group version are served from now on, with these subresources: their names are counted as they are.
-    /// Of a group version that is served elsewhere no resources are named.
+    /// Registers the resources served in a group version, with their subresources, as label values. No resources are
+    /// given for a group version served by another server.
     pub fn serve<'a>(
         &self,
         group: &str,
@@ -209,7 +209,7 @@ impl RequestMetrics {
         self.names.add(group, version, resources);
     }
 
-    /// The counters for an answer.
+    /// Returns the series for a response.
     pub fn series(&self, labels: &Labels<'_>, code: u16) -> Arc<Series> {
         if let Some(series) = self.find(&self.known.load(), labels, code) {
             return series;
@@ -227,7 +227,7 @@ impl RequestMetrics {
         Some(found.clone())
     }
 
-    /// The counters of labels that may have some.
+    /// Returns or creates the series of labels that have been folded.
     fn add(&self, labels: &Labels<'_>, code: u16) -> Arc<Series> {
         let mut adding = self.adding.lock().expect("no code panics while holding this lock");
         let known = self.known.load_full();
@@ -245,6 +245,7 @@ impl RequestMetrics {
         }
         *count = (*count + 1).min(MAX_SERIES);
         let series = Arc::new(self.make(&labels, code));
+        // Copy on write: new series are rare, and readers stay lock-free.
         let mut map = HashMap::clone(&known);
         map.entry(self.hasher.hash_one((&labels, code)))
             .or_default()
@@ -288,13 +289,13 @@ impl RequestMetrics {
         }
     }
 
-    /// The gauge of long-running requests of that kind.
+    /// Returns the gauge of long-running requests with these labels.
     pub fn longrunning(&self, l: &Labels<'_>) -> prometheus::IntGauge {
         self.longrunning
             .with_label_values(&without_dry_run(&self.names.fold(l)))
     }
 
-    /// Counts a request that ended before its handler did: overload, time-out, an unavailable backend.
+    /// Counts a request that the server ended early: overload, timeout or unavailable backend.
     pub fn terminated(&self, l: &Labels<'_>, code: u16) {
         let code = code.to_string();
         let folded = self.names.fold(l);
@@ -303,12 +304,12 @@ impl RequestMetrics {
         self.terminations.with_label_values(&values).inc();
     }
 
-    /// What changes come to that nobody waits for any more.
+    /// Returns the counters of writes that finish after their request.
     pub fn late(&self) -> LateResults {
         self.late.clone()
     }
 
-    /// Counts an answer that was cut off.
+    /// Counts a response that was aborted.
     pub fn aborted(&self, l: &Labels<'_>) {
         let l = self.names.fold(l);
         self.aborts
@@ -330,7 +331,7 @@ fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
 }
 
 impl<'a> Labels<'a> {
-    /// What a resource's requests are counted under that have no series of their own.
+    /// The labels of the shared series of a resource that has too many of its own.
     fn summed(&self) -> Self {
         Self {
             verb: OTHER,
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_labels_meet_the_same_counters() {
+    fn equal_labels_share_a_series() {
         let r = Registry::new();
         let m = RequestMetrics::new(&r);
         m.serve("", "", [("pods", vec![]), ("nodes", vec![])].into_iter());
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn one_resource_takes_no_series_from_another() {
+    fn series_limit_is_per_resource() {
         let r = Registry::new();
         let m = RequestMetrics::new(&r);
         m.serve("", "v1", [("pods", vec![]), ("nodes", vec![])].into_iter());

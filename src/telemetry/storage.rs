@@ -1,7 +1,7 @@
-//! What is asked of the store, by resource: `etcd_request*`, `apiserver_storage_list_*` and what a watch
-//! on etcd brings. The embedded store counts its writes as such requests, too.
+//! Metrics of requests to the store by resource: `etcd_request*`, `apiserver_storage_list_*`, and events received
+//! from etcd. The embedded store counts its writes as such requests.
 //!
-//! A series appears with the first thing it counts.
+//! A series is created when it first counts something, as upstream.
 
 use super::requests::DURATION;
 use super::{counters, histograms, int_gauges};
@@ -93,20 +93,20 @@ impl StorageFamilies {
     }
 }
 
-/// What is asked of a store, as upstream names it.
+/// Operation on a store, as in upstream's `operation` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// One object, or the revision alone.
+    /// Reads one object, or only the current revision.
     Get,
-    /// Objects of a range.
+    /// Reads the objects of a range.
     List,
-    /// Keys of a range.
+    /// Reads the keys of a range.
     ListOnlyKeys,
-    /// A new object.
+    /// Creates an object.
     Create,
-    /// A changed one.
+    /// Updates an object.
     Update,
-    /// One that goes.
+    /// Deletes an object.
     Delete,
 }
 
@@ -130,7 +130,7 @@ pub struct StorageMetrics {
 }
 
 impl StorageMetrics {
-    /// Those of no gateway: nobody reads them.
+    /// Creates metrics that are not exported.
     pub fn unread() -> Arc<Self> {
         Arc::new(StorageFamilies::new(&Registry::new()).of("", ""))
     }
@@ -139,7 +139,7 @@ impl StorageMetrics {
         [&self.group, &self.resource]
     }
 
-    /// A list was served from the store itself: so many objects were read, looked at, and returned.
+    /// Records a list served by the store: objects read, evaluated and returned.
     pub fn listed_from_store(&self, fetched: usize, evaluated: usize, returned: usize) {
         let families = &self.families.lists;
         let lists = self
@@ -150,7 +150,7 @@ impl StorageMetrics {
         }
     }
 
-    /// The store was asked something, which took so long.
+    /// Records an operation on the store and its duration.
     pub fn requested(&self, what: Operation, took: Duration, failed: bool) {
         let labels = || [&*self.group, OPERATIONS[what as usize], &*self.resource];
         let series = self.operations[what as usize].get_or_init(|| Requests {
@@ -166,13 +166,13 @@ impl StorageMetrics {
         }
     }
 
-    /// The store has told so many changes.
+    /// Records events received from the store.
     pub fn told(&self, events: usize) {
         let counter = || self.families.events.with_label_values(&self.labels());
         self.events.get_or_init(counter).inc_by(events as u64);
     }
 
-    /// The store has told how far it is.
+    /// Records a progress notification from the store.
     pub fn progressed(&self) {
         let (counter, gauge) = self.bookmarks.get_or_init(|| {
             let labels = self.labels();
@@ -185,12 +185,12 @@ impl StorageMetrics {
         gauge.inc();
     }
 
-    /// A stored value could not be read.
+    /// Records a stored value that could not be decoded.
     pub fn could_not_decode(&self) {
         self.families.undecodable.with_label_values(&self.labels()).inc();
     }
 
-    /// A lease that was used for so many objects is not used for more.
+    /// Records the final number of objects on a lease that is no longer reused.
     pub fn leased(&self, objects: u32) {
         let family = &self.families.leased;
         family.with_label_values::<&str>(&[]).observe(f64::from(objects));
@@ -205,7 +205,7 @@ mod tests {
     use super::Operation;
 
     #[test]
-    fn what_is_asked_of_a_store_is_counted_under_upstreams_names() {
+    fn store_requests_are_counted_by_operation() {
         let telemetry = Telemetry::new();
         let m = telemetry.storage("apps", "deployments");
         m.requested(Operation::ListOnlyKeys, Duration::from_millis(6), false);

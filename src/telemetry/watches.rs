@@ -1,4 +1,4 @@
-//! What watches send: `apiserver_watch_events_total` and `apiserver_init_events_total`.
+//! Metrics of events sent to watchers: `apiserver_watch_events_total` and `apiserver_init_events_total`.
 
 use super::counters;
 use prometheus::{IntCounter, IntCounterVec, Registry};
@@ -34,11 +34,11 @@ impl WatchFamilies {
     }
 }
 
-/// The counters of a watch.
+/// Counters of watches of one resource.
 #[derive(Clone)]
 pub struct WatchMetrics {
     /// Events sent.
     pub sent: IntCounter,
-    /// Objects of the initial state.
+    /// Objects sent as initial state.
     pub initial: IntCounter,
 }

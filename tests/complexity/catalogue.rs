@@ -1,4 +1,4 @@
-//! What there is to fuzz: rows with their kinds, as discovery lists them, and a valid object of each.
+//! The catalogue of what to fuzz: every writable resource in discovery, and a valid object of each.
 
 use crate::server::{NAMESPACE, Server};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use torana::apimachinery::codec::yaml;
 
 const MANIFEST: &str = include_str!("../testdata/every-kind.yaml");
 
-/// A resource that is written.
+/// A resource that accepts writes.
 #[derive(Debug)]
 pub struct Row {
     pub group: String,
@@ -21,7 +21,7 @@ pub struct Row {
     pub parts: Vec<Part>,
 }
 
-/// A subresource that is written.
+/// A subresource that accepts writes.
 #[derive(Debug)]
 pub struct Part {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// It takes objects, not connections.
+    /// Whether it takes objects, as opposed to connections such as exec.
     pub fn is_written(&self) -> bool {
         let takes = |verb: &str| self.verbs.iter().any(|v| v == verb);
         takes("update") || (takes("create") && !self.kind.ends_with("Options"))
@@ -47,7 +47,7 @@ impl Row {
         }
     }
 
-    /// Where objects are listed and created.
+    /// The path where objects are listed and created.
     pub fn collection(&self) -> String {
         let root = match self.group.as_str() {
             "" => format!("/api/{}", self.version),
@@ -67,7 +67,7 @@ impl Row {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    /// How messages name it.
+    /// The name used in messages.
     pub fn shown(&self) -> String {
         format!("{} {}", self.api_version(), self.kind)
     }
@@ -77,7 +77,7 @@ fn words(v: &Value) -> Vec<String> {
     v.items().iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// Every row that takes a body, in the order of discovery.
+/// Every resource whose requests have a body, in discovery order.
 pub fn rows(server: &Server) -> Vec<Row> {
     let mut group_versions = vec![(String::new(), "v1".to_owned())];
     for group in server.get("/apis").json().get("groups").items() {
@@ -145,7 +145,8 @@ fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
     rows
 }
 
-/// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind: the list that another test holds to discovery.
+/// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind. `tests/kubectl_kinds.rs` checks that the
+/// file covers discovery.
 pub fn seeds() -> HashMap<(String, String), Value> {
     let key = rcgen::KeyPair::generate().expect("a key");
     let request = rcgen::CertificateParams::new(vec![NAMESPACE.to_owned()])

@@ -1,4 +1,4 @@
-//! Fields that grow at the same time.
+//! Fields that grow at the same time, to find costs that multiply the lengths of two fields.
 
 use crate::catalogue::Row;
 use crate::growth::Growth;
@@ -12,12 +12,12 @@ use torana::api::Ty;
 use torana::apimachinery::Value;
 use torana::json;
 
-/// Pairs of fields that are tried of a kind.
+/// The number of field pairs tried per kind.
 const PAIRS: usize = 12;
 
 impl Plan<'_> {
-    /// Lists of one object that grow together, in three equal objects where those stand in a list: what multiplies them
-    /// shows at small lengths.
+    /// Grows all scalar lists of one object together. If the object is an element of a list, the list holds three
+    /// copies, so that a product of the lengths already shows at small lengths.
     pub fn together(&mut self, row: &Row, found: &[Site], base: &Value) {
         let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
         for site in found {
@@ -47,7 +47,7 @@ impl Plan<'_> {
             for site in &group {
                 make::reach(&mut object, row.def, &site.path);
             }
-            // The object that holds the lists, or the list of such.
+            // The object that holds the lists or, if it is a list element, the list.
             let (path, repeated) = match group[0].path.as_slice() {
                 [path @ .., Step::First, _] => (path.to_vec(), true),
                 [path @ .., _] => (path.to_vec(), false),
@@ -96,7 +96,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Two fields of an object that grow at the same time: a few pairs of the many.
+    /// Grows random pairs of fields of an object at the same time.
     pub fn pairs(&mut self, row: &Row, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
         let long: Vec<&Site> = found.iter().filter(|s| s.is_collection()).collect();
         for _ in 0..long.len().min(PAIRS) {

@@ -1,5 +1,5 @@
-//! Bodies and queries that no object of the schema table stands for: what an encoding or a kind of patch allows beside the
-//! tree it describes. All are sent to the ConfigMaps or the Nodes of the gateway: decoders know no kinds.
+//! Bodies and queries that no object of the schema table produces: features of an encoding or a patch type beyond the
+//! tree they describe. All are sent to ConfigMaps or Nodes, because decoders do not depend on the kind.
 
 use crate::server::{Call, NAMESPACE, call};
 use torana::api::protobuf;
@@ -8,15 +8,15 @@ use torana::apimachinery::codec::json;
 use torana::apimachinery::codec::protobuf::{envelope, put_bytes, put_message};
 use torana::json;
 
-/// The object that patches are made on.
+/// The name of the object that patches are applied to.
 pub const TARGET: &str = "target";
 
-/// A family of requests, one for each length.
+/// A family of requests, parametrised by length.
 pub struct Document {
     pub name: &'static str,
-    /// Lengths to begin with, the first an eighth of the second.
+    /// The initial lengths; the first is an eighth of the second.
     pub lengths: [usize; 2],
-    /// What the patched ConfigMap holds at a length; `None`: nothing is patched.
+    /// The ConfigMap to patch, for a length; `None` if the request is not a patch.
     pub stored: Option<fn(usize) -> Value>,
     pub call: fn(usize) -> Call,
 }
@@ -46,7 +46,7 @@ fn yaml(body: &str) -> Call {
     )
 }
 
-/// JSON with `more` among the members of the object.
+/// A ConfigMap in JSON with `more` inserted among its members.
 fn text(more: &str) -> Call {
     let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},{more}}}"#);
     post("application/json", body)
@@ -105,7 +105,7 @@ fn with_owners(n: usize) -> Value {
     config_map(metadata, Value::object())
 }
 
-/// `n` managers, each of one field of its own.
+/// A ConfigMap with `n` field managers, each of which owns one field.
 fn with_managers(n: usize) -> Value {
     let mut object = with_data(n);
     let entry = |i: usize| {
@@ -129,7 +129,7 @@ fn message(members: impl FnOnce(&mut Vec<u8>)) -> Call {
     post("application/vnd.kubernetes.protobuf", out)
 }
 
-/// A number of this many digits.
+/// A number with this many digits.
 fn digits(n: usize) -> String {
     "1".repeat(n)
 }
@@ -302,7 +302,7 @@ pub const ALL: &[Document] = &[
         call: |n| {
             message(|out| {
                 for i in 0..n {
-                    // metadata: its name and a finalizer.
+                    // Field 1, metadata: a name and a finalizer.
                     put_message(out, 1, |m| {
                         put_bytes(m, 1, b"a");
                         put_bytes(m, 14, format!("example.com/f{i}").as_bytes());
@@ -573,7 +573,7 @@ fn lines(n: usize, one: impl Fn(usize) -> String) -> String {
     (0..n).map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// A list by a selector.
+/// A list request with a selector.
 fn list(parameter: &str, selector: &str) -> Call {
     let escape = |b: u8| match b {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b',' => (b as char).to_string(),

@@ -1,6 +1,6 @@
-//! Makes an object valid by doing what the refusal of it says: a field that is missing is filled, one that is forbidden is
-//! left out, of the values that are supported one is taken. So objects of kinds nobody has written an example of are valid,
-//! too, mostly.
+//! Makes an object valid by following the causes in the server's refusal: a missing field is filled in, a forbidden
+//! one removed, an unsupported value replaced by a supported one. That yields valid objects for most kinds without
+//! hand-written examples.
 
 use crate::make::least;
 use crate::sites::struct_of;
@@ -9,7 +9,7 @@ use torana::api::{Ty, TypeDef};
 use torana::apimachinery::Value;
 use torana::json;
 
-/// Texts of the usual forms.
+/// Strings in the formats that validation commonly requires.
 const TEXTS: [&str; 15] = [
     "a",
     "example.com/a",
@@ -28,10 +28,11 @@ const TEXTS: [&str; 15] = [
     "",
 ];
 
-/// How many answers are heeded.
+/// The maximum number of refusals to act on.
 const ROUNDS: usize = 14;
 
-/// Asks `refusal` about an object (null: it is fine) and changes it until it is fine or nothing helps. True where it is.
+/// Calls `refusal` on the object (null means valid) and corrects the object until it is valid or no correction helps.
+/// Returns whether it is valid. The field `keep` must stay.
 pub fn fit(def: &'static TypeDef, object: &mut Value, keep: &str, refusal: &dyn Fn(&Value) -> Value) -> bool {
     let mut tried: HashMap<String, usize> = HashMap::new();
     for _ in 0..ROUNDS {
@@ -72,7 +73,7 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
         };
     }
     if cause.str_at(&["reason"]) == "FieldValueForbidden" {
-        // What must stay is in the way of something else, or does not go with it.
+        // The forbidden field is the one under test, so whatever conflicts with it has to change instead.
         return match keep.starts_with(field) {
             true => make_way(at, owner, &last, attempt),
             false => remove(at, &last),
@@ -82,12 +83,12 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
         && owner.field(&last).is_none()
         && let Some(value) = members.remove(&last)
     {
-        // The key of a map.
+        // The field is a map key, which is renamed.
         let key = ["example.com/k", "cpu", "storage", "k.k"][attempt % 4];
         return put(at, key, value);
     }
     if let Some(inner) = struct_of(ty) {
-        // One of its members is asked for: the next that is not there.
+        // An object is incomplete: add its next missing member.
         let there = member(at, &last);
         let missing = inner.fields.iter().filter(|f| there.get(f.name).is_null());
         let Some(next) = missing.clone().nth(attempt % missing.count().max(1)) else {
@@ -110,7 +111,8 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
     put(at, &last, value)
 }
 
-/// Of the members beside `name`, objects are left out and an operator or type is exchanged for another.
+/// Removes optional objects beside `name`, and replaces an operator or type by another one, to resolve a conflict
+/// with `name`.
 fn make_way(at: &mut Value, owner: &'static TypeDef, name: &str, attempt: usize) -> bool {
     const OPERATORS: [&str; 5] = ["In", "Exists", "NotIn", "Equal", "DoesNotExist"];
     let Value::Object(members) = at else { return false };

@@ -1,4 +1,4 @@
-//! How a field gets long: values of any length for one site.
+//! Ways for a field to grow, and values of any length for each.
 
 use crate::make::{Differ, least, pairs, vary};
 use crate::sites::Site;
@@ -9,27 +9,27 @@ use torana::json;
 /// A way for a field to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Elements or members that differ in what tells them apart.
+    /// Elements or members with different identities.
     Distinct(Differ),
-    /// The same element again and again.
+    /// Copies of one element.
     Equal,
-    /// Elements with nothing in them.
+    /// Empty elements.
     Empty,
-    /// Members with keys that are valid nowhere.
+    /// Members with keys that are always invalid.
     WrongKeys,
-    /// A text that repeats these characters.
+    /// A string that repeats these characters.
     Text(&'static str),
-    /// A free-form value of many members.
+    /// A free-form value with many members.
     Members,
-    /// A free-form value of many levels.
+    /// A free-form value with many levels.
     Nested,
 }
 
-/// Texts that other texts are made of: names, paths, lists, expressions, escapes.
+/// Fragments of structured strings: names, paths, lists, expressions, escapes.
 pub const TEXTS: [&str; 8] = ["a", "a.", "a/b,", "{[(\"", "1", "$(A)", "é\n", "%41=*"];
 
 impl Growth {
-    /// The ways a site can grow.
+    /// The ways in which a site can grow.
     pub fn of(site: &Site, element_differs: Differ) -> Vec<Self> {
         use Growth::{Distinct, Empty, Equal, Members, Nested, Text, WrongKeys};
         match site.ty {
@@ -40,7 +40,7 @@ impl Growth {
         }
     }
 
-    /// How messages name it.
+    /// The name used in messages.
     pub fn shown(self) -> String {
         match self {
             Self::Distinct(Differ::Wrong) => "distinct invalid elements".into(),
@@ -54,7 +54,7 @@ impl Growth {
         }
     }
 
-    /// Lengths to begin with, the first an eighth of the second: what takes some 20 ms.
+    /// The initial lengths, chosen to take some 20 ms; the first is an eighth of the second.
     pub fn lengths(self, site: &Site) -> [usize; 2] {
         match self {
             Self::Text(_) => [2 << 10, 16 << 10],
@@ -64,7 +64,7 @@ impl Growth {
         }
     }
 
-    /// The field at this length, made of elements like the first of `whole`.
+    /// The field's value at this length, with elements derived from the first one of `whole`.
     pub fn value(self, site: &Site, whole: &Value, n: usize) -> Value {
         let (key, sample) = match whole {
             Value::Array(items) => ("", items.first()),

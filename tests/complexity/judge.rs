@@ -1,26 +1,27 @@
-//! Whether a cost grows faster than what is sent.
+//! Decides whether a cost grows faster than its input.
 
 use crate::meter::Cost;
 use std::time::Duration;
 
 /// A doubling of the input that multiplies the cost by more than this is a finding.
 const MOST: f64 = 3.0;
-/// More than this times a linear cost is looked at again. Few comparisons of an unoptimised build cost what decoding and
-/// encoding an element does: their square is half as much again at a thousand elements.
+/// A cost of more than this times the linear extrapolation is measured again. In an unoptimised build a few
+/// comparisons per pair cost as much as decoding and encoding an element, so a quadratic part adds only about half at
+/// a thousand elements.
 const SUSPICIOUS: f64 = 1.45;
-/// Costs below are noise.
+/// CPU time below this is noise.
 const CPU_FLOOR: Duration = Duration::from_millis(25);
 const PEAK_FLOOR: usize = 1 << 20;
-/// A heap of fewer bytes for each that was sent harms nobody, however it grows: bodies are bounded. Decoding and encoding
-/// take about twenty, and what controllers allocate or free meanwhile is measured, too.
+/// Peak heap per byte sent that is acceptable however it grows, because bodies are bounded. Decoding and encoding
+/// take about twenty bytes per byte, and allocations of background controllers are measured as well.
 const PEAK_SMALL: usize = 32;
-/// The longest body the gateway reads: beyond, there is nothing to grow.
+/// The longest body that the gateway accepts, in bytes.
 pub const LONGEST: usize = 3 << 20;
-/// What a request may take whatever is in it, and for each byte of it: of CPU time in an unoptimised build, and of memory.
+/// The budget of a request: a constant plus an amount per byte sent; CPU time of an unoptimised build.
 const CPU_MOST: (Duration, Duration) = (Duration::from_millis(500), Duration::from_micros(20));
 const PEAK_MOST: (usize, usize) = (16 << 20, 256);
 
-/// One request.
+/// The measurement of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub cost: Cost,
@@ -28,7 +29,7 @@ pub struct Sample {
     pub code: u16,
 }
 
-/// What was found wrong.
+/// A violation: a cost that grows too fast, or a request over its budget.
 #[derive(Debug)]
 pub struct Finding {
     pub what: &'static str,
@@ -65,11 +66,11 @@ fn millis(s: &Sample) -> f64 {
     s.cost.cpu.as_secs_f64() * 1e3
 }
 
-/// Costs at the lengths `small` and `large` (a multiple of it), and where those look wrong at doublings of `large`. `run`
-/// sends one request of a length; `None`: it cannot be made.
+/// Measures at the lengths `small` and `large` (a multiple of it) and, if the result is suspicious, at doublings of
+/// `large`. `run` sends one request of the given length, and returns `None` if such a request cannot be built.
 pub fn judge(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
     let base = run(1)?;
-    // Where the shorter one is over its budget, the longer one may take minutes.
+    // Re-measures before giving up: a request over its budget at the short length may take minutes at the long one.
     let again = |before: Sample, n| {
         run(n).map(|s| Sample {
             cost: before.cost.min(s.cost),
@@ -96,12 +97,12 @@ pub fn judge(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) 
     if !suspicious(&base, &a, &b, large / small) {
         return None;
     }
-    // Mostly that was noise.
+    // Measure again: most suspicions are noise.
     let (a, b) = (again(a, small)?, again(b, large)?);
     if !suspicious(&base, &a, &b, large / small) {
         return None;
     }
-    // Growth that is real shows more at greater lengths.
+    // Real superlinear growth is more pronounced at greater lengths.
     let c = run(4 * large)?;
     if over_budget(&b, &c, 4 * large).is_none() && !suspicious(&base, &b, &c, 4) {
         return None;
@@ -109,7 +110,7 @@ pub fn judge(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) 
     confirm(run, large)
 }
 
-/// What `by` times the elements add to the cost is clearly more than `by` times as much.
+/// Whether multiplying the elements by `by` multiplied the added cost by clearly more than `by`.
 fn suspicious(base: &Sample, a: &Sample, b: &Sample, by: usize) -> bool {
     let most = by as f64 * SUSPICIOUS;
     let cpu = |s: &Sample| s.cost.cpu.saturating_sub(base.cost.cpu).as_secs_f64().max(1e-6);
@@ -117,8 +118,8 @@ fn suspicious(base: &Sample, a: &Sample, b: &Sample, by: usize) -> bool {
     (cpu(b) / cpu(a) > most && b.cost.cpu > CPU_FLOOR / 4) || (peak(b) / peak(a) > most && b.cost.peak > PEAK_FLOOR / 4)
 }
 
-/// Doubles from `from` up to `to`, for what grows faster than a square: a request that does may take minutes at the
-/// lengths of [`judge`].
+/// Doubles the length from `from` to `to`. For input whose cost may grow faster than quadratically, where the lengths
+/// used by [`judge`] could take minutes.
 pub fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> Option<Finding> {
     let mut n = from;
     let mut before = run(n)?;
@@ -136,7 +137,7 @@ pub fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> O
     None
 }
 
-/// Doubles until the growth is plain, or there is nothing more to send.
+/// Doubles until the growth is certain, or the body reaches its maximum length.
 fn confirm(run: &dyn Fn(usize) -> Option<Sample>, from: usize) -> Option<Finding> {
     let mut n = from;
     let mut before = steady(run, n)?;
@@ -162,7 +163,7 @@ fn ratios(before: &Sample, after: &Sample) -> (f64, f64) {
     (cpu, after.cost.peak as f64 / before.cost.peak.max(1) as f64)
 }
 
-/// The second of two samples takes more than a request may.
+/// Whether the second of two samples exceeds the request budget.
 fn over_budget(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     let sent = u32::try_from(after.sent).unwrap_or(u32::MAX);
     let (cpu, peak) = ratios(before, after);
@@ -184,7 +185,7 @@ fn over_budget(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     None
 }
 
-/// What is wrong with the second of two samples, the input of which is twice that of the first.
+/// The finding, if any, for a sample whose input is twice that of the previous one.
 fn compare(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     let (cpu, peak) = ratios(before, after);
     let finding = |what, ratio| {
@@ -199,7 +200,7 @@ fn compare(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     if let Some(finding) = over_budget(before, after, n) {
         return Some(finding);
     }
-    // The square of a number of digits, say, is sent as more than twice the bytes.
+    // The body may grow by more than a factor of two, for example with numbers whose digits also double.
     let linear = after.sent as f64 / before.sent.max(1) as f64 / 2.0;
     let most = MOST * linear.max(1.0);
     if cpu > most && after.cost.cpu > CPU_FLOOR {
@@ -211,7 +212,7 @@ fn compare(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     None
 }
 
-/// The typical cost of up to three runs; of one where it takes long.
+/// The typical cost of up to three runs, or of one run if it takes long.
 fn steady(run: &dyn Fn(usize) -> Option<Sample>, n: usize) -> Option<Sample> {
     let first = run(n)?;
     let mut costs = vec![first.cost];
@@ -226,7 +227,7 @@ fn steady(run: &dyn Fn(usize) -> Option<Sample>, n: usize) -> Option<Sample> {
 mod tests {
     use super::*;
 
-    /// Costs by formulas, in microseconds and bytes.
+    /// A fake `run` with costs given by formulas, in microseconds and bytes.
     fn costs(cpu: impl Fn(u64) -> u64, peak: impl Fn(usize) -> usize) -> impl Fn(usize) -> Option<Sample> {
         move |n| {
             let cpu = Duration::from_micros(1000 + cpu(n as u64));
@@ -245,31 +246,31 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_passes() {
+    fn n_log_n_costs_pass() {
         assert!(judge(&costs(|n| 3 * n * n.ilog2() as u64, |n| 100 * n), [128, 1024]).is_none());
     }
 
     #[test]
-    fn a_square_behind_a_thousand_times_its_linear_part_is_found() {
+    fn a_square_with_a_thousand_times_larger_linear_part_is_found() {
         let finding = judge(&costs(|n| 10 * n + n * n / 100, |n| n), [128, 1024]).expect("a finding");
         assert_eq!(finding.what, "CPU time");
         assert!(finding.ratio > 3.0, "{finding}");
     }
 
     #[test]
-    fn a_square_of_memory_is_found() {
+    fn quadratic_memory_is_found() {
         let finding = judge(&costs(|n| n, |n| n * n), [128, 1024]).expect("a finding");
         assert_eq!(finding.what, "memory");
     }
 
     #[test]
-    fn a_cube_is_found_at_small_lengths() {
+    fn cubic_growth_is_found_at_small_lengths() {
         let finding = climb(&costs(|n| n * n * n, |n| n), 4, 512).expect("a finding");
         assert!(finding.n <= 64, "{finding}");
     }
 
     #[test]
-    fn a_request_beyond_its_budget_is_not_made_longer() {
+    fn a_request_over_budget_is_not_made_longer() {
         let costs = costs(|n| n * n * n * 10, |n| n);
         let guarded = |n| (n <= 128).then(|| costs(n)).expect("the next would take hours");
         assert!(judge(&guarded, [128, 1024]).is_some());

@@ -1,20 +1,23 @@
-//! The complexity fuzzer: no request costs more than in proportion to its size.
+//! The complexity fuzzer: the cost of a request is at most proportional to its size.
 //!
-//! A gateway runs in this process. For every kind that discovery lists, the schema table says which fields can be long: lists,
-//! maps, texts, free-form values. Each is made longer by doubling, with distinct elements, equal ones, empty ones and
-//! invalid ones, and sent through the whole filter chain: create, update, status, every encoding, every kind of patch,
-//! tables. CPU time and heap of the process are measured. Where one of them grows by more than three for a doubling, or a
-//! request takes more than its budget, the test fails and names the kind, the request, the field, the lengths and the
-//! figures. Bodies that the table cannot describe (aliases, equal keys, patch operations) are in [`documents`].
+//! A gateway runs in this process. For every kind in discovery, the schema table says which fields can be long:
+//! lists, maps, strings, free-form values. Each field is grown by doubling, with distinct, equal, empty and invalid
+//! elements, and sent through the whole filter chain: create, update, status, every encoding, every patch type,
+//! tables. CPU time and heap of the process are measured. If a doubling multiplies one of them by more than three, or
+//! a request exceeds its budget, the test fails and names the kind, the request, the field, the lengths and the
+//! measurements. Bodies that the table cannot describe (aliases, duplicate keys, patch operations) are in
+//! [`documents`].
 //!
-//! A new kind is covered once discovery lists it. It begins with its object in `tests/testdata/every-kind.yaml`, which
-//! another test demands, or with what the schema requires; refusals say what else a valid object needs ([`fit`]).
+//! A new kind is covered once it appears in discovery. Its first object comes from `tests/testdata/every-kind.yaml`,
+//! which another test keeps complete, or from the required fields of its schema; refusals say what else a valid
+//! object needs ([`fit`]).
 //!
-//! Noise does not decide: costs are CPU time, not clock time; growth that looks wrong is measured again at larger lengths,
-//! the least of three runs each, until it is plain or the body is as long as the gateway reads ([`judge`]).
+//! Noise does not decide: costs are CPU time, not wall time, and a suspicious growth is measured again at larger
+//! lengths, with the minimum of three runs each, until it is certain or the body has its maximum length ([`judge`]).
 //!
-//! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way and pairs of fields, from
-//! a random kind on, for `FUZZ_SECONDS`; `FUZZ_SEED` repeats a run, `FUZZ_ONLY` names kinds or documents.
+//! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way, and pairs of
+//! fields, starting from a random kind, for `FUZZ_SECONDS`. `FUZZ_SEED` repeats a run, and `FUZZ_ONLY` selects kinds
+//! or documents.
 
 mod catalogue;
 mod combine;
@@ -32,7 +35,8 @@ mod ways;
 use plan::{Extent, Plan};
 use std::time::{Duration, Instant};
 
-/// Values a thousand levels deep are walked by recursion, in frames that no optimiser has made small.
+/// Stack size in bytes: values a thousand levels deep are walked recursively, with the large frames of an unoptimised
+/// build.
 const STACK: usize = 64 << 20;
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -40,7 +44,7 @@ fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 #[test]
-fn no_cost_grows_faster_than_its_request() {
+fn cost_is_proportional_to_request_size() {
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(fuzz);
     if let Err(panic) = thread.expect("a thread").join() {
         std::panic::resume_unwind(panic);
@@ -81,11 +85,11 @@ fn fuzz() {
     }
     assert!(
         plan.findings.is_empty(),
-        "{} costs grow faster than their requests:\n{}",
+        "{} costs grow faster than the size of their requests:\n{}",
         plan.findings.len(),
         plan.findings.join("\n")
     );
-    // Growth of what is refused at once shows nothing of validation: most fields must be reached.
+    // A request refused early shows nothing about validation, so most fields must occur in valid objects.
     assert!(
         !only.is_empty() || tally.accepted * 10 >= tally.sites * 6,
         "only {} of {} fields are in valid objects (FUZZ_VERBOSE=true says why)",

@@ -1,4 +1,4 @@
-//! Values from the schema: the least a type requires, and many that differ from one.
+//! Builds values from the schema: minimal values of a type, and variations of a value.
 
 use crate::sites::{Step, struct_of};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use torana::apimachinery::Value;
 use torana::apimachinery::value::Map;
 use torana::json;
 
-/// The least value of a type; `choices` are the values its field may have.
+/// The minimal value of a type. `choices` are the allowed values of its field, if enumerated.
 pub fn least(ty: Ty, choices: &[&str]) -> Value {
     match ty {
         Ty::String => json!(choices.first().copied().unwrap_or("a")),
@@ -26,20 +26,20 @@ pub fn least(ty: Ty, choices: &[&str]) -> Value {
     }
 }
 
-/// An object with the fields its type requires.
+/// An object with the required fields of its type.
 pub fn object(def: &'static TypeDef) -> Value {
     let required = def.fields.iter().filter(|f| f.required);
     pairs(required.map(|f| (f.name.to_owned(), least(f.ty, def.enumeration(f.name)))))
 }
 
-/// An object of these members, in one pass.
+/// An object with these members, built in one pass.
 pub fn pairs(members: impl IntoIterator<Item = (String, Value)>) -> Value {
     Value::Object(Map::from_pairs(
         members.into_iter().map(|(k, v)| (k.into(), v)).collect(),
     ))
 }
 
-/// The value at `path`; what is missing on the way is made.
+/// The value at `path`. Missing values on the way are created.
 pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]) -> &'v mut Value {
     let mut at = object;
     let mut ty = Ty::Bool;
@@ -81,18 +81,18 @@ pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]
     at
 }
 
-/// Which parts of an element differ from those of the next.
+/// Which parts of an element differ from the next element's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differ {
-    /// What elements are told apart by: the keys the schema names, or what is called a name.
+    /// The identity of an element: the keys that the schema names, or fields called `name`.
     Keys,
-    /// Every text and number that is not one of a few choices.
+    /// Every string and number that is not an enumerated value.
     All,
-    /// Every text, by one that is valid nowhere.
+    /// Every string, replaced by one that is always invalid.
     Wrong,
 }
 
-/// The `i`-th of many values like this one.
+/// The `i`-th variation of a value.
 pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ, i: usize) -> Value {
     if let (Some(def), Value::Object(members)) = (struct_of(ty), value) {
         let named = |name: &str| match keys {
@@ -140,7 +140,7 @@ pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ,
     }
 }
 
-/// A text like `s` that differs from it by `i`, of the same kind where that is a common one.
+/// The `i`-th variation of a string, in the same format if that is a common one.
 fn other(s: &str, i: usize) -> String {
     let n = i as u128;
     if let Ok(ip) = s.parse::<IpAddr>() {

@@ -1,8 +1,8 @@
-//! What a request costs: CPU time of the process and the peak of its heap.
+//! Measures the cost of a request: CPU time of the process and peak heap.
 //!
-//! CPU time is that of all threads (`CLOCK_PROCESS_CPUTIME_ID`), so work that moves to another thread is counted, and time
-//! during which other processes have the cores is not. The machines this runs on have no hardware counters to count
-//! instructions with.
+//! CPU time covers all threads (`CLOCK_PROCESS_CPUTIME_ID`), so it includes work moved to another thread and excludes
+//! time during which other processes have the cores. Instruction counters would be more precise, but the test
+//! machines do not have them.
 
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
@@ -11,17 +11,17 @@ use std::time::Duration;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// What was spent on one request.
+/// The cost of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// CPU time of the process.
     pub cpu: Duration,
-    /// Bytes on the heap at the worst moment beyond those before.
+    /// Peak heap above the level at the start, in bytes.
     pub peak: usize,
 }
 
 impl Cost {
-    /// The lower of both, each by itself.
+    /// The component-wise minimum.
     pub fn min(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.min(other.cpu),
@@ -29,8 +29,8 @@ impl Cost {
         }
     }
 
-    /// The lowest CPU time, since noise only adds to it, and the middle one of the peaks: what is freed elsewhere meanwhile
-    /// makes those look lower.
+    /// The lowest CPU time, because noise only adds to it, and the median peak, because memory freed elsewhere can
+    /// lower a measured peak.
     pub fn typical(costs: &mut [Self]) -> Self {
         let cpu = costs.iter().map(|c| c.cpu).min().unwrap_or_default();
         costs.sort_by_key(|c| c.peak);
@@ -39,13 +39,13 @@ impl Cost {
     }
 }
 
-/// CPU time of the process so far.
+/// CPU time of the process since its start.
 pub fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Runs `work` and says what it cost.
+/// Runs `work` and measures it.
 pub fn measure<R>(work: impl FnOnce() -> R) -> (Cost, R) {
     HEAP.reset_peak_usage();
     let (before, start) = (HEAP.current_usage(), cpu());

@@ -1,4 +1,4 @@
-//! What is tried: for each kind the sites it has, for each site the ways to grow and to be sent.
+//! The test plan: for each kind its sites, for each site the ways to grow it and to send it.
 
 use crate::catalogue::{Part, Row, rows, seeds};
 use crate::documents::{self, Document, TARGET};
@@ -17,16 +17,16 @@ use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
 use torana::json;
 
-/// How deep free-form values are nested: decoders take a thousand levels.
+/// The nesting depth of free-form values. Decoders accept a thousand levels.
 const DEEPEST: usize = 900;
 
-/// How much is tried.
+/// How much to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Every field once: in the first kind that holds it, as JSON; every encoding and kind of patch for one field of each
-    /// sort (list type, element type, patch strategy), since those are code that knows no fields.
+    /// Every field once, as JSON, in the first kind that has it. Encodings and patch types are tried for one field of
+    /// each sort (list type, element type, patch strategy), because their code is generic over fields.
     Once,
-    /// Every field in every kind, in every way.
+    /// Every field of every kind in every way.
     Everything,
 }
 
@@ -43,17 +43,17 @@ pub struct Plan<'s> {
     pub tally: Tally,
 }
 
-/// What was done.
+/// Statistics of a run.
 #[derive(Default)]
 pub struct Tally {
     pub sites: usize,
     pub accepted: usize,
     pub requests: Cell<usize>,
-    /// Sites of which no valid object could be made: their growth is refused.
+    /// Sites for which no valid object could be built, so growing them was refused.
     pub refused: BTreeMap<String, String>,
 }
 
-/// What generic code sees of a field.
+/// The properties of a field that generic code depends on.
 type Sort = (bool, bool, &'static str, String, bool);
 
 fn sort(site: &Site) -> Sort {
@@ -79,11 +79,12 @@ fn sort(site: &Site) -> Sort {
 }
 
 impl<'s> Plan<'s> {
-    /// Reads what there is, and creates the namespace it lives in.
+    /// Reads the catalogue and creates the namespace for the objects.
     pub fn new(server: &'s Server, extent: Extent) -> Self {
         let (mut rows, seeds) = (rows(server), seeds());
         let seed = |row: &Row| seeds.get(&(row.api_version(), row.kind.clone()));
-        // A field that several kinds have is tried in one that is stored and has an example, ConfigMaps first: they add the least.
+        // A field shared by several kinds is tried in one that is stored and has an example. ConfigMaps come first
+        // because they add the least cost of their own.
         rows.sort_by_key(|row| (seed(row).is_none() || !row.has("update"), row.kind != "ConfigMap"));
         for kind in ["Namespace", "ServiceAccount"] {
             let row = rows.iter().find(|r| r.kind == kind).expect("a core kind");
@@ -103,14 +104,14 @@ impl<'s> Plan<'s> {
         }
     }
 
-    /// Begins with another kind, and makes other pairs, for each seed.
+    /// Rotates the order of kinds and the choice of pairs by a seed.
     pub fn begin_at(&mut self, seed: u64) {
         self.random = seed | 1;
         let first = self.below(self.rows.len());
         self.rows.rotate_left(first);
     }
 
-    /// xorshift64*: small, and the same everywhere.
+    /// xorshift64*: small and identical on every platform.
     pub fn below(&mut self, n: usize) -> usize {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -118,7 +119,7 @@ impl<'s> Plan<'s> {
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) % n.max(1) as u64) as usize
     }
 
-    /// Tries every site of every kind whose name contains `only`, until `more` says to stop.
+    /// Tries every site of every kind whose name contains `only`, while `more` returns true.
     pub fn run(&mut self, only: &str, more: &dyn Fn() -> bool) {
         let hosts = if self.extent == Extent::Once { 1 } else { usize::MAX };
         let mut seen = Seen::default();
@@ -144,13 +145,14 @@ impl<'s> Plan<'s> {
         self.rows = rows;
     }
 
-    /// Subresources: those that write the object, with its fields, and those that speak a kind of their own, with that one's.
+    /// Tries subresources: those that write the object use the object's fields, those with a kind of their own use
+    /// that kind's.
     fn parts(&mut self, row: &Row, found: &[Site], base: &Value, seen: &mut Seen, more: &dyn Fn() -> bool) {
         let all = self.extent == Extent::Everything;
         for part in row.parts.iter().filter(|p| p.is_written() && p.name != "status") {
             let Some(def) = part.def else { continue };
             if def.name == row.def.name {
-                // Each knows a few fields of the object: those near the root stand for all.
+                // A subresource handles few fields of the object itself, so only collections near the root are tried.
                 let near = |site: &&Site| site.is_collection() && site.path.len() <= 2 && !site.in_status();
                 for site in found.iter().filter(|site| all || near(site)) {
                     if more() {
@@ -171,7 +173,7 @@ impl<'s> Plan<'s> {
         }
     }
 
-    /// Requests of no kind in particular.
+    /// Tries the requests of [`documents`], which do not depend on a kind.
     pub fn documents(&mut self, only: &str) {
         for document in documents::ALL.iter().filter(|d| d.name.contains(only)) {
             let run = |n| self.document(document, n);
@@ -192,7 +194,7 @@ impl<'s> Plan<'s> {
             }
         }
         let request = (document.call)(n);
-        // The HTTP library takes no longer ones.
+        // The HTTP library's limit on request targets.
         let sample = (request.path.len() < 1 << 16).then(|| {
             let (cost, answer) = meter::measure(|| self.server.send(&request));
             let sent = request.path.len() + request.body.len();
@@ -213,14 +215,14 @@ impl<'s> Plan<'s> {
         sample
     }
 
-    /// An object to begin with: the manifest's, or the least the schema allows.
+    /// The initial object: from the manifest, or the minimal one that the schema allows.
     fn base(&self, row: &Row) -> Value {
         let seed = self.seeds.get(&(row.api_version(), row.kind.clone()));
         seed.cloned().unwrap_or_else(|| {
             let mut object = make::object(row.def);
             object.set(&["apiVersion"], row.api_version());
             object.set(&["kind"], row.kind.clone());
-            // Reviews have no name; where one is needed, the refusal says so.
+            // Reviews have no name. Where a name is required, the refusal says so.
             object.set(&["metadata"], Value::object());
             object
         })
@@ -232,7 +234,7 @@ impl<'s> Plan<'s> {
         self.findings.push(line);
     }
 
-    /// A valid object that has the site, if one can be made, and what it holds there.
+    /// A valid object that has the site, if one can be built, and its value at the site.
     pub fn fitted(&mut self, target: &Target<'_>) -> (Value, Value) {
         let (row, site, def) = (target.row, target.site, target.def());
         let mut object = target.base.clone();
@@ -250,7 +252,7 @@ impl<'s> Plan<'s> {
         (object, whole)
     }
 
-    /// Tries one field of an object, or of the body of a part of it; `parent` is a valid object.
+    /// Tries one field of an object or of a subresource body. `parent` is a valid object of the resource.
     fn site(&mut self, row: &Row, part: Option<&Part>, site: &Site, base: &Value, parent: &Value) {
         if site.path == [Step::Field("metadata"), Step::Field("name")] {
             return;
@@ -299,7 +301,7 @@ impl<'s> Plan<'s> {
         self.counter = counter;
     }
 
-    /// Longer where there is time.
+    /// Initial lengths, larger when there is time.
     fn lengths(&self, site: &Site, growth: Growth) -> [usize; 2] {
         match growth {
             Growth::Nested => growth.lengths(site),
@@ -313,7 +315,7 @@ impl<'s> Plan<'s> {
         if self.extent == Extent::Everything || site.is_collection() || matches!(site.ty, Ty::Any(_)) {
             return all;
         }
-        // Of the texts one, another for each field.
+        // Of the string variants, pick one per field by hashing its path.
         let sum: usize = site
             .owner
             .name
@@ -336,7 +338,7 @@ impl<'s> Plan<'s> {
     }
 }
 
-/// The subresource that reported fields are written by.
+/// The subresource through which status fields are written.
 pub fn status_of<'r>(row: &'r Row, site: &Site) -> Option<&'r Part> {
     let status = |p: &&Part| site.in_status() && p.name == "status";
     row.parts.iter().find(status)

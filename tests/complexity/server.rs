@@ -1,5 +1,5 @@
-//! A whole gateway in this process, asked through the head of its filter chain: everything a request passes is measured
-//! but connections and TLS.
+//! A complete gateway in this process, called through the head of its filter chain. Measurements cover everything
+//! except connections and TLS.
 
 use crate::catalogue::Row;
 use bytes::Bytes;
@@ -15,19 +15,19 @@ use torana::app::{self, Gateway};
 use torana::cli::{self, Command};
 use torana::request::{Body, Facts, Handler, RemoteAddr, Request};
 
-/// Where namespaced objects of the tests live: that of `tests/testdata/every-kind.yaml`.
+/// The namespace of the test objects, as in `tests/testdata/every-kind.yaml`.
 pub const NAMESPACE: &str = "every";
 
-/// May do anything; exempt from the check against escalation.
+/// A user with all permissions that is exempt from the escalation check.
 const ADMIN: &str = "admin";
-/// May do anything, but roles it writes are compared with its own.
+/// A user with all permissions whose roles are compared with its own rules.
 const CALLER: &str = "caller";
 
-/// Plugins that are off by default and refuse nothing that the tests send.
+/// Admission plugins that are off by default and refuse nothing that the tests send.
 const PLUGINS: &str = "ExtendedResourceToleration,LimitPodHardAntiAffinityTopology,OwnerReferencesPermissionEnforcement,\
                        PodNodeSelector,PodTolerationRestriction";
 
-/// A request, ready to be sent more than once.
+/// A request that can be sent repeatedly.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: &'static str,
@@ -37,7 +37,7 @@ pub struct Call {
     pub body: Bytes,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -45,18 +45,18 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The object; null where it is no JSON.
+    /// The body as an object, or null if it is not JSON.
     pub fn json(&self) -> Value {
         json::decode(&self.body).unwrap_or_default()
     }
 
-    /// Neither refused nor failed.
+    /// Whether the request succeeded.
     pub fn is_fine(&self) -> bool {
         self.code < 300
     }
 }
 
-/// A gateway that serves.
+/// A running gateway.
 pub struct Server {
     runtime: Runtime,
     gateway: Option<Gateway>,
@@ -93,11 +93,12 @@ fn start_flags(dir: &Path) -> cli::CompletedOptions {
 }
 
 impl Server {
-    /// Starts a gateway in a directory of its own and waits until it is ready.
+    /// Starts a gateway in a temporary directory and waits until it is ready.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            // Deeply nested values are walked recursively, in the large frames of an unoptimised build.
             .thread_stack_size(64 << 20)
             .enable_all()
             .build()
@@ -119,7 +120,7 @@ impl Server {
         server
     }
 
-    /// Every verb but those that switch the check against escalation off.
+    /// Grants [`CALLER`] every verb except those that switch off the escalation check.
     fn admit_the_caller(&self) {
         let role = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"caller"},
             "rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get","list","watch","create","update","patch","delete",
@@ -133,16 +134,17 @@ impl Server {
             assert_eq!(made.code, 201, "{:?}", made.body);
         }
         let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        // The authorizer learns of the new role from its watch.
         while self.get("/api/v1/namespaces").code != 200 {
             assert!(
                 std::time::Instant::now() < limit,
-                "the role is not heeded after a minute"
+                "the role has no effect after a minute"
             );
             std::thread::yield_now();
         }
     }
 
-    /// Creates what must be there, as an administrator.
+    /// Creates an object as the administrator.
     pub fn create(&self, row: &Row, object: &Value) -> Answer {
         let path = row.collection();
         self.send_as(ADMIN, &call("POST", path, json::to_vec(object)))
@@ -152,7 +154,7 @@ impl Server {
         self.send(&call("GET", path.to_owned(), Vec::new()))
     }
 
-    /// Sends a request of an ordinary caller and reads the whole answer.
+    /// Sends a request as an ordinary user and reads the whole response.
     pub fn send(&self, call: &Call) -> Answer {
         self.send_as(CALLER, call)
     }
@@ -169,6 +171,7 @@ impl Server {
         ] {
             req.headers_mut().insert(name, value.parse().expect("a header"));
         }
+        // The connection layer is bypassed, so the facts that it provides are set here.
         Facts::of_mut(&mut req).remote = Some(RemoteAddr(SocketAddr::from(([127, 0, 0, 1], 1))));
         let handler = self.handler.clone();
         let answer = self.runtime.block_on(self.runtime.spawn(async move {
@@ -181,7 +184,7 @@ impl Server {
     }
 }
 
-/// A request in JSON.
+/// A request with a JSON body.
 pub fn call(method: &'static str, path: String, body: Vec<u8>) -> Call {
     Call {
         method,

@@ -1,14 +1,14 @@
-//! Where objects can grow: every list, map and text of every kind, found by walking the schema table.
+//! Finds where objects can grow: every list, map and string of every kind, by walking the schema table.
 
 use std::collections::{HashMap, HashSet};
 use torana::api::{Field, Ty, TypeDef, by_name};
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// One step down a tree.
+/// One step down an object tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The member of this name.
+    /// The member with this name.
     Field(&'static str),
     /// The first element of a list.
     First,
@@ -16,20 +16,20 @@ pub enum Step {
     Member,
 }
 
-/// A field that can be long, in one kind.
+/// A field of one kind that can be long.
 #[derive(Clone)]
 pub struct Site {
-    /// From the root of the object to the field.
+    /// The path from the root of the object to the field.
     pub path: Vec<Step>,
-    /// The struct the field belongs to.
+    /// The struct that declares the field.
     pub owner: &'static TypeDef,
     pub field: &'static Field,
-    /// What grows: the field's type, or that of its first element where lists hold lists.
+    /// The type that grows: the field's type, or its element's where lists contain lists.
     pub ty: Ty,
 }
 
 impl Site {
-    /// The path as messages show it.
+    /// The path as shown in messages.
     pub fn shown(&self) -> String {
         let mut out = String::new();
         for step in &self.path {
@@ -43,18 +43,18 @@ impl Site {
         out
     }
 
-    /// Whether the field is part of what controllers report.
+    /// Whether the field is part of the status.
     pub fn in_status(&self) -> bool {
         self.path.first() == Some(&Step::Field("status"))
     }
 
-    /// Whether what grows has members.
+    /// Whether the growing value is a list or a map.
     pub fn is_collection(&self) -> bool {
         matches!(self.ty, Ty::List(_) | Ty::Map(_))
     }
 }
 
-/// The struct a value of this type is.
+/// The struct definition of a type, if it is a struct.
 pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
     match ty {
         Ty::Struct(r) => Some(r.get()),
@@ -63,16 +63,16 @@ pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
     }
 }
 
-/// How many kinds have been seen to hold a field, by struct and name.
+/// The number of kinds in which a field has been seen, by struct and field name.
 #[derive(Default)]
 pub struct Seen(HashMap<(&'static str, &'static str), usize>);
 
-/// The sites of a definition; of fields that `hosts` kinds before it hold, none.
+/// The sites of a definition, without fields that at least `hosts` earlier kinds have.
 pub fn sites_of(def: &'static TypeDef, seen: &mut Seen, hosts: usize) -> Vec<Site> {
     let mut found = Vec::new();
     let mut walked = HashSet::from([def.name]);
     let mut level = vec![(def, Vec::new())];
-    // Level by level: of several paths to a type, the shortest is taken.
+    // Breadth first, so that the shortest of several paths to a type is taken.
     while !level.is_empty() {
         let mut next = Vec::new();
         for (owner, path) in level {
@@ -124,6 +124,6 @@ fn descend(
     };
     let mut path = path;
     path.push(step);
-    // Scalars in lists and maps are fields of nobody: their length is tried, too.
+    // Scalars in lists and maps are not fields of a struct; their length is tried, too.
     descend(owner, field, inner, path, wanted, found, into);
 }

@@ -1,4 +1,4 @@
-//! The ways an object reaches the gateway: verbs, encodings, kinds of patches.
+//! The ways in which an object is sent to the gateway: verbs, encodings, patch types.
 
 use crate::catalogue::{Part, Row};
 use crate::judge::Sample;
@@ -48,24 +48,24 @@ pub enum Way {
     Create(Codec),
     /// PUT of the long object over the short one.
     Update(Codec),
-    /// PUT of the long object, its elements in the other order, over the long one.
+    /// PUT of the long object with its elements reversed, over the long one.
     UpdateLong,
-    /// Merge patch that sets the field, over the long object.
+    /// A merge patch that sets the field, on the long object.
     Merge,
-    /// Strategic merge patch that sets the field in the other order, over the long object.
+    /// A strategic merge patch that sets the field in reverse order, on the long object.
     Strategic,
-    /// JSON patch of an operation for each element, over the long object.
+    /// A JSON patch with an operation for each element, on the long object.
     JsonPatch,
-    /// Server-side apply of the long object, applied twice: the second is what counts.
+    /// Server-side apply of the long object, twice; the second one is measured.
     Apply,
-    /// The long object in the list, as a table.
+    /// A list that contains the long object, as a table.
     Table,
-    /// The long object in the list, as metadata alone.
+    /// A list that contains the long object, as metadata only.
     Metadata,
 }
 
 impl Way {
-    /// Every way to send a long valid field.
+    /// Every way to send a valid long field.
     pub const ALL: [Self; 13] = [
         Self::Create(Codec::Json),
         Self::Create(Codec::Yaml),
@@ -82,7 +82,7 @@ impl Way {
         Self::Metadata,
     ];
 
-    /// How messages name it.
+    /// The name used in messages.
     pub fn shown(self) -> String {
         format!("{self:?}")
     }
@@ -93,21 +93,21 @@ impl Way {
     }
 }
 
-/// What is sent where.
+/// The resource, subresource and objects of a request.
 pub struct Target<'a> {
     pub server: &'a Server,
     pub row: &'a Row,
-    /// A status, or another part that is written by itself.
+    /// The status, or another subresource that is written separately.
     pub part: Option<&'a Part>,
     pub site: &'a Site,
-    /// A valid object, or body of the part.
+    /// A valid object, or a valid body of the subresource.
     pub base: &'a Value,
-    /// A valid object of the row, where the part speaks another kind.
+    /// A valid object of the resource, needed where the subresource has a kind of its own.
     pub parent: &'a Value,
     pub counter: &'a Cell<usize>,
 }
 
-/// The object under a name nobody has.
+/// A copy of the object with an unused name.
 pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
     let text = json::to_string(base);
     let name = format!("o{i}o");
@@ -124,7 +124,7 @@ pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
 }
 
 impl Target<'_> {
-    /// Another number than before.
+    /// A number that was not used before.
     pub fn count(&self) -> usize {
         self.counter.set(self.counter.get() + 1);
         self.counter.get()
@@ -139,12 +139,12 @@ impl Target<'_> {
         object
     }
 
-    /// The type of what is sent.
+    /// The type of the request body.
     pub fn def(&self) -> &'static TypeDef {
         self.part.and_then(|p| p.def).unwrap_or(self.row.def)
     }
 
-    /// The part is written by objects of its own kind: an eviction, a scale.
+    /// Whether the subresource has a kind of its own, such as an eviction or a scale.
     fn speaks_another_kind(&self) -> bool {
         self.def().name != self.row.def.name
     }
@@ -163,8 +163,9 @@ impl Target<'_> {
         }
     }
 
-    /// What refuses the object; null: nothing does.
+    /// The server's refusal of the object, or null if it accepts the object.
     pub fn refusal(&self, object: &Value) -> Value {
+        // A dry run goes through admission and validation but stores nothing, so it can be repeated.
         let path = format!("{}?dryRun=All", self.row.collection());
         let answer = match self.part {
             None => self.server.send(&call("POST", path, json::to_vec(object))),
@@ -178,6 +179,7 @@ impl Target<'_> {
                 };
                 let mut object = rename_as(object, &stored);
                 if !self.speaks_another_kind() {
+                    // The update of a subresource needs the current version.
                     let version = stored.at(&["metadata", "resourceVersion"]).clone();
                     object.set(&["metadata", "resourceVersion"], version);
                 }
@@ -203,6 +205,7 @@ impl Target<'_> {
         let gone = self
             .server
             .send(&call("DELETE", format!("{item}?gracePeriodSeconds=0"), Vec::new()));
+        // There are no controllers to remove finalizers.
         if gone.is_fine() && self.server.get(&item).is_fine() {
             let free = br#"{"metadata":{"finalizers":null}}"#.to_vec();
             let patch = Call {
@@ -213,7 +216,7 @@ impl Target<'_> {
         }
     }
 
-    /// Sends the field at a value and says what that cost. `None`: it cannot be sent that way.
+    /// Sends the field with this value and measures the request. `None` if it cannot be sent in that way.
     pub fn run(&self, way: Way, value: &Value) -> Option<Sample> {
         if self.speaks_another_kind() {
             let Way::Create(codec) = way else { return None };
@@ -258,7 +261,7 @@ impl Target<'_> {
                 return None;
             }
         }
-        // Whoever else writes the kind (its status, finalizers) may have been here.
+        // Controllers that write the same object (its status, finalizers) may have changed it.
         let now = self.row.item(stored.str_at(&["metadata", "name"]));
         let stored = &self.server.get(&now).json();
         let long = self.with(stored.clone(), value.clone());
@@ -297,7 +300,7 @@ impl Target<'_> {
                     ..call("PATCH", path, json::to_vec(value))
                 };
                 if !self.server.send(&apply(&config, path.clone())).is_fine() {
-                    // Refused: what that costs is the question.
+                    // The apply is refused; the cost of the refusal is measured instead.
                     return Some(self.timed(&apply(&config, format!("{path}&dryRun=All"))));
                 }
                 let turned = self.with(config, reversed(value));
@@ -317,13 +320,14 @@ impl Target<'_> {
                     accept,
                     ..call("GET", self.row.collection(), Vec::new())
                 });
+                // The input of a list is the stored object, not the empty request body.
                 sample.sent = json::to_vec(stored).len();
                 Some(sample)
             }
         }
     }
 
-    /// The field alone, in its place; elements on the way are what a merge needs to find them.
+    /// A patch that sets the field only. List elements on the path contain what a merge needs to find them.
     fn patch(&self, value: Value) -> Value {
         let whole = self.with(self.base.clone(), value);
         let mut body = Value::object();
@@ -341,7 +345,7 @@ impl Target<'_> {
         body
     }
 
-    /// An operation for each element: replaced and tested in turn.
+    /// JSON patch operations for each element, alternately replaced and tested.
     fn operations(&self, stored: &Value, value: &Value) -> Option<Value> {
         use crate::sites::Step;
         let mut pointer = String::new();

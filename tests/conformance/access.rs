@@ -1,4 +1,4 @@
-//! How a cluster is reached: names and passwords, certificates; and what several gateways agree on.
+//! Access to a cluster: user names and passwords, client certificates; and compaction coordinated between gateways.
 
 use crate::etcd_process::{Etcd, certificates, is_there};
 use crate::support::*;
@@ -16,7 +16,7 @@ async fn connect(access: &Access) -> Result<Arc<Cluster>, ConnectError> {
 }
 
 #[test]
-fn a_token_that_is_no_longer_known_is_renewed() {
+fn an_invalidated_token_is_renewed() {
     if !is_there() {
         return;
     }
@@ -39,7 +39,7 @@ fn a_token_that_is_no_longer_known_is_renewed() {
         let one = connect(&access).await.unwrap();
         let s = one.resource(config("configmaps"));
         let made = create(&s, "ns/a", "1").await;
-        // Tokens live in the member's memory.
+        // Tokens are kept in the member's memory, so a restart invalidates them.
         etcd.restart(0);
         let until = Instant::now() + Duration::from_secs(60);
         let made = loop {
@@ -56,11 +56,11 @@ fn a_token_that_is_no_longer_known_is_renewed() {
 }
 
 #[test]
-fn a_cluster_that_wants_certificates_gets_one_and_is_checked_itself() {
+fn mutual_tls_with_etcd_is_verified_on_both_sides() {
     if !is_there() {
         return;
     }
-    // The process' provider, as main installs it; another test may have been faster.
+    // Installs the process-wide crypto provider, as `main` does; fails if another test was faster.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     block_on(async {
         let dir = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn a_cluster_that_wants_certificates_gets_one_and_is_checked_itself() {
         };
         assert!(
             connect(&nobody).await.is_err(),
-            "without a certificate nothing is answered"
+            "a connection without a certificate is refused"
         );
         let other = tempfile::tempdir().unwrap();
         certificates(other.path());
@@ -93,13 +93,13 @@ fn a_cluster_that_wants_certificates_gets_one_and_is_checked_itself() {
         };
         assert!(
             connect(&stranger).await.is_err(),
-            "a member of another CA is not believed"
+            "a member with a certificate of another CA is refused"
         );
     });
 }
 
 #[test]
-fn gateways_agree_on_what_is_compacted_and_keep_an_interval_of_history() {
+fn gateways_coordinate_compaction_and_keep_an_interval_of_history() {
     if !is_there() {
         return;
     }
@@ -130,7 +130,7 @@ fn gateways_agree_on_what_is_compacted_and_keep_an_interval_of_history() {
             ]);
             match old {
                 Err(why) if why.contains("compacted") => break,
-                _ => assert!(Instant::now() < until, "nothing is ever compacted"),
+                _ => assert!(Instant::now() < until, "nothing has been compacted after a minute"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -1,4 +1,4 @@
-//! What things cost. Figures for a person to read, so ignored by default:
+//! Measures the cost of storage operations. The numbers are for people to read, so the test is ignored by default:
 //! `cargo test --release --test conformance cost -- --ignored --nocapture`.
 
 use crate::support::*;

@@ -1,5 +1,5 @@
-//! The store is killed (SIGKILL) at random moments while it writes. After each restart: every acknowledged write is
-//! there, nothing is half there, revisions have not gone back.
+//! Kills the store with SIGKILL at random moments during writes. After each restart every acknowledged write is
+//! present, no write is partial, and revisions have not gone back.
 
 use crate::support::*;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use torana::storage::{MinRevision, Precondition};
 const DIR: &str = "TORANA_CRASH_TEST_DIR";
 const WRITERS: usize = 8;
 
-/// The body of the process that is killed: writers that say on stdout what was acknowledged.
+/// The child process that is killed: writers that report acknowledged writes on stdout.
 #[test]
 #[ignore = "runs as a child of the test below"]
 fn writer_child() {
@@ -45,7 +45,7 @@ fn writer_child() {
                             let when = e
                                 .as_ref()
                                 .map_or(Precondition::Absent, |e| Precondition::Unchanged(e.revision));
-                            // Two fields that must agree, far apart.
+                            // Two fields, far apart, that must agree: a partial write would break the pair.
                             let payload = format!("{i}-{}-{i}", "x".repeat(3000));
                             let put = s.put(&key, when, draft(&payload), None).await.unwrap();
                             (format!("ack {w} {i} {}", put.revision.0), Some(put))
@@ -62,7 +62,7 @@ fn writer_child() {
     }
 }
 
-/// Per writer: what was last acknowledged (`None`: deleted), and at which revision.
+/// Per writer, the last acknowledged value (`None`: deleted) and its revision.
 type Acknowledged = HashMap<usize, (Option<String>, u64)>;
 
 fn run_and_kill(dir: &Path, after: Duration) -> Acknowledged {
@@ -81,7 +81,7 @@ fn run_and_kill(dir: &Path, after: Duration) -> Acknowledged {
     let out = BufReader::new(child.stdout.take().unwrap());
     let mut acknowledged = Acknowledged::new();
     let mut started = None;
-    // The pipe is read to its end: what the child had written before it died counts.
+    // Read the pipe to its end: acknowledgements printed before the kill count.
     for line in out.lines().map_while(Result::ok) {
         if let Some(ack) = line.strip_prefix("ack ") {
             let parts: Vec<_> = ack.split(' ').collect();
@@ -111,7 +111,7 @@ fn every_acknowledged_write_survives_a_kill() {
         .unwrap();
     let (mut revision, mut rounds) = (1, 0u64);
     while rounds < 25 && Instant::now() < deadline {
-        // Any moment will do; these are spread over a checkpoint's time.
+        // Spread the kills over the duration of a checkpoint.
         let after = Duration::from_micros((rounds * 7919) % 90_000);
         let acknowledged = run_and_kill(dir.path(), after);
         let engine = Engine::open(dir.path(), options()).unwrap();
@@ -124,9 +124,12 @@ fn every_acknowledged_write_survives_a_kill() {
                 .block_on(s.get(&format!("ns/{w}"), MinRevision::Latest))
                 .unwrap();
             let found_at = found.as_ref().map_or(u64::MAX, |e| e.revision.0);
-            assert!(found_at >= at, "writer {w}: {at} was acknowledged, {found_at} is there");
+            assert!(
+                found_at >= at,
+                "writer {w}: {at} was acknowledged, {found_at} is stored"
+            );
             let Some(e) = &found else {
-                // Deleted as acknowledged, or by the one write that was under way.
+                // Deleted by an acknowledged write, or by the one write that was in flight.
                 let next = payload.map(|i| i.parse::<u64>().unwrap() + 1);
                 assert!(next.is_none_or(|i| i % 5 == 4), "writer {w}: the write at {at} is lost");
                 continue;

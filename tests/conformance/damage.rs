@@ -1,4 +1,4 @@
-//! A store that is not what was written is refused in clear words; one that is in use too.
+//! Damaged stores are refused with a clear message, as is a store that is in use.
 
 use crate::support::*;
 use std::fs::{OpenOptions, read, write};
@@ -32,7 +32,7 @@ fn filled(dir: &Path) {
 }
 
 #[test]
-fn a_store_in_use_is_refused_with_its_holder() {
+fn a_store_in_use_is_refused_and_its_owner_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(dir.path(), options()).unwrap();
     let refused = Engine::open(dir.path(), options()).err().unwrap();
@@ -41,16 +41,16 @@ fn a_store_in_use_is_refused_with_its_holder() {
     assert!(text.contains(&dir.path().display().to_string()), "{text}");
     assert!(text.contains(&std::process::id().to_string()), "{text}");
     engine.shutdown();
-    // A child that another test forks in this moment holds the lock until it execs.
+    // A process forked by another test at this moment inherits the lock until it execs, so retry.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while Engine::open(dir.path(), options()).is_err() {
-        assert!(std::time::Instant::now() < until, "the lock is given back");
+        assert!(std::time::Instant::now() < until, "the lock is released");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_changed_byte_of_an_object_is_found_when_opening() {
+fn a_changed_byte_of_an_object_is_detected_when_opening() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let path = dir.path().join("store.db");
@@ -84,7 +84,7 @@ fn a_flipped_page_a_torn_file_and_a_foreign_file_are_refused() {
             .repeat(100)
             .as_slice(),
     );
-    // Every page beside the pointer maps and the free ones holds something that is checked.
+    // Pages other than pointer maps and free pages are checked when the store is opened.
     for page in [1, 3, 4, good.len() / 4096 / 2] {
         let mut bad = good.clone();
         bad[page * 4096..(page + 1) * 4096].fill(0xa5);
@@ -105,7 +105,7 @@ fn a_store_of_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let path = dir.path().join("store.db");
-    // The user version of a SQLite file is the big-endian number at offset 60.
+    // A SQLite file has its user version at offset 60, big-endian.
     OpenOptions::new()
         .write(true)
         .open(&path)
@@ -117,7 +117,7 @@ fn a_store_of_another_format_is_refused() {
 }
 
 #[test]
-fn a_full_store_takes_no_writes_until_something_is_deleted() {
+fn a_full_store_refuses_writes_until_something_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let full = Options {
         max_bytes: Some(256 << 10),
@@ -152,7 +152,10 @@ fn a_full_store_takes_no_writes_until_something_is_deleted() {
         s.delete("ns/0", large.revision).await.unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while engine.readiness().is_err() {
-            assert!(std::time::Instant::now() < until, "space is never found");
+            assert!(
+                std::time::Instant::now() < until,
+                "the store never accepts writes again"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         create(&s, "ns/small", "1").await;

@@ -1,6 +1,6 @@
-//! Counters that are only ever raised by conditional updates, under faults. Whatever happened, the history of each is
-//! 1, 2, 3, …: a lost update, a gap, a repetition or a change of order would show in it. Nobody reads less than what was
-//! acknowledged, to whomever, before he asked.
+//! Counters that are incremented only by conditional updates, under injected faults. The history of each counter must
+//! be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break it. No read returns less than any
+//! value acknowledged before the read began.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
@@ -20,11 +20,11 @@ const COUNTERS: usize = 3;
 const WRITERS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What all writers together know.
+/// State shared by all writers.
 struct Board {
-    /// Of each counter, the highest value that was acknowledged to anybody.
+    /// Per counter, the highest value acknowledged to any writer.
     floors: [AtomicU64; COUNTERS],
-    /// How many writes were acknowledged, and how many answers were refusals.
+    /// The number of acknowledged writes, and of failed calls.
     acknowledged: watch::Sender<u64>,
     refused: watch::Sender<u64>,
     stop: AtomicBool,
@@ -48,7 +48,7 @@ impl Board {
         self.refused.send_modify(|n| *n += 1);
     }
 
-    /// Waits for so many more of either.
+    /// Waits until the count has grown by `n`.
     async fn more(counted: &watch::Sender<u64>, n: u64) {
         let mut counted = counted.subscribe();
         let until = *counted.borrow() + n;
@@ -57,7 +57,7 @@ impl Board {
         there.expect("the writers go on").expect("the board is there");
     }
 
-    /// Ends the writers and waits for them; where the counters end.
+    /// Stops the writers, waits for them, and returns the final value of each counter.
     async fn end(&self, writers: Vec<JoinHandle<()>>, s: &Arc<dyn Storage>) -> HashMap<String, u64> {
         self.stop.store(true, Ordering::Release);
         for w in writers {
@@ -81,7 +81,7 @@ impl Board {
     }
 }
 
-/// Raises counters until told to stop.
+/// Increments counters until stopped.
 async fn raise(s: Arc<dyn Storage>, seed: usize, board: Arc<Board>) {
     for i in seed as u64.. {
         if board.stop.load(Ordering::Acquire) {
@@ -90,7 +90,7 @@ async fn raise(s: Arc<dyn Storage>, seed: usize, board: Arc<Board>) {
         let counter = (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % COUNTERS as u64) as usize;
         let key = key(counter);
         let floor = board.floors[counter].load(Ordering::Acquire);
-        // Every other read is a list: they come from elsewhere.
+        // Alternate between gets and lists, which take different paths (quorum read and cache).
         let now = match i % 2 {
             0 => s.get(&key, MinRevision::Latest).await,
             _ => s
@@ -120,8 +120,8 @@ async fn raise(s: Arc<dyn Storage>, seed: usize, board: Arc<Board>) {
     }
 }
 
-/// Watches from the beginning until every counter has shown its end, once that is known; goes on where it was ended.
-/// `stall`: every so many changes it reads nothing until the writers have done a few hundred more.
+/// Watches from the beginning until every counter has reached its final value, once that is known. Resumes when the
+/// watch ends. `stall`: after every so many changes, stop reading until the writers have made a few hundred more.
 async fn follow(
     s: Arc<dyn Storage>,
     from: Revision,
@@ -175,7 +175,7 @@ async fn follow(
                 let mut moved = board.acknowledged.subscribe();
                 let until = *moved.borrow() + 300;
                 let stopped = || board.stop.load(Ordering::Acquire);
-                // The writers may end before they have done so many.
+                // The writers may be stopped before they have made that many.
                 while *moved.borrow_and_update() < until && !stopped() {
                     let _ = tokio::time::timeout(Duration::from_millis(200), moved.changed()).await;
                 }
@@ -184,7 +184,7 @@ async fn follow(
     }
 }
 
-/// A quick reader and a slow one of each store.
+/// A fast and a slow reader for each store.
 fn followers(
     stores: &[Arc<dyn Storage>],
     from: Revision,
@@ -208,25 +208,25 @@ async fn all_have_ended(followers: Vec<JoinHandle<()>>) {
     }
 }
 
-/// What happens to a cluster and the ways to it.
+/// A fault injected into the cluster or its network.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// A member dies and comes back.
+    /// A member is killed and restarted.
     Kill,
-    /// The leader hangs for a while.
+    /// The leader is suspended for a while.
     Hang,
-    /// The leader is cut off from its followers.
+    /// The leader is partitioned from its followers.
     Isolate,
-    /// A gateway is cut off from a member.
+    /// A gateway is partitioned from a member.
     Cut,
-    /// Of two gateways, one is cut off from everybody.
+    /// One of two gateways is partitioned from all members.
     CutAll,
 }
 
 const FAULTS: [Fault; 5] = [Fault::Kill, Fault::Hang, Fault::Isolate, Fault::Cut, Fault::CutAll];
 
 #[test]
-fn counters_on_etcd_survive_whatever_happens_to_members_and_networks() {
+fn counters_on_etcd_survive_member_and_network_faults() {
     if !is_there() {
         return;
     }
@@ -315,7 +315,7 @@ fn counters_on_the_embedded_store_survive_restarts() {
             let s = engine.resource(config("configmaps"));
             board.stop.store(false, Ordering::Release);
             let (end, _) = watch::channel(None);
-            // From the first write of all, over all restarts.
+            // One set of followers spans all restarts, from the very first write on.
             let followers = followers(std::slice::from_ref(&s), Revision(1), &end, &board);
             let writers: Vec<_> = (0..WRITERS)
                 .map(|i| tokio::spawn(raise(s.clone(), i + round, board.clone())))

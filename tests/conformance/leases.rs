@@ -1,4 +1,4 @@
-//! Leases of objects that go by themselves, as etcd sees them.
+//! Leases of expiring objects, as etcd sees them.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use torana::storage::etcd::{self, Access, Cluster};
 use torana::storage::{Backend as _, Precondition, Storage};
 
-/// A store of events on a cluster of its own.
+/// A store for events, on a cluster of its own.
 async fn events(lease_reuse: Duration) -> (Etcd, Arc<Cluster>, Arc<dyn Storage>) {
     let etcd = Etcd::start(1);
     let access = Access {
@@ -27,14 +27,14 @@ async fn put(s: &Arc<dyn Storage>, key: &str, ttl: u64) {
     s.put(key, Precondition::Absent, draft("1"), Some(ttl)).await.unwrap();
 }
 
-/// The ids of all leases.
+/// The ids of all leases in etcd.
 fn leases(etcd: &Etcd) -> Vec<String> {
     let told = etcd.ctl(&["lease", "list"]);
     told.lines().skip(1).map(|l| l.trim().to_owned()).collect()
 }
 
 #[test]
-fn objects_of_one_life_share_a_lease_for_a_while() {
+fn objects_with_the_same_ttl_share_a_lease_for_a_while() {
     if !is_there() {
         return;
     }
@@ -49,12 +49,12 @@ fn objects_of_one_life_share_a_lease_for_a_while() {
         assert!(kept.contains("granted with TTL(3660s)"), "none goes too early: {kept}");
         assert_eq!(kept.matches("/registry/events/ns/").count(), 3, "{kept}");
         put(&s, "ns/d", 1800).await;
-        assert_eq!(leases(&etcd).len(), 2, "another life, another lease");
+        assert_eq!(leases(&etcd).len(), 2, "another TTL needs another lease");
     });
 }
 
 #[test]
-fn without_reuse_each_object_has_its_lease() {
+fn without_reuse_each_object_has_its_own_lease() {
     if !is_there() {
         return;
     }
@@ -67,7 +67,7 @@ fn without_reuse_each_object_has_its_lease() {
 }
 
 #[test]
-fn a_lease_that_was_revoked_is_not_given_out_again() {
+fn a_revoked_lease_is_not_reused() {
     if !is_there() {
         return;
     }
@@ -83,7 +83,7 @@ fn a_lease_that_was_revoked_is_not_given_out_again() {
         assert_eq!(
             keys(&s.list(everything()).await.unwrap().entries),
             ["ns/b"],
-            "a went with its lease"
+            "the object is deleted with its lease"
         );
     });
 }

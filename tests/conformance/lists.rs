@@ -1,4 +1,4 @@
-//! Lists: scope, order, versions, pages.
+//! Lists: scope, order, revisions, pages.
 
 use crate::support::*;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub async fn a_list_is_in_key_order_and_in_its_prefix(b: Backend) {
     assert_eq!(keys(&s.list(some).await.unwrap().entries), ["a/2", "b/2"]);
 }
 
-pub async fn a_list_of_one_key_takes_no_other(b: Backend) {
+pub async fn a_list_of_one_key_returns_no_other(b: Backend) {
     let s = filled(&b).await;
     create(&s, "a/11", "1").await;
     let one = |key: &str| ListOptions {
@@ -69,7 +69,7 @@ pub async fn an_exact_list_shows_the_past(b: Backend) {
         live.extend(entry.map(|e| (key, e)));
         let text: Vec<_> = live.values().map(|e| format!("{}@{}", e.key, e.revision.0)).collect();
         states.push((s.revision().0, text.join(" ")));
-        // Revisions between two writes of the resource.
+        // Writes to another resource consume revisions, so that this resource's revisions have gaps.
         if i % 100 == 0 {
             create(&b.resource("secrets"), &format!("ns/{i}"), "x").await;
         }
@@ -116,7 +116,7 @@ pub async fn pages_show_one_state(b: Backend) {
             start: "a/2\0".into()
         })
     );
-    // What happens now is not seen by the pages that follow.
+    // Later pages must not show these changes.
     create(&s, "a/25", "x").await;
     s.delete("ab/1", Revision(4)).await.unwrap();
     let two = s.list(page(one.next)).await.unwrap();
@@ -157,7 +157,7 @@ pub async fn a_page_filled_by_a_selector_does_not_count_what_remains(b: Backend)
     );
 }
 
-pub async fn a_token_without_revision_goes_on_at_the_latest_state(b: Backend) {
+pub async fn a_token_without_revision_continues_at_the_latest_state(b: Backend) {
     let s = filled(&b).await;
     create(&s, "a/25", "x").await;
     let token = Some(ContinueToken {
@@ -176,7 +176,7 @@ pub async fn a_token_without_revision_goes_on_at_the_latest_state(b: Backend) {
     assert_eq!(list.next.unwrap().revision, Some(Revision(7)));
 }
 
-pub async fn any_revision_takes_no_limit(b: Backend) {
+pub async fn a_list_at_any_revision_ignores_the_limit(b: Backend) {
     let s = filled(&b).await;
     let version = VersionMatch::NotOlderThan(MinRevision::Any);
     let list = s
@@ -190,7 +190,7 @@ pub async fn any_revision_takes_no_limit(b: Backend) {
     assert_eq!((list.entries.len(), list.next, list.remaining), (5, None, None));
 }
 
-pub async fn the_revision_of_a_list_is_the_stores(b: Backend) {
+pub async fn a_list_carries_the_stores_revision(b: Backend) {
     let s = filled(&b).await;
     create(&b.resource("secrets"), "a/1", "x").await;
     let list = s

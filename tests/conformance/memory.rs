@@ -1,4 +1,4 @@
-//! What the watch cache takes of memory, counted by the allocator.
+//! The memory use of the watch cache, measured by a counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,16 +14,16 @@ thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts what each thread has and has not given back.
+/// An allocator that counts the bytes allocated and not yet freed, per thread.
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that is ending has no counter any more, and nothing to tell.
+    // Thread-local storage is gone while a thread exits, so its last calls are not counted.
     let _ = BYTES.try_with(|n| n.set(n.get() + bytes));
 }
 
 #[allow(unsafe_code)]
-// SAFETY: it is the system's allocator, which is told exactly what this one is.
+// SAFETY: forwards each call unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A pod as a controller and a kubelet leave it.
+/// A typical running pod, with managed fields of a controller and a kubelet.
 fn pod(i: usize) -> Value {
     let name = format!("web-7c9d8f6b5-{i:05}");
     json!({
@@ -80,7 +80,7 @@ fn pod(i: usize) -> Value {
     })
 }
 
-/// Bytes stored, and bytes of the cache over them.
+/// The bytes stored, and the bytes that the cache takes for them.
 fn measure(pods: usize) -> (usize, usize) {
     let before = BYTES.get();
     let mut stored = 0;
@@ -116,13 +116,13 @@ fn measure(pods: usize) -> (usize, usize) {
     let said = cacher.figures().objects_bytes as usize;
     assert!(
         taken.abs_diff(said) < taken / 12,
-        "{taken} bytes are taken, {said} are said to be"
+        "{taken} bytes are allocated, {said} are reported"
     );
     (stored, taken)
 }
 
 #[test]
-fn the_cache_of_pods_takes_little_more_than_their_bytes() {
+fn the_cache_takes_at_most_30_percent_more_than_the_stored_bytes() {
     let (stored, taken) = measure(4000);
     println!("{} bytes a pod stored, {} in the cache", stored / 4000, taken / 4000);
     assert!(taken * 10 <= stored * 13, "{taken} bytes for {stored}");
@@ -130,7 +130,7 @@ fn the_cache_of_pods_takes_little_more_than_their_bytes() {
 
 #[test]
 #[ignore = "prints figures"]
-fn of_a_hundred_thousand_pods() {
+fn memory_of_a_hundred_thousand_pods() {
     let (stored, taken) = measure(100_000);
     println!(
         "{stored} bytes stored, {taken} in the cache: {:.2}",

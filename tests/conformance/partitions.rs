@@ -1,5 +1,6 @@
-//! Networks that are cut: a gateway from a member, the leader from its followers. Nothing acknowledged is lost, nothing
-//! stale is given for the latest state, a watch goes on without a gap, and what cannot be done is refused in time.
+//! Network partitions between a gateway and a member, and between the leader and its followers. No acknowledged write
+//! is lost, no stale state is returned as the latest, a watch continues without a gap, and impossible operations fail
+//! in time.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
@@ -10,10 +11,11 @@ use std::time::{Duration, Instant};
 use torana::storage::etcd::{self, Access, Cluster};
 use torana::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
 
-/// A call gives up after ten seconds; a busy machine may add to it. Longer than any wait for an event here.
+/// A call gives up after ten seconds; a busy machine may add to that. Longer than any wait for an event in these
+/// tests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A gateway whose ways to members can be cut.
+/// A gateway whose connections to members can be cut.
 struct Gateway {
     ways: Vec<Forwarder>,
     cluster: Arc<Cluster>,
@@ -35,7 +37,7 @@ impl Gateway {
     }
 }
 
-/// A cluster, and two gateways on it: `s` is what one serves whose ways can be cut, `t` what one serves that has its own.
+/// A cluster with two gateways: `s` belongs to one whose connections can be cut, `t` to one with direct connections.
 struct Two {
     etcd: Etcd,
     cut: Gateway,
@@ -61,7 +63,7 @@ impl Two {
 }
 
 #[test]
-fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
+fn a_gateway_partitioned_from_a_member_uses_another() {
     if !is_there() {
         return;
     }
@@ -87,7 +89,7 @@ fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
                 }
             }
             let last = written.last().unwrap().1;
-            // With the way still cut.
+            // The connection is still cut.
             assert_eq!(history(s.clone(), start, last).await, written);
             cut.ways[round].heal();
         }
@@ -97,7 +99,7 @@ fn a_gateway_cut_off_from_any_member_goes_on_with_another() {
 }
 
 #[test]
-fn a_silent_member_is_left_though_nobody_writes_here() {
+fn a_silent_member_is_abandoned_without_local_writes() {
     if !is_there() {
         return;
     }
@@ -105,7 +107,7 @@ fn a_silent_member_is_left_though_nobody_writes_here() {
         let two = Two::on(3).await;
         let (cut, s, t) = (&two.cut, &two.s, &two.t);
         let mut w = s.watch(from_now()).await.unwrap();
-        // Whichever the watch is at: two of three are cut.
+        // Cutting each pair of the three members covers whichever member the watch uses.
         for (a, b) in [(0, 1), (1, 2), (0, 2)] {
             [a, b].iter().for_each(|i| cut.ways[*i].cut());
             let made = create(t, &format!("ns/{a}{b}"), "1").await;
@@ -117,7 +119,7 @@ fn a_silent_member_is_left_though_nobody_writes_here() {
 }
 
 #[test]
-fn what_was_missed_is_told_in_order_though_it_takes_several_messages() {
+fn missed_events_arrive_in_order_over_several_messages() {
     if !is_there() {
         return;
     }
@@ -126,7 +128,7 @@ fn what_was_missed_is_told_in_order_though_it_takes_several_messages() {
         let (cut, s, t) = (&two.cut, &two.s, &two.t);
         let start = insist(s, "ns/first", "0").await;
         cut.ways[0].cut();
-        // More than etcd puts into one message.
+        // More than fits into one message of etcd.
         let large = "x".repeat(300_000);
         let mut written = Vec::new();
         for i in 0..30 {
@@ -140,7 +142,7 @@ fn what_was_missed_is_told_in_order_though_it_takes_several_messages() {
 }
 
 #[test]
-fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
+fn compaction_during_a_partition_ends_watches_and_reloads() {
     if !is_there() {
         return;
     }
@@ -158,7 +160,7 @@ fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
         }
         two.etcd.ctl(&["compact", &last.0.to_string()]);
         cut.ways[0].heal();
-        // What it missed nobody can tell any more: the watch ends rather than leaving something out.
+        // The missed events are compacted, so the watch must end instead of skipping them.
         let ended = tokio::time::timeout(DEADLINE, next(&mut w)).await;
         assert_eq!(ended.unwrap(), "ended");
         let until = Instant::now() + DEADLINE;
@@ -166,7 +168,7 @@ fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
             let any = everything_of_any_age();
             match s.list(any).await {
                 Ok(list) if list.revision >= last => break list,
-                _ => assert!(Instant::now() < until, "the cache never followed"),
+                _ => assert!(Instant::now() < until, "the cache has not caught up after the deadline"),
             }
             tokio::task::yield_now().await;
         };
@@ -178,7 +180,7 @@ fn history_that_is_compacted_behind_a_cut_ends_watches_and_is_read_anew() {
         });
         assert!(
             matches!(again.await.err(), Some(Error::Compacted(_))),
-            "who resumes must list again"
+            "a resumed watch must list again"
         );
     });
 }
@@ -191,7 +193,7 @@ fn everything_of_any_age() -> torana::storage::ListOptions {
 }
 
 #[test]
-fn a_leader_cut_off_from_its_followers_takes_no_write_and_shows_nothing_stale() {
+fn a_partitioned_leader_accepts_no_write_and_returns_nothing_stale() {
     if !is_there() {
         return;
     }
@@ -221,17 +223,17 @@ fn a_leader_cut_off_from_its_followers_takes_no_write_and_shows_nothing_stale() 
         assert!(since.elapsed() < DEADLINE, "it took {:?}", since.elapsed());
         assert!(
             matches!(get, Err(Error::Failed(_))),
-            "the latest state is not known: {get:?}"
+            "the latest state cannot be read: {get:?}"
         );
-        assert!(list.is_err(), "nor is that of a list");
+        assert!(list.is_err(), "nor can it be listed");
         for refused in [put, update] {
             let Err(Error::Failed(why)) = refused else {
-                panic!("a minority has acknowledged a write: {refused:?}")
+                panic!("a minority acknowledged a write: {refused:?}")
             };
             assert!(why.contains("etcdserver: ") || why.contains("rpc error"), "{why}");
         }
         let any = s.get("ns/a", MinRevision::Any).await.unwrap().unwrap();
-        assert_eq!(any.revision, start, "what it has seen is still served");
+        assert_eq!(any.revision, start, "the cached state is still served");
         let why = few.cluster.health().unwrap_err();
         assert!(why.starts_with("error getting data from etcd: "), "{why}");
 
@@ -252,7 +254,7 @@ fn a_leader_cut_off_from_its_followers_takes_no_write_and_shows_nothing_stale() 
 }
 
 #[test]
-fn a_cut_between_members_costs_their_majority_nothing_it_was_told_of() {
+fn a_partition_between_members_loses_no_acknowledged_write() {
     if !is_there() {
         return;
     }
@@ -276,7 +278,7 @@ fn a_cut_between_members_costs_their_majority_nothing_it_was_told_of() {
         }
         let last = written.last().unwrap().1;
         let seen = history(s, start, last).await;
-        // A write that was refused may have been made, too.
+        // A refused write may have been made nevertheless.
         for write in &written {
             assert!(seen.contains(write), "{write:?} in {seen:?}");
         }

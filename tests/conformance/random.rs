@@ -1,5 +1,5 @@
-//! Counters that are only ever raised by conditional updates, under faults. Whatever happened, the history of each is
-//! 1, 2, 3, …: a lost update, a gap, a repetition or a change of order would show in it.
+//! Counters that are incremented only by conditional updates, while members and stores are restarted. The history of
+//! each counter must be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break it.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
@@ -14,7 +14,7 @@ const COUNTERS: u64 = 3;
 const WRITERS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Raises counters until told to stop; how often it was told that it did, and the highest value so acknowledged.
+/// Increments counters until stopped. Returns, per counter, the highest value acknowledged to this writer.
 async fn raise(s: Arc<dyn Storage>, seed: usize, stop: Arc<AtomicBool>) -> HashMap<String, u64> {
     let mut highest = HashMap::new();
     for i in seed as u64.. {
@@ -43,7 +43,8 @@ async fn raise(s: Arc<dyn Storage>, seed: usize, stop: Arc<AtomicBool>) -> HashM
     highest
 }
 
-/// Watches from the beginning until every counter has shown its end; slow now and then; goes on where it was ended.
+/// Watches from the beginning until every counter has reached its final value. Reads slowly now and then, and resumes
+/// when the watch ends.
 async fn follow(s: Arc<dyn Storage>, from: Revision, end: HashMap<String, u64>) {
     let mut shown: HashMap<String, u64> = HashMap::new();
     let mut at = from;
@@ -98,7 +99,7 @@ fn hold(end: &HashMap<String, u64>, acknowledged: Vec<HashMap<String, u64>>) {
     }
 }
 
-/// Waits until the writers have got on.
+/// Waits until the writers have made progress.
 async fn raised(s: &Arc<dyn Storage>) {
     let sum = async || counts(s).await.values().sum::<u64>();
     let (before, until) = (sum().await, Instant::now() + PATIENCE);
@@ -109,7 +110,7 @@ async fn raised(s: &Arc<dyn Storage>) {
 }
 
 #[test]
-fn counters_on_etcd_survive_members_that_go_and_come() {
+fn counters_on_etcd_survive_member_restarts() {
     if !is_there() {
         return;
     }

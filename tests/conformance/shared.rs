@@ -1,4 +1,4 @@
-//! etcd with more than one gateway on it, and with members that go.
+//! Several gateways on one etcd, and members that fail.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
@@ -11,7 +11,7 @@ use torana::storage::{Backend as _, Error, EventType, MinRevision, Precondition,
 /// Long enough for an election on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One write by value, whatever it takes: a store that is failing over may refuse for a while.
+/// Writes one value, retrying failures, because a store may refuse calls during a failover.
 pub async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -19,25 +19,25 @@ pub async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
             Ok(None) => Precondition::Absent,
             Ok(Some(e)) => Precondition::Unchanged(e.revision),
             Err(e) => {
-                assert!(Instant::now() < until, "reads never came back: {e}");
+                assert!(Instant::now() < until, "reads still fail: {e}");
                 continue;
             }
         };
         match s.put(key, when, draft(value), None).await {
             Ok(e) => return e.revision,
-            Err(e) => assert!(Instant::now() < until, "writes never came back: {e}"),
+            Err(e) => assert!(Instant::now() < until, "writes still fail: {e}"),
         }
     }
 }
 
-/// Reads a watch until it has shown `last`; revisions must grow. A watch the store ends is begun again behind what it
-/// has shown, as clients do.
+/// Reads a watch until it has delivered `last`, and checks that revisions increase. If the store ends the watch, a
+/// new one resumes after the last event, as clients do.
 pub async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
     let mut seen: Vec<(String, Revision, bool)> = Vec::new();
     let mut at = from;
     let until = Instant::now() + PATIENCE;
     'again: loop {
-        assert!(Instant::now() < until, "the watch stands at {at:?} of {last:?}");
+        assert!(Instant::now() < until, "the watch is at {at:?} of {last:?}");
         let options = torana::storage::WatchOptions {
             since: Some(at),
             ..from_now()
@@ -51,7 +51,7 @@ pub async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec
             match tokio::time::timeout(PATIENCE, w.next()).await.expect("an event") {
                 Some(WatchItem::Change(kind, event)) => {
                     let revision = event.entry.revision;
-                    assert!(revision > at, "{revision:?} came behind {at:?}");
+                    assert!(revision > at, "{revision:?} arrived after {at:?}");
                     at = revision;
                     seen.push((event.entry.key.to_string(), revision, kind == EventType::Deleted));
                 }
@@ -64,7 +64,7 @@ pub async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec
 }
 
 #[test]
-fn what_one_gateway_writes_the_others_see_in_order() {
+fn writes_of_one_gateway_reach_the_others_in_order() {
     if !is_there() {
         return;
     }
@@ -106,7 +106,7 @@ fn what_one_gateway_writes_the_others_see_in_order() {
 }
 
 #[test]
-fn a_killed_member_costs_no_event_and_no_write() {
+fn a_killed_member_loses_no_event_and_no_write() {
     if !is_there() {
         return;
     }
@@ -135,7 +135,7 @@ fn a_killed_member_costs_no_event_and_no_write() {
 }
 
 #[test]
-fn a_member_that_hangs_is_left_for_another() {
+fn a_hanging_member_is_replaced_by_another() {
     if !is_there() {
         return;
     }
@@ -155,7 +155,7 @@ fn a_member_that_hangs_is_left_for_another() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_is_gone_on_with() {
+fn a_recovered_cluster_is_used_again() {
     if !is_there() {
         return;
     }
@@ -168,22 +168,22 @@ fn a_cluster_that_comes_back_is_gone_on_with() {
         let refused = tokio::time::timeout(Duration::from_secs(30), s.get("ns/first", MinRevision::Latest));
         assert!(
             refused.await.expect("an answer").is_err(),
-            "the latest state is not known"
+            "the latest state cannot be read"
         );
         let any = s.get("ns/first", MinRevision::Any).await.unwrap();
-        assert_eq!(any.unwrap().revision, start, "but any state is served");
+        assert_eq!(any.unwrap().revision, start, "the cached state is still served");
         etcd.restart(0);
         let last = insist(&s, "ns/first", "1").await;
         assert_eq!(history(s, start, last).await.len(), 1);
         assert!(
             one.readiness().is_ok() || one.health().is_err(),
-            "health follows the probe"
+            "the health check reports the failed probe"
         );
     });
 }
 
 #[test]
-fn a_compaction_that_overtakes_a_broken_watch_means_reading_again() {
+fn a_compaction_past_a_broken_watch_reloads_the_cache() {
     if !is_there() {
         return;
     }
@@ -193,7 +193,7 @@ fn a_compaction_that_overtakes_a_broken_watch_means_reading_again() {
         let s = one.resource(config("configmaps"));
         create(&s, "ns/a", "0").await;
         let gone = create(&s, "ns/b", "0").await;
-        // While the gateway's watch is down, somebody else writes, deletes and compacts.
+        // While the gateway's watch is disconnected, another client writes, deletes and compacts.
         etcd.signal(0, "STOP");
         etcd.signal(0, "CONT");
         etcd.kill(0);
@@ -219,7 +219,7 @@ fn a_compaction_that_overtakes_a_broken_watch_means_reading_again() {
             {
                 break;
             }
-            assert!(Instant::now() < until, "the cache never followed");
+            assert!(Instant::now() < until, "the cache has not caught up");
             tokio::task::yield_now().await;
         }
         let early = s
@@ -240,7 +240,7 @@ fn any() -> torana::storage::ListOptions {
 }
 
 #[test]
-fn a_full_database_refuses_writes_stays_readable_and_says_so() {
+fn a_full_database_refuses_writes_but_stays_readable() {
     if !is_there() {
         return;
     }
@@ -271,7 +271,7 @@ fn a_full_database_refuses_writes_stays_readable_and_says_so() {
 }
 
 #[test]
-fn many_objects_are_read_in_pages_by_a_gateway_that_comes_later() {
+fn a_late_gateway_reads_many_objects_in_pages() {
     if !is_there() {
         return;
     }
@@ -279,7 +279,7 @@ fn many_objects_are_read_in_pages_by_a_gateway_that_comes_later() {
         let etcd = Etcd::start(1);
         let one = cluster(&etcd).await;
         let s = one.resource(config("configmaps"));
-        // More than a page of the loader's.
+        // More than one page of the initial load.
         let writes: Vec<_> = (0..2300)
             .map(|i| {
                 let s = s.clone();
@@ -302,7 +302,7 @@ fn many_objects_are_read_in_pages_by_a_gateway_that_comes_later() {
             let page = t.list(options.clone()).await.unwrap();
             seen.extend(page.entries.iter().map(|e| e.key.to_string()));
             assert_eq!(page.remaining.unwrap_or(0), 2300 - seen.len());
-            // What happens in between is not seen.
+            // Concurrent changes must not appear in the remaining pages.
             create(&s, &format!("ns/x{}", seen.len()), "1").await;
             match page.next {
                 Some(next) => options.token = Some(next),

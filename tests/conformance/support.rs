@@ -1,4 +1,4 @@
-//! A fresh store per test, and short forms of what the claims say.
+//! A fresh store per test, and helpers that keep the assertions short.
 
 use crate::etcd_process::Etcd;
 use std::future::Future;
@@ -15,19 +15,20 @@ use torana::storage::{
     Watch, WatchItem, WatchOptions,
 };
 
-/// Which engine.
+/// The backend and its configuration.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Embedded,
-    /// The embedded one, its objects encrypted.
+    /// The embedded engine with encryption at rest.
     Encrypted,
-    /// Reads of the latest state ask etcd.
+    /// etcd; reads of the latest state are verified with etcd.
     Etcd,
-    /// Reads of the latest state wait for the cache, as with versions whose progress is trusted.
+    /// etcd; reads of the latest state wait for the cache, as with etcd versions whose progress notifications are
+    /// reliable.
     EtcdProgress,
 }
 
-/// A backend with an empty store; more resources can be asked for.
+/// A backend with an empty store, on which several resources can be opened.
 pub struct Backend {
     pub engine: Arc<dyn torana::storage::Backend>,
     encryption: Option<Encryption>,
@@ -95,7 +96,7 @@ impl Backend {
     }
 }
 
-/// A gateway's view of a cluster.
+/// A new gateway's view of a cluster.
 pub async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
     cluster_with(etcd, None, Bounds::default()).await
 }
@@ -114,7 +115,7 @@ async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>, ring: Bounds) -
     Cluster::connect(&access, options).await.unwrap()
 }
 
-/// Events a resource's history holds in a [`Backend`].
+/// The number of events that a resource's history holds in a [`Backend`].
 pub const RING: usize = 1000;
 
 fn ring() -> Bounds {
@@ -124,7 +125,7 @@ fn ring() -> Bounds {
     }
 }
 
-/// As in production, but a read of the future doesn't wait long.
+/// Production options, except that a read of a future revision gives up sooner.
 pub fn options() -> Options {
     Options {
         freshness_wait: Duration::from_millis(200),
@@ -139,7 +140,7 @@ pub fn config(name: &str) -> ResourceConfig {
     }
 }
 
-/// Runs a claim on a current-thread runtime.
+/// Runs a test body on a current-thread runtime.
 pub fn run<F: Future<Output = ()>>(kind: Kind, claim: fn(Backend) -> F) {
     if matches!(kind, Kind::Etcd | Kind::EtcdProgress) && !crate::etcd_process::is_there() {
         return;
@@ -163,7 +164,7 @@ pub fn block_on<F: Future>(f: F) -> F::Output {
         .block_on(f)
 }
 
-/// A ConfigMap with one datum and one label of the same value.
+/// A ConfigMap with one datum and one label, both with this value.
 pub fn draft(value: &str) -> Draft {
     Draft::new(
         &json!({"kind": "ConfigMap", "metadata": {"labels": {"v": value}}, "data": {"v": value}}),
@@ -219,7 +220,7 @@ pub fn keys(entries: &[Arc<Entry>]) -> Vec<&str> {
     entries.iter().map(|e| &*e.key).collect()
 }
 
-/// The next item, as text: `ADDED ns/a@3`, `INITIAL ns/a@3`, `BOOKMARK@3`, `END@3`.
+/// The next item of a watch as text: `ADDED ns/a@3`, `INITIAL ns/a@3`, `BOOKMARK@3`, `END@3`.
 pub async fn next(w: &mut Box<dyn Watch>) -> String {
     describe(w.next().await)
 }

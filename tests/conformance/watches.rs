@@ -1,10 +1,10 @@
-//! Watches: where they start, what they show, in which order.
+//! Watches: where they start, what they deliver, and in which order.
 
 use crate::support::*;
 use futures_util::FutureExt;
 use torana::storage::{Error, MinRevision, Revision, WatchItem, WatchOptions};
 
-pub async fn changes_come_in_order_with_their_kind(b: Backend) {
+pub async fn changes_arrive_in_order_with_their_type(b: Backend) {
     let s = b.resource("configmaps");
     create(&s, "ns/old", "1").await;
     let mut w = s.watch(from_now()).await.unwrap();
@@ -19,7 +19,7 @@ pub async fn changes_come_in_order_with_their_kind(b: Backend) {
     assert!(w.try_next().is_none());
 }
 
-pub async fn a_selector_turns_changes_into_coming_and_going(b: Backend) {
+pub async fn a_selector_turns_changes_into_additions_and_deletions(b: Backend) {
     let s = b.resource("configmaps");
     let options = WatchOptions {
         predicate: labelled("in"),
@@ -44,13 +44,13 @@ pub async fn a_selector_turns_changes_into_coming_and_going(b: Backend) {
                 "the state before, at the change"
             );
         }
-        _ => panic!("the object has left"),
+        _ => panic!("expected a deletion"),
     }
     assert_eq!(next(&mut w).await, "ADDED ns/a@6");
     assert_eq!(next(&mut w).await, "DELETED ns/a@7");
 }
 
-pub async fn the_initial_state_comes_first_and_is_closed(b: Backend) {
+pub async fn the_initial_state_comes_first_and_has_an_end(b: Backend) {
     let s = b.resource("configmaps");
     for key in ["b/1", "a/1", "a/2"] {
         create(&s, key, "1").await;
@@ -76,9 +76,9 @@ pub async fn the_initial_state_comes_first_and_is_closed(b: Backend) {
     }
 }
 
-pub async fn a_watch_goes_on_after_a_revision(b: Backend) {
+pub async fn a_watch_resumes_after_a_revision(b: Backend) {
     let s = b.resource("configmaps");
-    // Read into memory once: history begins there.
+    // The first read fills the cache; its history begins there.
     s.list(everything()).await.unwrap();
     for i in 0..5 {
         create(&s, &format!("ns/{i}"), "1").await;
@@ -96,7 +96,7 @@ pub async fn a_watch_goes_on_after_a_revision(b: Backend) {
     assert_eq!(next(&mut all).await, "ADDED ns/0@2");
 }
 
-pub async fn a_watch_from_before_what_is_kept_is_told_where_history_begins(b: Backend) {
+pub async fn a_watch_older_than_history_reports_where_history_begins(b: Backend) {
     let s = b.resource("configmaps");
     let first = create(&s, "ns/first", "1").await;
     let names: Vec<String> = (0..=RING).map(|i| format!("ns/{i}")).collect();
@@ -117,7 +117,7 @@ pub async fn a_watch_from_before_what_is_kept_is_told_where_history_begins(b: Ba
     assert_eq!(
         event.entry.revision,
         Revision(oldest.0 + 1),
-        "nothing is left out behind it"
+        "no later event is left out"
     );
 }
 
@@ -165,14 +165,14 @@ pub async fn a_watch_is_scoped_to_a_namespace_or_a_key(b: Backend) {
     assert!(replayed.try_next().is_none());
 }
 
-pub async fn a_stalled_watcher_does_not_hold_up_writers(b: Backend) {
+pub async fn a_stalled_watcher_does_not_delay_writers(b: Backend) {
     let s = b.resource("configmaps");
     let mut stalled = s.watch(from_now()).await.unwrap();
     let mut a = create(&s, "ns/a", "0").await;
     for i in 1..300 {
         a = update(&s, &a, &i.to_string()).await;
     }
-    // Whatever it reads then is without a gap.
+    // Whatever it delivers must be without a gap.
     let mut expected = 2;
     while let Some(item) = stalled.try_next() {
         assert!(describe(Some(item)).ends_with(&format!("@{expected}")));
@@ -181,7 +181,7 @@ pub async fn a_stalled_watcher_does_not_hold_up_writers(b: Backend) {
     assert!(expected > 100);
 }
 
-pub async fn initial_state_and_live_changes_fit_together(b: Backend) {
+pub async fn initial_state_and_live_changes_join_without_gaps(b: Backend) {
     let s = b.resource("configmaps");
     let writer = tokio::spawn({
         let s = s.clone();
@@ -232,10 +232,10 @@ pub async fn initial_state_and_live_changes_fit_together(b: Backend) {
     assert!(seen > 1);
 }
 
-pub async fn a_watch_that_is_dropped_is_forgotten(b: Backend) {
+pub async fn a_dropped_watch_is_removed(b: Backend) {
     let s = b.resource("configmaps");
     create(&s, "ns/a", "1").await;
-    // A cache that is not there yet has no watchers.
+    // A cache that has not been filled yet has no watchers.
     s.list(everything()).await.unwrap();
     let mut watches = Vec::new();
     for _ in 0..10 {
@@ -247,7 +247,7 @@ pub async fn a_watch_that_is_dropped_is_forgotten(b: Backend) {
         cache.watchers
     };
     assert_eq!(watchers(), 10);
-    // One of them is waited for, and left in the middle of that.
+    // A watch dropped while its `next` is pending must be removed as well.
     let mut waiting = watches.pop().unwrap();
     assert!(waiting.next().now_or_never().is_none());
     drop(waiting);

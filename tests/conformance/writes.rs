@@ -73,11 +73,11 @@ pub async fn revisions_are_shared_by_resources_and_grow_by_one(b: Backend) {
     let at = MinRevision::AtLeast(Revision(4));
     assert!(
         t.get("ns/a", at).await.unwrap().is_some(),
-        "a quiet resource is current"
+        "a resource without writes is current"
     );
 }
 
-pub async fn of_concurrent_updates_one_wins(b: Backend) {
+pub async fn one_of_concurrent_updates_wins(b: Backend) {
     let s = b.resource("configmaps");
     let made = create(&s, "ns/a", "0").await;
     let writers: Vec<_> = (0..32)
@@ -101,7 +101,7 @@ pub async fn of_concurrent_updates_one_wins(b: Backend) {
     assert_eq!(s.revision(), Revision(3));
 }
 
-pub async fn a_read_waits_for_a_revision_to_come(b: Backend) {
+pub async fn a_read_waits_for_a_future_revision(b: Backend) {
     let s = b.resource("configmaps");
     let reader = tokio::spawn({
         let s = s.clone();
@@ -120,7 +120,7 @@ pub async fn a_read_of_the_far_future_is_too_new(b: Backend) {
     }
 }
 
-pub async fn an_object_with_a_ttl_goes_by_itself(b: Backend) {
+pub async fn an_object_with_a_ttl_expires(b: Backend) {
     let s = b.resource("events");
     let mut w = s.watch(from_now()).await.unwrap();
     let kept = create(&s, "ns/kept", "1").await;
@@ -146,14 +146,14 @@ pub async fn an_object_with_a_ttl_goes_by_itself(b: Backend) {
     assert_eq!(s.count(), 1);
 }
 
-pub async fn a_write_nobody_waits_for_is_made_once_or_not_at_all(b: Backend) {
+pub async fn an_abandoned_write_is_made_once_or_not_at_all(b: Backend) {
     let s = b.resource("configmaps");
     let start = create(&s, "ns/first", "0").await.revision;
     let mut w = s.watch(from_now()).await.unwrap();
     for i in 0..20 {
         let (key, draft) = (format!("ns/{i}"), draft("1"));
         let write = s.put(&key, Precondition::Absent, draft, None);
-        // Begun, and left: now at once, now in its middle.
+        // Start the write and drop its future, sometimes at once and sometimes in the middle.
         let mut write = std::pin::pin!(write);
         for _ in 0..i % 4 {
             let _ = write.as_mut().now_or_never();

@@ -1,4 +1,4 @@
-//! What clients are told while etcd cannot be reached, and after.
+//! Responses to clients while etcd is unreachable, and afterwards.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
@@ -11,12 +11,12 @@ fn post(g: &Gateway, name: &str, query: &str) -> Result<String, String> {
     let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
     let path = format!("{MAPS}{query}");
     let told = g.curl(&["-X", "POST", "-H", "Content-Type: application/json", "-d", &body, &path]);
-    // Some answers are indented for curl.
+    // Some errors are pretty-printed, because the server recognises curl's user agent.
     told.map_err(|told| told.replace("\": ", "\":"))
 }
 
 #[test]
-fn a_gateway_without_etcd_refuses_in_time_serves_what_it_knows_and_recovers() {
+fn without_etcd_a_gateway_fails_fast_serves_its_cache_and_recovers() {
     if !is_there() {
         return;
     }
@@ -30,7 +30,7 @@ fn a_gateway_without_etcd_refuses_in_time_serves_what_it_knows_and_recovers() {
     let since = Instant::now();
     let told = post(&g, "lost", "?timeout=2s").unwrap_err();
     let took = since.elapsed();
-    // Before a call to etcd gives up by itself.
+    // Fails before an etcd call would time out by itself.
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(
         told.contains(r#""code":504"#) && told.contains(r#""reason":"Timeout""#),

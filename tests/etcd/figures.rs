@@ -1,10 +1,10 @@
-//! Metrics of the store under upstream's names.
+//! Storage metrics under upstream's names.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::{Gateway, wait_for};
 
 #[test]
-fn what_is_asked_of_etcd_is_counted_by_operation_and_resource() {
+fn etcd_requests_are_counted_by_operation_and_resource() {
     if !is_there() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_is_asked_of_etcd_is_counted_by_operation_and_resource() {
 }
 
 #[test]
-fn what_is_not_to_be_measured_is_not() {
+fn disabled_measurements_are_not_made() {
     if !is_there() {
         return;
     }
@@ -92,7 +92,7 @@ fn what_is_not_to_be_measured_is_not() {
 }
 
 #[test]
-fn the_embedded_store_counts_its_writes_and_objects_in_the_same_words() {
+fn the_embedded_store_uses_the_same_metrics() {
     let dir = tempfile::tempdir().unwrap();
     let g = Gateway::start(dir.path());
     g.kubectl(&["create", "configmap", "a"]);

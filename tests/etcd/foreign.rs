@@ -1,4 +1,4 @@
-//! Values that somebody else has put into etcd: in other versions and encodings, without defaults, or no objects at all.
+//! Values in etcd written by others: in other versions and encodings, without defaults, or not objects at all.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::{Gateway, wait_for};
@@ -20,7 +20,7 @@ fn raw(etcd: &Etcd, key: &str) -> Vec<u8> {
     etcd.ctl_bytes(&["get", key, "--print-value-only"])
 }
 
-/// In protobuf, as kube-apiserver writes it.
+/// Encodes an object in protobuf, as kube-apiserver stores it.
 fn wire(object: &Value) -> Vec<u8> {
     protobuf::encode(object).expect("a built-in kind")
 }
@@ -54,12 +54,12 @@ fn is_defaulted(d: &Value) {
 }
 
 #[test]
-fn what_others_have_written_is_served_converted_and_with_its_defaults() {
+fn foreign_values_are_served_converted_and_defaulted() {
     if !is_there() {
         return;
     }
     let etcd = Etcd::start(1);
-    // Before the gateway is there, and while it follows.
+    // Some values exist before the gateway starts; others are added while it watches.
     etcd.put_bytes("/registry/ipaddresses/10.9.9.9", &wire(&address()));
     etcd.put_bytes("/registry/deployments/default/early", &wire(&deployment("early")));
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn what_others_have_written_is_served_converted_and_with_its_defaults() {
     let all = read(&g, "/apis/apps/v1/deployments");
     assert_eq!(all.at(&["items"]).items().len(), 2);
     all.at(&["items"]).items().iter().for_each(is_defaulted);
-    // The cache follows the watch; a read of any age shows what it holds.
+    // The cache is filled by the watch, and a read at any revision shows its content.
     let any = "/apis/apps/v1/namespaces/default/deployments?resourceVersion=0";
     wait_for("the cache has both", || read(&g, any).at(&["items"]).items().len() == 2);
     read(&g, any).at(&["items"]).items().iter().for_each(is_defaulted);
@@ -113,7 +113,7 @@ fn what_others_have_written_is_served_converted_and_with_its_defaults() {
     assert_eq!(y.str_at(&["spec", "sessionAffinity"]), "None");
     assert_eq!(y.at(&["spec", "ports"]).items()[0].str_at(&["protocol"]), "TCP");
 
-    // An update that changes nothing brings what is stored to today's form, once.
+    // An update that changes nothing rewrites the stored value in the current form, once.
     let key = "/registry/deployments/default/late";
     assert!(raw(&etcd, key).starts_with(b"{"));
     let path = "/apis/apps/v1/namespaces/default/deployments/late";
@@ -131,7 +131,7 @@ fn what_others_have_written_is_served_converted_and_with_its_defaults() {
 }
 
 #[test]
-fn what_is_no_object_is_named_costs_its_resource_only_and_heals_when_it_goes() {
+fn an_invalid_value_fails_only_its_resource_until_removed() {
     if !is_there() {
         return;
     }
@@ -143,12 +143,13 @@ fn what_is_no_object_is_named_costs_its_resource_only_and_heals_when_it_goes() {
     etcd.put_bytes(key, b"k8s\0 this is no object");
     let maps = "/api/v1/namespaces/default/configmaps";
     let named = format!("unable to decode key \\\"{key}\\\"");
-    // As upstream: a page is read from etcd and fails with the reason, the cache is not there until it can be read.
-    wait_for("the list tells", || {
+    // As upstream: a page is read from etcd and fails with the reason; the cache is unavailable until the value can
+    // be read.
+    wait_for("a page of the list fails", || {
         let told = g.curl(&[&format!("{maps}?limit=500")]);
         told.is_err_and(|told| told.contains(r#""code": 500"#) && told.contains(&named))
     });
-    wait_for("and without a page", || {
+    wait_for("a list without a limit fails", || {
         let told = g.curl(&[&format!("{maps}?resourceVersion=0")]);
         told.is_err_and(|told| {
             told.contains(r#""code": 429"#) && told.contains("storage is (re)initializing: ") && told.contains(&named)
@@ -170,12 +171,12 @@ fn what_is_no_object_is_named_costs_its_resource_only_and_heals_when_it_goes() {
 
     etcd.ctl(&["del", key]);
     wait_for("it heals", || g.curl(&[&format!("{maps}?resourceVersion=0")]).is_ok());
-    // A version nobody knows is no object either.
+    // A value with an unknown version is treated like one that is not an object.
     etcd.put_bytes(
         key,
         br#"{"apiVersion": "v9", "kind": "ConfigMap", "metadata": {"name": "bad"}}"#,
     );
-    wait_for("the list tells", || {
+    wait_for("a page of the list fails", || {
         let told = g.curl(&[&format!("{maps}?limit=500")]);
         told.is_err_and(|told| told.contains(r#"no kind \"ConfigMap\" is registered for version \"v9\""#))
     });

@@ -1,4 +1,4 @@
-//! Encryption by a KMS plugin, through a gateway: its health, its keys, and a configuration that changes.
+//! Encryption by a KMS plugin: its health, key rotation, and a configuration that is reloaded.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::kms_server::Plugin;
@@ -14,7 +14,7 @@ fn configure(file: &Path, providers: &str) {
 }
 
 #[test]
-fn a_plugin_that_is_unwell_shows_in_health_and_what_it_has_sealed_outlives_its_key() {
+fn plugin_health_is_reported_and_data_survives_key_rotation() {
     if !is_there() {
         return;
     }
@@ -27,7 +27,7 @@ fn a_plugin_that_is_unwell_shows_in_health_and_what_it_has_sealed_outlives_its_k
     let servers = format!("--etcd-servers={}", etcd.servers().join(","));
     let encryption = format!("--encryption-provider-config={}", file.display());
     let start = || Gateway::start_with(dir.path(), &[&servers, &encryption]);
-    // It gets ready once the plugin is well, and not before.
+    // The gateway becomes ready once the plugin is healthy, and not before.
     let g = std::thread::scope(|s| {
         let starting = s.spawn(start);
         wait_for("the plugin is asked", || plugin.calls("Status") >= 2);
@@ -43,7 +43,8 @@ fn a_plugin_that_is_unwell_shows_in_health_and_what_it_has_sealed_outlives_its_k
     let sealed = stored();
     assert!(sealed.starts_with(b"k8s:enc:kms:v2:vault:") && !sealed.windows(6).any(|w| w == b"hidden"));
 
-    // The key turns while the gateway is away; another process then reads what the old key has sealed, and seals anew.
+    // The key is rotated while the gateway is down. The new process decrypts with the old key and encrypts with the
+    // new one.
     drop(g);
     plugin.behave(|b| b.key_id = "key-2".to_owned());
     let g = start();

@@ -1,15 +1,15 @@
-//! Rights that are taken away through one gateway, at another one on the same etcd.
+//! Permissions revoked through one gateway, observed at another gateway on the same etcd.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::revocation_rounds::{ALL, Administrator, prepare, round};
 use crate::support::Gateway;
 use std::time::Duration;
 
-/// What "within seconds" is: the longest that a token is believed without looking.
+/// The longest time for which a token may be accepted from the cache without a look-up.
 const SECONDS: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_revocation_holds_at_once_here_and_within_seconds_at_the_other_gateway() {
+fn a_revocation_is_immediate_here_and_within_seconds_elsewhere() {
     if !is_there() {
         return;
     }
@@ -17,7 +17,7 @@ fn a_revocation_holds_at_once_here_and_within_seconds_at_the_other_gateway() {
     let servers = format!("--etcd-servers=http://127.0.0.1:{}", etcd.port(0));
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let here = Gateway::start_with(dirs[0].path(), &[&servers, "--enable-bootstrap-token-auth"]);
-    // They share the keys that sign and verify tokens, as two servers of one cluster do.
+    // Both gateways use the same signing keys, as API servers of one cluster do.
     let keys = here.dir.join("data/pki/sa.key").display().to_string();
     let there = [
         servers.clone(),

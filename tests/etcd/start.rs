@@ -1,4 +1,4 @@
-//! The start on a cluster that does not answer.
+//! Start-up on a cluster that does not answer.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, certificates, is_there};
@@ -17,7 +17,7 @@ fn serve(dir: &Path, flags: &[String]) -> Process {
     )
 }
 
-/// Waits for a word about the cluster in the log, then for the end; the last line.
+/// Waits until the log contains `word`, then for the process to exit, and returns the last line.
 fn refusal(dir: &Path, flags: &[String], word: &str) -> String {
     let since = Instant::now();
     let mut process = serve(
@@ -30,11 +30,11 @@ fn refusal(dir: &Path, flags: &[String], word: &str) -> String {
     let warned = process.log();
     assert!(
         !warned.contains("no answer from etcd within"),
-        "it was silent until the end: {warned}"
+        "nothing was logged before the exit: {warned}"
     );
     assert!(warned.contains(word), "{warned}");
     assert_eq!(process.wait(Duration::from_secs(20)), Some(1));
-    assert!(since.elapsed() >= Duration::from_secs(4), "it goes on trying");
+    assert!(since.elapsed() >= Duration::from_secs(4), "it keeps trying");
     let log = process.log();
     let last = log.lines().last().unwrap_or_default().to_owned();
     assert!(
@@ -46,9 +46,9 @@ fn refusal(dir: &Path, flags: &[String], word: &str) -> String {
 }
 
 #[test]
-fn an_unreachable_cluster_is_said_within_seconds_and_ends_the_start_in_time() {
+fn an_unreachable_cluster_is_reported_in_seconds_and_ends_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    // A port nobody listens on: bound and given back.
+    // Binding and releasing a port yields one on which nothing listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -62,7 +62,7 @@ fn an_unreachable_cluster_is_said_within_seconds_and_ends_the_start_in_time() {
 }
 
 #[test]
-fn a_certificate_that_is_not_believed_is_said() {
+fn an_untrusted_certificate_is_reported() {
     if !is_there() {
         return;
     }
@@ -90,7 +90,7 @@ fn a_certificate_that_is_not_believed_is_said() {
 }
 
 #[test]
-fn a_wrong_password_is_said() {
+fn a_wrong_password_is_reported() {
     if !is_there() {
         return;
     }
@@ -113,7 +113,7 @@ fn a_wrong_password_is_said() {
 }
 
 #[test]
-fn a_cluster_that_comes_later_is_waited_for() {
+fn the_start_waits_for_a_cluster_that_comes_up_later() {
     if !is_there() {
         return;
     }

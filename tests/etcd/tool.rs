@@ -1,12 +1,11 @@
-//! `torana store` in the hands of somebody who does it for the first time: what is refused is one line that says what to
-//! look at, and leaves nothing behind.
+//! Errors of `torana store`: each is one line that says what to check, and leaves no files behind.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::Gateway;
 use std::path::Path;
 use std::process::Command;
 
-/// What it prints, or what it refuses with.
+/// Runs the command. Returns its output, or its error.
 fn store(dir: &Path, args: &[&str]) -> Result<String, String> {
     let out = Command::new(env!("CARGO_BIN_EXE_torana"))
         .current_dir(dir)
@@ -33,7 +32,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_said_and_not_made() {
+fn a_missing_store_is_an_error_and_is_not_created() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
         &["check"][..],
@@ -52,7 +51,7 @@ fn a_store_that_is_not_there_is_said_and_not_made() {
 }
 
 #[test]
-fn what_is_no_backup_is_refused_and_changes_nothing() {
+fn an_invalid_backup_is_refused_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     drop(Gateway::start(dir.path()));
     let at = dir.path();
@@ -77,12 +76,12 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     for made in ["whole.db", "new/store.db"] {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(at.join(made)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{made} is its owner's alone");
+        assert_eq!(mode & 0o077, 0, "{made} is readable by its owner only");
     }
 }
 
 #[test]
-fn a_store_in_use_is_looked_at_and_copied_and_not_touched() {
+fn a_store_in_use_can_be_checked_and_copied_but_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let g = Gateway::start(dir.path());
     let at = dir.path();
@@ -103,11 +102,11 @@ fn a_store_in_use_is_looked_at_and_copied_and_not_touched() {
 }
 
 #[test]
-fn a_full_disk_leaves_no_half_of_a_copy() {
+fn a_full_disk_leaves_no_partial_copy() {
     let dir = tempfile::tempdir().unwrap();
     drop(Gateway::start(dir.path()));
     let at = dir.path();
-    // As root could mount a small one, so can anybody bound the size of files.
+    // A file size limit simulates a full disk without root.
     let bounded = |command: &str| {
         let script = format!(
             "trap '' XFSZ; ulimit -f 64; exec {} store {command}",
@@ -131,7 +130,7 @@ fn a_full_disk_leaves_no_half_of_a_copy() {
 }
 
 #[test]
-fn an_etcd_that_does_not_answer_or_holds_nothing_is_said() {
+fn an_unreachable_or_empty_etcd_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let why = store(dir.path(), &["stats", "--etcd-servers=http://127.0.0.1:1"]).unwrap_err();
     let words = "torana: --etcd-servers: no answer from etcd within 5s: http://127.0.0.1:1: ";
@@ -151,7 +150,7 @@ fn an_etcd_that_does_not_answer_or_holds_nothing_is_said() {
 }
 
 #[test]
-fn what_goes_to_etcd_and_back_is_the_same_and_of_todays_versions() {
+fn a_round_trip_through_etcd_preserves_objects_in_current_versions() {
     if !is_there() {
         return;
     }
@@ -186,7 +185,7 @@ fn what_goes_to_etcd_and_back_is_the_same_and_of_todays_versions() {
     let g = Gateway::start(&at.join("back"));
     let text = g.curl(&["/apis/networking.k8s.io/v1/ipaddresses/10.9.9.9"]).unwrap();
     assert!(text.contains("networking.k8s.io/v1\""), "{text}");
-    // One value that is none, and nothing is made of the rest.
+    // One invalid value makes the whole import fail.
     etcd.put_bytes("/registry/configmaps/default/bad", b"garbage");
     let why = store(at, &["import", "--data-dir=third", &servers]).unwrap_err();
     assert!(why.contains("/registry/configmaps/default/bad: "), "{why}");

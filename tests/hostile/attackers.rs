@@ -1,4 +1,4 @@
-//! The cases, by the kind of attacker.
+//! The cases, grouped by kind of attacker.
 
 mod accounts;
 mod anonymous;
@@ -17,14 +17,14 @@ use crate::scene::Scene;
 use crate::wire::Request;
 use std::fmt;
 
-/// Who attacks, with which rights.
+/// The attacker's position and permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attacker {
-    /// Without credentials.
+    /// Has no credentials.
     Anonymous,
     /// Any service account, without roles.
     Account,
-    /// `admin` of one namespace.
+    /// Has the role `admin` in one namespace.
     Writer,
     /// A kubelet.
     Node,
@@ -32,13 +32,13 @@ pub enum Attacker {
     Definer,
     /// Writes APIServices, and Services in a namespace.
     Extender,
-    /// Is a server that an APIService names.
+    /// Runs a server that an APIService names.
     Backend,
-    /// Reads slowly, or not at all.
+    /// Reads slowly or not at all.
     SlowReader,
     /// A process on the gateway's machine.
     Local,
-    /// Is a webhook that authenticates, authorizes or records.
+    /// Runs a webhook for authentication, authorization or audit.
     Webhook,
 }
 
@@ -68,8 +68,8 @@ impl Attacker {
         }
     }
 
-    /// The bounded form runs one of so many cases, so that `make test` takes no longer for it than a minute or so. Most
-    /// holes were where somebody may write: of those, every second is run.
+    /// The bounded form runs one in this many cases, to add no more than about a minute to `make test`. Most past
+    /// findings came from attackers with write access, so every second of their cases runs.
     pub fn bounded_every(self) -> usize {
         match self {
             Self::Local => 1,
@@ -78,7 +78,8 @@ impl Attacker {
         }
     }
 
-    /// Whether the gateway that is attacked has webhooks, which answer as [`crate::stage::Stage::webhook`] says.
+    /// Whether the attacked gateway is configured with webhooks, which behave as set in
+    /// [`crate::stage::Stage::webhook`].
     pub fn needs_webhooks(self) -> bool {
         self == Self::Webhook
     }
@@ -107,7 +108,7 @@ pub struct Case {
     pub attack: Box<dyn FnOnce(&mut Scene<'_>) + Send>,
 }
 
-/// Cases under construction.
+/// Collects cases.
 #[derive(Default)]
 pub struct Cases(pub Vec<Case>);
 
@@ -119,12 +120,12 @@ impl Cases {
         });
     }
 
-    /// A single request, made when its turn comes.
+    /// A single request, built when the case runs.
     pub fn ask(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
         self.add(name, |scene| drop(scene.ask(&request())));
     }
 
-    /// The same request so many times at once.
+    /// The same request, `n` times concurrently.
     pub fn at_once(&mut self, name: impl Into<String>, n: usize, request: impl FnOnce() -> Request + Send + 'static) {
         self.add(name, move |scene| drop(scene.ask_all(&vec![request(); n])));
     }

@@ -1,4 +1,4 @@
-//! A TLS server that answers with any bytes, at any pace.
+//! A TLS server that answers with arbitrary bytes at an arbitrary pace.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
-/// What it does with a request: its path, and the connection to answer on. The connection ends when this returns.
+/// Handles a request: receives its path and the connection to answer on. The connection is closed when this returns.
 pub type Behaviour = Arc<dyn Fn(&str, &mut Tls) + Send + Sync>;
 
 struct Shared {
@@ -17,7 +17,7 @@ struct Shared {
     open: Mutex<Vec<TcpStream>>,
 }
 
-/// Serves until it is dropped; all its connections end then.
+/// A server that runs until dropped; all its connections end then.
 pub struct Backend {
     pub port: u16,
     certificate: String,
@@ -26,12 +26,12 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Speaks HTTP/1.1.
+    /// Starts a server for HTTP/1.1.
     pub fn start(behaviour: Behaviour) -> Self {
         Self::serve(b"http/1.1", behaviour)
     }
 
-    /// Speaks HTTP/2: the behaviour gets an empty path and a connection on which nothing was read.
+    /// Starts a server for HTTP/2: the behaviour gets an empty path and a connection from which nothing has been read.
     pub fn start_http2(behaviour: Behaviour) -> Self {
         Self::serve(b"h2", behaviour)
     }
@@ -77,12 +77,12 @@ impl Backend {
         }
     }
 
-    /// PEM of what it shows.
+    /// The server's certificate, in PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Answers so from now on.
+    /// Changes the behaviour for later requests.
     pub fn becomes(&self, behaviour: Behaviour) {
         *self.shared.behaviour.lock().expect("no holder panics") = behaviour;
     }
@@ -128,7 +128,7 @@ fn one(shared: &Shared, config: Arc<rustls::ServerConfig>, mut tcp: TcpStream, p
     Ok(())
 }
 
-/// A whole answer of JSON.
+/// A complete JSON response.
 pub fn json(body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -137,7 +137,7 @@ pub fn json(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A webhook that knows nobody and allows nothing.
+/// A webhook that authenticates nobody and allows nothing.
 pub fn refuse() -> Behaviour {
     Arc::new(|_, io| {
         let body =
@@ -146,7 +146,7 @@ pub fn refuse() -> Behaviour {
     })
 }
 
-/// Answers discovery properly for one resource, and everything else with `otherwise`.
+/// Answers discovery correctly for one resource, and everything else with `otherwise`.
 pub fn with_discovery(group: &str, otherwise: impl Fn(&str, &mut Tls) + Send + Sync + 'static) -> Behaviour {
     let path = format!("/apis/{group}/v1");
     let list = format!(

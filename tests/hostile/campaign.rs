@@ -1,4 +1,4 @@
-//! Runs the cases one after the other and judges each by what the prober and the kernel saw.
+//! Runs the cases one after the other and judges each by the measurements of the prober and the kernel.
 
 use crate::attackers::{self, Attacker, Case};
 use crate::form::Form;
@@ -10,7 +10,7 @@ use crate::wire::Request;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// A report to read and what fails the test.
+/// The report and the failures.
 pub struct Report {
     pub text: String,
     pub failures: Vec<String>,
@@ -27,7 +27,7 @@ struct Row {
     took: Duration,
 }
 
-/// What the gateway holds when nobody attacks.
+/// Resources of an idle gateway.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     resident: u64,
@@ -73,7 +73,7 @@ pub fn run(form: &Form, filter: &str) -> Report {
             let failed = !row.problems.is_empty();
             eprintln!("{}", line(&row));
             rows.push(row);
-            // A gateway that was hurt tells nothing about the next case.
+            // A damaged gateway would distort the next case, so it is replaced.
             campaign = (!failed).then_some(c);
             if rows.iter().filter(|r| !r.problems.is_empty()).count() >= form.failures {
                 return report(form, &rows, campaign.as_ref(), began);
@@ -94,9 +94,9 @@ impl<'a> Campaign<'a> {
     fn start(form: &'a Form, attacker: Attacker) -> Self {
         let stage = Stage::start(attacker.needs_webhooks());
         let prober = Prober::start(stage.target.clone(), PROBER, PROBED, stage.pid, form.guard);
-        assert!(prober.rounds(3, Duration::from_secs(60)), "the prober is answered");
+        assert!(prober.rounds(3, Duration::from_secs(60)), "the prober gets answers");
         prober.reset();
-        assert!(prober.rounds(20, Duration::from_secs(60)), "the prober is answered");
+        assert!(prober.rounds(20, Duration::from_secs(60)), "the prober gets answers");
         let before = Holdings::of(&stage);
         Self {
             form,
@@ -127,7 +127,8 @@ impl<'a> Campaign<'a> {
         };
         std::thread::scope(|threads| {
             let attack = threads.spawn(|| {
-                // The attacker shares the machine with whom it attacks: nobody waits for the processor because of it.
+                // The attacker shares the machine with its target, so it runs at a lower priority and does not steal
+                // CPU time from the gateway.
                 let _ = rustix::process::nice(10);
                 (case.attack)(&mut scene);
             });
@@ -141,7 +142,7 @@ impl<'a> Campaign<'a> {
             leftovers,
             ..
         } = scene;
-        // What the attack began may still go on.
+        // Work started by the attack may still be running; wait for one more probe.
         if !self.prober.rounds(1, self.form.answer) {
             problems.push("the prober gets no answer".to_owned());
         }
@@ -179,7 +180,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Memory, threads, files and requests in flight come back to what they were.
+    /// Checks that memory, threads, files and requests in flight have returned to their initial values.
     fn afterwards(&self, attacker: Attacker) -> Row {
         let began = Instant::now();
         let until = began + Duration::from_secs(15);
@@ -192,7 +193,7 @@ impl<'a> Campaign<'a> {
             let busy = (usage::ticks(self.stage.pid) - ticks) as f64 * 0.01 / rested.elapsed().as_secs_f64();
             now = Holdings::of(&self.stage);
             problems = self.before.compare(&now, self.form);
-            // The prober's handshakes cost an unoptimized build a quarter of a core.
+            // In an unoptimised build the prober's handshakes alone take a quarter of a core.
             if busy > 0.7 {
                 problems.push(format!("it still computes: {:.0} % of a core", busy * 100.0));
             }
@@ -237,12 +238,12 @@ impl Holdings {
         let mut problems = Vec::new();
         if now.resident > self.resident + form.remains {
             problems.push(format!(
-                "{} MB are kept, {} before",
+                "{} MB are in use, {} before",
                 now.resident >> 20,
                 self.resident >> 20
             ));
         }
-        // Blocking threads stay for a while in case they are needed again; the prober and metrics use a few files.
+        // Idle threads of the blocking pool linger; the prober and metrics use a few files.
         if now.threads > self.threads + 24 {
             problems.push(format!("{} threads, {} before", now.threads, self.threads));
         }

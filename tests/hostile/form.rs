@@ -1,4 +1,5 @@
-//! The two forms of the campaign: bounded with a debug build in `make test`, whole with a release build in `make hostile`.
+//! The two forms of the campaign: bounded, with a debug build in `make test`; full, with a release build in `make
+//! hostile`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,25 +8,25 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Form {
     pub whole: bool,
-    /// Longest time without an answer to the prober, beyond what it sees when nobody attacks.
+    /// Longest time without an answer to the prober, beyond that of an idle gateway.
     pub gap: Duration,
-    /// Longest time from the end of a request to the end of its answer.
+    /// Longest time from the end of a request to the end of its response.
     pub answer: Duration,
     /// Largest growth of resident memory during a case, beyond the bodies in flight.
     pub memory: u64,
-    /// A gateway that grows beyond this is killed, so that a finding does not take the machine's memory.
+    /// A gateway whose memory grows beyond this is killed, to protect the machine.
     pub guard: u64,
     /// Growth of resident memory that may remain after all cases of an attacker.
     pub remains: u64,
-    /// The campaign ends after so many failures.
+    /// The campaign stops after this many failures.
     pub failures: usize,
 }
 
 const MIB: u64 = 1 << 20;
 
 impl Form {
-    /// The whole form where `TORANA_BIN` names a binary (a release build), otherwise the bounded one. With
-    /// `TORANA_HOSTILE_FORM=bounded`, that binary is a debug build.
+    /// The full form if `TORANA_BIN` names a binary (a release build), otherwise the bounded one. With
+    /// `TORANA_HOSTILE_FORM=bounded`, that binary is treated as a debug build.
     pub fn of_environment() -> Self {
         let bounded = std::env::var("TORANA_HOSTILE_FORM").is_ok_and(|form| form == "bounded");
         if binary().is_some() && !bounded {
@@ -39,7 +40,7 @@ impl Form {
                 failures: usize::MAX,
             };
         }
-        // An unoptimized build computes ten to thirty times slower, on cores that other tests use too.
+        // An unoptimised build is ten to thirty times slower, on cores that it shares with other tests.
         Self {
             whole: false,
             gap: Duration::from_secs(3),
@@ -51,18 +52,18 @@ impl Form {
         }
     }
 
-    /// A count or size: this in the whole form, a sixteenth of it in the bounded one.
+    /// A count or size: `whole` in the full form, a sixteenth of it in the bounded one.
     pub fn size(&self, whole: usize) -> usize {
         self.reduced(whole, 16)
     }
 
-    /// A count or size: this in the whole form, a fraction of it in the bounded one.
+    /// A count or size: `whole` in the full form, a fraction of it in the bounded one.
     pub fn reduced(&self, whole: usize, by: usize) -> usize {
         if self.whole { whole } else { (whole / by).max(1) }
     }
 }
 
-/// The gateway to attack, where it is not the one cargo built for this test.
+/// The gateway binary to attack, if it is not the one that cargo built for this test.
 pub fn binary() -> Option<PathBuf> {
     std::env::var_os("TORANA_BIN").map(PathBuf::from)
 }

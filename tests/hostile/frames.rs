@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: frames that no library would send.
+//! HTTP/2 at the level of frames, including frames that no library would send.
 
 use crate::wire::{Deadline, Tls};
 use std::io::{self, Read, Write};
@@ -18,12 +18,12 @@ pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// A client's end of a connection.
+/// The client's end of a connection.
 pub struct Connection {
     pub io: Tls,
 }
 
-/// One frame.
+/// Encodes one frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a frame is small");
     let mut out = Vec::with_capacity(9 + payload.len());
@@ -35,7 +35,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A length of HPACK with a prefix of seven bits.
+/// Encodes an HPACK integer with a seven-bit prefix.
 fn length(n: usize, out: &mut Vec<u8>) {
     if n < 127 {
         out.push(n as u8);
@@ -50,7 +50,7 @@ fn length(n: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// A header field, literal and not Huffman-coded; put into the peer's table where `indexed`.
+/// Encodes a literal header field without Huffman coding; adds it to the peer's dynamic table if `indexed`.
 pub fn field(name: &str, value: &str, indexed: bool, out: &mut Vec<u8>) {
     out.push(if indexed { 0x40 } else { 0 });
     length(name.len(), out);
@@ -83,12 +83,12 @@ impl Connection {
         Ok(Self { io })
     }
 
-    /// Sends; false when the peer has ended the connection.
+    /// Sends bytes. Returns false if the peer has closed the connection.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.io.write_all(bytes).and_then(|()| self.io.flush()).is_ok()
     }
 
-    /// The kind, flags, stream and payload of the next frame.
+    /// Reads the next frame: its type, flags, stream and payload.
     pub fn read(&mut self, until: Instant) -> io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.io.expire_at(until)?;
@@ -100,7 +100,7 @@ impl Connection {
         Ok((head[3], head[4], stream, payload))
     }
 
-    /// Reads until that stream has ended or the connection has; whether it was in time.
+    /// Reads until the stream or the connection has ended. Returns whether that happened in time.
     pub fn until_end_of(&mut self, stream: u32, until: Instant) -> bool {
         loop {
             match self.read(until) {

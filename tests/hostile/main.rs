@@ -1,11 +1,14 @@
-//! Hostile requests and peers, by the kind of attacker, against a gateway process, while somebody else goes on asking small
-//! things over new connections. No case may make the others wait, take memory beyond what it sends, or leave anything.
+//! Attacks a gateway process with hostile requests and peers, by kind of attacker, while a prober sends small
+//! requests over new connections. No case may delay the prober, use more memory than it sends, or leave resources
+//! behind.
 //!
-//! The bounded form runs in `make test` with a debug build; `make hostile` runs the whole form with a release build.
+//! The bounded form runs in `make test` with a debug build; `make hostile` runs the full form with a release build.
 //!
-//!     TORANA_HOSTILE=yaml,node cargo test --test hostile -- --nocapture      cases whose attacker or name has one of these
+//! To run only the cases whose attacker or name contains one of some words:
+//!
+//!     TORANA_HOSTILE=yaml,node cargo test --test hostile -- --nocapture
 
-// `allow-unwrap-in-tests` does not reach the helpers of a test binary.
+// clippy's `allow-unwrap-in-tests` does not cover helper functions of a test binary.
 #![allow(clippy::unwrap_used)]
 
 mod attackers;
@@ -22,11 +25,11 @@ mod usage;
 mod wire;
 
 #[test]
-fn no_request_or_peer_costs_another() {
+fn no_request_or_peer_degrades_others() {
     let filter = std::env::var("TORANA_HOSTILE").unwrap_or_default();
     let mut form = form::Form::of_environment();
     if !filter.is_empty() {
-        // Whoever asks for some cases wants to see all that fail.
+        // A filtered run is for debugging, so show all failures.
         form.failures = usize::MAX;
     }
     let report = campaign::run(&form, &filter);

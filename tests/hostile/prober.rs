@@ -1,7 +1,9 @@
-//! Someone else, who asks `/livez` and for one small object, each over a connection of its own, while others attack.
+//! The prober: an uninvolved client that requests `/livez` and one small object, each over a new connection, during
+//! attacks.
 //!
-//! A second thread is the control: it needs the processor a little all the time, as a gateway does, and notes how late it
-//! gets it. What the machine itself is late is taken off the prober's gaps. It also guards the machine's memory.
+//! A second thread is the control. It needs a little CPU time continuously, as a gateway does, and records how late
+//! it is scheduled. That delay is the machine's own and is subtracted from the prober's gaps. The control also guards
+//! the machine's memory.
 
 use crate::usage;
 use crate::wire::{self, Request, Target};
@@ -13,23 +15,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(15);
-/// Afterwards a question is given up and asked anew; the gap goes on.
+/// A request is abandoned after this long and repeated; the gap continues.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
-/// What happened since the last look.
+/// Measurements since the last reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Longest time without an answer.
     pub gap: Duration,
-    /// How late the control was at worst.
+    /// Longest scheduling delay of the control.
     pub noise: Duration,
-    /// Answers that were not 200, and connections without one.
+    /// Responses other than 200, and connections without a response.
     pub refused: u64,
     pub rounds: u64,
 }
 
 impl Seen {
-    /// The gap that is not the machine's.
+    /// The gap minus the machine's own delay.
     pub fn own_gap(&self) -> Duration {
         self.gap.saturating_sub(self.noise)
     }
@@ -38,7 +40,7 @@ impl Seen {
 #[derive(Default)]
 struct Shared {
     seen: Mutex<Seen>,
-    /// Rounds that were begun and ended; their change is signalled.
+    /// Started and finished rounds; changes are signalled.
     ended: Condvar,
     over: AtomicBool,
     killed: AtomicBool,
@@ -50,7 +52,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Asks with `token` for `path`, which is to be answered with 200.
+    /// Requests `path` with `token`, expecting a 200.
     pub fn start(target: Target, token: &str, path: &str, pid: u32, guard: u64) -> Self {
         let shared = Arc::new(Shared::default());
         let questions = [
@@ -65,16 +67,16 @@ impl Prober {
         Self { shared, threads }
     }
 
-    /// Forgets what was seen.
+    /// Clears the measurements.
     pub fn reset(&self) {
         *self.lock() = Seen::default();
     }
 
-    /// Waits for `rounds` whole rounds that begin from now on; whether they ended in time.
+    /// Waits for `rounds` complete rounds that begin from now on. Returns whether they finished in time.
     pub fn rounds(&self, rounds: u64, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut seen = self.lock();
-        // The one under way began before.
+        // The current round began earlier and does not count.
         let goal = seen.rounds + rounds + 1;
         while seen.rounds < goal {
             let left = until.saturating_duration_since(Instant::now());
@@ -94,7 +96,7 @@ impl Prober {
         *self.lock()
     }
 
-    /// Whether the gateway was killed because it took too much memory.
+    /// Whether the gateway was killed because it used too much memory.
     pub fn killed(&self) -> bool {
         self.shared.killed.load(Ordering::Relaxed)
     }
@@ -149,7 +151,7 @@ fn watch_the_machine(shared: &Shared, pid: u32, guard: u64) {
     while !shared.over.load(Ordering::Relaxed) {
         let began = Instant::now();
         std::thread::park_timeout(Duration::from_millis(4));
-        // A quarter of a millisecond or so, so that the scheduler treats it as something that computes.
+        // Busy for about a quarter of a millisecond, so that the scheduler treats this thread as CPU-bound.
         let mut x = 1u64;
         for i in 0..20_000u64 {
             x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i));

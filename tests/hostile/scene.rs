@@ -1,4 +1,4 @@
-//! What a case sees: a gateway, an identity, and a record of how it was answered.
+//! The context of a running case: a gateway, an identity, and a record of the responses.
 
 use crate::attackers::Attacker;
 use crate::form::Form;
@@ -10,7 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Attackers come from here, the prober from 127.0.0.1.
+/// The source address of attackers. The prober uses 127.0.0.1.
 pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
 pub struct Scene<'a> {
@@ -18,14 +18,14 @@ pub struct Scene<'a> {
     pub stage: &'a Stage,
     pub prober: &'a Prober,
     pub attacker: Attacker,
-    /// Slowest answer.
+    /// The slowest response.
     pub slowest: Duration,
-    /// Answers by code, in the order they came first.
+    /// Responses by status code, in order of first occurrence.
     pub codes: Vec<(u16, usize)>,
-    /// Most bytes of bodies that were in flight at once.
+    /// Most bytes of bodies in flight at once.
     pub in_flight: u64,
     pub problems: Vec<String>,
-    /// Collections and objects an administrator deletes afterwards.
+    /// Collections and objects that an administrator deletes afterwards.
     pub leftovers: Vec<String>,
 }
 
@@ -34,12 +34,12 @@ impl Scene<'_> {
         self.attacker.token()
     }
 
-    /// One request over a connection of its own; no answer in time is a problem of the gateway.
+    /// Sends one request over a new connection. A missing response is recorded as a problem.
     pub fn ask(&mut self, request: &Request) -> Option<Answer> {
         self.ask_all(std::slice::from_ref(request)).pop().flatten()
     }
 
-    /// All at once, each over a connection of its own.
+    /// Sends all requests concurrently, each over a new connection.
     pub fn ask_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
         let bodies: u64 = requests.iter().map(|r| r.body.len() as u64).sum();
         self.in_flight = self.in_flight.max(bodies);
@@ -54,7 +54,7 @@ impl Scene<'_> {
                     continue;
                 }
             };
-            // A refusal may come, and the connection end, before all of the body is sent.
+            // The gateway may refuse and close before the whole body is sent.
             let _ = wire::send(&mut io, request, self.token());
             open.push(Some((io, Instant::now())));
         }
@@ -65,7 +65,7 @@ impl Scene<'_> {
         answers
     }
 
-    /// One after the other over the same connection; ends with the connection.
+    /// Sends the requests one after the other over one connection, until it closes.
     pub fn ask_in_turn(&mut self, requests: &[Request]) -> Vec<Answer> {
         let mut answers = Vec::new();
         let Some(mut io) = self.connect() else { return answers };
@@ -86,13 +86,13 @@ impl Scene<'_> {
         answers
     }
 
-    /// The answer to what was sent over `io`, recorded.
+    /// Reads and records the response to what was sent over `io`.
     pub fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
         match wire::answer(io, self.form.answer) {
             Ok(answer) => {
                 self.slowest = self.slowest.max(sent.elapsed());
                 self.count(answer.code);
-                // Upstream answers some errors of patches with 500; a handler that panicked says so.
+                // Upstream answers some patch errors with 500, so only a 500 caused by a panic is a problem.
                 if answer.code == 500 && answer.text().contains("panic") {
                     self.problems.push(format!("500: {:.300}", answer.text()));
                 }
@@ -103,7 +103,7 @@ impl Scene<'_> {
                 self.problems.push(format!("no answer within {:?}", self.form.answer));
                 None
             }
-            // It was refused by ending the connection, which is an answer.
+            // Closing the connection is also a refusal.
             Err(_) => {
                 self.slowest = self.slowest.max(sent.elapsed());
                 self.count(0);
@@ -122,31 +122,31 @@ impl Scene<'_> {
     fn leftover(&mut self, request: &Request) {
         let path = request.path.split('?').next().unwrap_or("");
         let clean = path.starts_with("/api") && path.contains("/namespaces/evil/");
-        // Attackers need some of these.
+        // Attackers need some of these objects.
         let clean = clean && !path.ends_with("/rolebindings") && !path.contains("/serviceaccounts");
         if request.method == "POST" && clean && !self.leftovers.iter().any(|p| p == path) {
             self.leftovers.push(path.to_owned());
         }
     }
 
-    /// An administrator deletes this afterwards.
+    /// Registers an object for deletion by an administrator afterwards.
     pub fn leaves(&mut self, path: impl Into<String>) {
         self.leftovers.push(path.into());
     }
 
-    /// A TLS connection that speaks HTTP/1.1.
+    /// A TLS connection for HTTP/1.1.
     pub fn connect(&mut self) -> Option<Tls> {
         let made = self.stage.target.tls(FROM);
         self.or_problem(made)
     }
 
-    /// A TCP connection on which nothing was said yet.
+    /// A TCP connection on which nothing has been sent.
     pub fn tcp(&mut self) -> Option<TcpStream> {
         let made = self.stage.target.tcp(FROM);
         self.or_problem(made)
     }
 
-    /// An HTTP/2 connection whose preface and settings were sent.
+    /// An HTTP/2 connection on which preface and settings have been sent.
     pub fn http2(&mut self) -> Option<frames::Connection> {
         let made = self.stage.target.tls_http2(FROM).and_then(frames::Connection::open);
         self.or_problem(made)
@@ -156,7 +156,8 @@ impl Scene<'_> {
         made.map_err(|e| self.problems.push(format!("no connection: {e}"))).ok()
     }
 
-    /// Sends these bytes over TLS and takes whatever comes; what it is does not matter, that it comes or ends does.
+    /// Sends raw bytes over TLS. The content of the response does not matter, only that one arrives or the connection
+    /// ends.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
         let mut io = self.connect()?;
         let _ = io::Write::write_all(&mut io, bytes);
@@ -164,7 +165,7 @@ impl Scene<'_> {
         self.answered(&mut io, Instant::now())
     }
 
-    /// Goes on holding what the case holds until the prober has asked a few times.
+    /// Keeps the case's resources for a few more probes.
     pub fn hold(&mut self) {
         if !self
             .prober
@@ -174,7 +175,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The value found by asking `what` until it is there; without it in time it is a problem.
+    /// Polls until `there` holds; records a problem if it does not in time.
     pub fn until(&mut self, what: &str, mut there: impl FnMut(&mut Self) -> bool) {
         let end = Instant::now() + self.form.answer;
         while !there(self) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub const ADMIN: &str = "t-admin";
 pub const PROBER: &str = "t-prober";
-/// The small object the prober asks for.
+/// The small object that the prober requests.
 pub const PROBED: &str = "/api/v1/namespaces/calm/configmaps/small";
 
 const TOKENS: &str = "t-admin,root,u1,system:masters\n\
@@ -22,7 +22,7 @@ const TOKENS: &str = "t-admin,root,u1,system:masters\n\
     t-definer,definer,u7\n\
     t-audited,audited,u8\n";
 
-/// What every attacker needs to exist: path of the collection, and the object.
+/// Objects that the attackers need: collection path and object.
 fn objects() -> Vec<(&'static str, String)> {
     let namespace = |name: &str| {
         let body = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}}}}"#);
@@ -76,7 +76,7 @@ fn objects() -> Vec<(&'static str, String)> {
             "/api/v1/nodes",
             r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#.into(),
         ),
-        // Nobody makes it here, and pods are refused without it.
+        // There is no controller to create it, and pods are refused without it.
         (
             "/api/v1/namespaces/evil/serviceaccounts",
             r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#.into(),
@@ -99,7 +99,7 @@ fn objects() -> Vec<(&'static str, String)> {
             ]
             .join(","),
         ),
-        // No controller fills view, edit and admin here; these are their parts.
+        // There is no controller to aggregate view, edit and admin, so bind their parts.
         bound("prober", "system:aggregate-to-view", Some("calm")),
         bound("writer", "system:aggregate-to-view", Some("evil")),
         bound("writer", "system:aggregate-to-edit", Some("evil")),
@@ -117,14 +117,14 @@ pub struct Stage {
     pub gateway: Gateway,
     pub target: Target,
     pub pid: u32,
-    /// Answers every question of the gateway's webhooks.
+    /// The server that all of the gateway's webhooks call.
     pub webhook: Option<Backend>,
-    // Last, so that the process has ended before its directory goes.
+    // Declared last, so that the directory is deleted after the process has ended.
     _dir: tempfile::TempDir,
 }
 
 impl Stage {
-    /// A fresh gateway, with webhooks that authenticate, authorize and record where asked for.
+    /// A new gateway, optionally with webhooks for authentication, authorization and audit.
     pub fn start(webhooks: bool) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let tokens = dir.path().join("tokens.csv");
@@ -156,7 +156,7 @@ impl Stage {
         stage
     }
 
-    /// Asks as an administrator.
+    /// Sends a request as an administrator.
     pub fn admin(&self, request: &Request) -> wire::Answer {
         let asked = self.target.tls(Ipv4Addr::LOCALHOST).and_then(|mut io| {
             wire::send(&mut io, request, ADMIN)?;
@@ -166,12 +166,12 @@ impl Stage {
     }
 
     pub fn metrics(&self) -> String {
-        // More than an answer keeps.
+        // Uses curl, because `Answer` keeps only the beginning of a long body.
         self.gateway.curl(&["/metrics"]).unwrap_or_default()
     }
 }
 
-/// Flags that make all three kinds of webhooks ask `server`.
+/// Flags that make `server` the webhook for all three purposes.
 fn webhook_flags(dir: &Path, server: &Backend) -> Vec<String> {
     let ca = dir.join("webhook-ca.crt");
     std::fs::write(&ca, server.certificate()).expect("written");

@@ -1,8 +1,8 @@
-//! What the gateway's process uses, as the kernel and its own metrics say.
+//! Resource usage of the gateway process, from the kernel and from its own metrics.
 
 use std::fs;
 
-/// Memory of a process in bytes, by a field of `/proc/<pid>/status`.
+/// A memory value of a process in bytes, by its field of `/proc/<pid>/status`.
 fn status(pid: u32, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text
@@ -13,17 +13,17 @@ fn status(pid: u32, field: &str) -> u64 {
     number.unwrap_or(0) * 1024
 }
 
-/// Resident now.
+/// Current resident memory.
 pub fn resident(pid: u32) -> u64 {
     status(pid, "VmRSS")
 }
 
-/// The highest that was resident since [`reset_peak`].
+/// Peak resident memory since [`reset_peak`].
 pub fn peak(pid: u32) -> u64 {
     status(pid, "VmHWM")
 }
 
-/// Makes the present size the peak (`proc(5)`: 5 in `clear_refs`).
+/// Resets the peak to the current size (`proc(5)`: 5 in `clear_refs`).
 pub fn reset_peak(pid: u32) {
     let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
@@ -44,7 +44,7 @@ pub fn ticks(pid: u32) -> u64 {
     field(11).unwrap_or(0) + field(12).unwrap_or(0)
 }
 
-/// The sum of a metric's series in Prometheus' text format.
+/// The sum of a metric's series, from the Prometheus text format.
 pub fn sum(metrics: &str, name: &str) -> f64 {
     let series = metrics.lines().filter(|l| {
         l.strip_prefix(name)

@@ -1,4 +1,4 @@
-//! A blocking HTTP/1.1 client over TLS that sends exactly the bytes it is told to.
+//! A blocking HTTP/1.1 client over TLS that sends exactly the given bytes.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
-/// Where the gateway listens, and how to verify it.
+/// The gateway's address, and how to verify it.
 #[derive(Clone)]
 pub struct Target {
     pub address: SocketAddr,
@@ -41,7 +41,7 @@ impl Target {
         }
     }
 
-    /// A TCP connection from an address of the loopback network, so that attackers and the prober can be told apart.
+    /// Opens a TCP connection from a loopback address, so that attackers and the prober have different addresses.
     pub fn tcp(&self, from: Ipv4Addr) -> io::Result<TcpStream> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;
@@ -71,7 +71,7 @@ fn over(mut tcp: TcpStream, config: &Arc<rustls::ClientConfig>) -> io::Result<Tl
     Ok(rustls::StreamOwned::new(connection, tcp))
 }
 
-/// One request, with what is said of its body.
+/// A request. The declared body length may differ from the real one.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: String,
@@ -97,7 +97,7 @@ impl Request {
         Self::new("DELETE", path)
     }
 
-    /// POST of a JSON document.
+    /// A POST of a JSON document.
     pub fn post(path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self::new("POST", path).body("application/json", body)
     }
@@ -106,7 +106,7 @@ impl Request {
         Self::new("PUT", path).body("application/json", body)
     }
 
-    /// PATCH; `kind` is the part of the media type before `-patch`.
+    /// A PATCH; `kind` is the part of the media type before `-patch`.
     pub fn patch(kind: &str, path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         let suffix = match kind {
             "apply" => "+yaml",
@@ -125,7 +125,7 @@ impl Request {
         self
     }
 
-    /// The head; `token` is a bearer token, empty for none.
+    /// The encoded head; `token` is a bearer token, empty for none.
     pub fn head(&self, token: &str) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
         if !token.is_empty() {
@@ -145,7 +145,7 @@ impl Request {
     }
 }
 
-/// What was answered. Of the body, the beginning is kept.
+/// A response. Only the beginning of the body is kept.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub code: u16,
@@ -154,7 +154,7 @@ pub struct Answer {
     pub length: u64,
 }
 
-/// How much of an answer's body is kept.
+/// The number of body bytes that are kept.
 const KEPT: usize = 64 << 10;
 
 impl Answer {
@@ -167,7 +167,7 @@ impl Answer {
     }
 }
 
-/// Reads with an end: what is not there by then is an error of the kind `TimedOut`.
+/// A reader with a deadline, after which reads fail with `TimedOut`.
 pub struct Reader<'a, S> {
     io: &'a mut S,
     until: Instant,
@@ -188,6 +188,7 @@ impl Deadline for Tls {
 
 impl Deadline for TcpStream {
     fn expire_at(&mut self, until: Instant) -> io::Result<()> {
+        // set_read_timeout rejects a zero duration.
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
@@ -210,6 +211,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
         self.buffer.resize(64 << 10, 0);
         self.io.expire_at(self.until)?;
         let n = match self.io.read(&mut self.buffer) {
+            // A socket read timeout is reported as WouldBlock on Unix.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
             other => other?,
         };
@@ -244,6 +246,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
             let part = usize::try_from(n)
                 .unwrap_or(usize::MAX)
                 .min(self.buffer.len() - self.at);
+            // Count the whole body, but keep only its beginning: some responses are endless.
             let kept = part.min(KEPT - answer.start.len());
             answer.start.extend_from_slice(&self.buffer[self.at..self.at + kept]);
             answer.length += part as u64;
@@ -253,7 +256,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
         Ok(())
     }
 
-    /// The next answer that is not interim.
+    /// Reads the next response that is not informational.
     pub fn answer(&mut self) -> io::Result<Answer> {
         loop {
             let first = self.line()?;
@@ -268,6 +271,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
                 let header = (name.to_ascii_lowercase(), value.trim().to_owned());
                 answer.headers.push(header);
             }
+            // 101 is final: the connection is upgraded.
             if (100..200).contains(&answer.code) && answer.code != 101 {
                 continue;
             }
@@ -288,7 +292,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
     }
 }
 
-/// One answer from a connection.
+/// Reads one response from a connection.
 pub fn answer<S: Deadline>(io: &mut S, at_most: Duration) -> io::Result<Answer> {
     Reader::new(io, Instant::now() + at_most).answer()
 }

@@ -29,7 +29,7 @@ class Gateway(unittest.TestCase):
     def setUpClass(cls):
         cls.dir = tempfile.TemporaryDirectory()
         cls.processes = []
-        # Runs also where this method fails half-way.
+        # Also runs if this method fails half-way.
         cls.addClassCleanup(cls.stop)
         data = os.path.join(cls.dir.name, "data")
         kubeconfig = os.path.join(data, "admin.kubeconfig")

@@ -1,5 +1,5 @@
-//! A second gateway as the backend of the first: what its users may, they may through the first, and nothing more; and
-//! it hears of nobody but whom the first recognised.
+//! A second gateway as the backend of the first: a user has the same permissions through the first gateway as
+//! directly at the second, and the second learns only of users that the first authenticated.
 
 use crate::support::{Gateway, wait_for};
 use crate::wire::{Answer, Ca, Caller, Who};
@@ -49,7 +49,7 @@ subjects:
 - {kind: User, name: certified, apiGroup: rbac.authorization.k8s.io}
 ";
 
-/// One more who may read jobs; in the front gateway he is one, in the back another.
+/// A binding that lets one more user read jobs: a different user in each gateway.
 fn reader(name: &str) -> String {
     format!(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: one-more}}\n\
@@ -58,7 +58,7 @@ fn reader(name: &str) -> String {
     )
 }
 
-/// Only in front: whoever impersonates needs no rights behind.
+/// In the front gateway only: impersonation is authorized there, so the impersonator needs no permissions behind it.
 const BOSS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -103,11 +103,11 @@ fn start(dir: &Path, users: &Ca, more: &[String]) -> Gateway {
 }
 
 impl Two {
-    /// `batch` and `authentication.k8s.io` are served behind only.
+    /// `batch` and `authentication.k8s.io` are served by the back gateway only.
     fn start() -> Self {
         let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
         for dir in &dirs {
-            // Makes the certificates that the other one is told of.
+            // The first start generates the certificates that the other gateway is configured with.
             drop(Gateway::start(dir.path()));
         }
         let users = Ca::new("users of both");
@@ -196,7 +196,7 @@ fn job(name: &str) -> String {
 }
 
 #[test]
-fn users_may_through_the_front_what_they_may_behind_it_and_nobody_is_made_up() {
+fn users_have_the_same_rights_through_the_front_and_cannot_be_forged() {
     let two = Two::start();
     let certified = two.users.client("certified", &["by-certificate"]);
     let front = &mut Caller::of(&two.front, Some(&certified));
@@ -204,7 +204,7 @@ fn users_may_through_the_front_what_they_may_behind_it_and_nobody_is_made_up() {
     let direct = back.whoami(&[]).expect("it is known");
     assert_eq!(direct.name, "certified");
     let through = front.whoami(&[]).expect("it is known");
-    assert_eq!(through, direct, "with its groups and the credential's id");
+    assert_eq!(through, direct, "the groups and the credential id are forwarded");
     for (path, code) in [("/apis/batch/v1/jobs", 200), ("/apis/batch/v1/cronjobs", 403)] {
         let (a, b) = (outcome(&front.get(path, &[])), outcome(&back.get(path, &[])));
         assert_eq!((a.0, &a), (code, &b), "{path}");
@@ -216,7 +216,7 @@ fn users_may_through_the_front_what_they_may_behind_it_and_nobody_is_made_up() {
     headers_make_nobody(front, &two);
 }
 
-/// Every user, verb and place of a small matrix, directly and through the front.
+/// Every user, verb and path of a small matrix, directly and through the front gateway.
 fn the_same_either_way(front: &mut Caller, back: &mut Caller) {
     let mut allowed = 0;
     for token in ["t-dev", "t-reader", "t-nobody"] {
@@ -274,9 +274,9 @@ fn impersonation_ends_in_front(front: &mut Caller) {
             groups: ["team", "system:authenticated"].map(str::to_owned).into(),
             extra: r#"{"scopes":["read"]}"#.into(),
         },
-        "the backend hears of the impersonated alone"
+        "the backend sees only the impersonated user"
     );
-    // The rights behind are the impersonated one's, not the boss's.
+    // The back gateway authorizes the impersonated user, not the impersonator.
     let mut list = |path: &str, user: &str| {
         let headers = [("Authorization", boss.as_str()), ("Impersonate-User", user)];
         front.get(path, &headers).code
@@ -286,16 +286,16 @@ fn impersonation_ends_in_front(front: &mut Caller) {
     assert_eq!(
         list("/apis/batch/v1/jobs", "only-back"),
         403,
-        "whom he may not impersonate"
+        "impersonation of this user is not allowed"
     );
     assert_eq!(list("/apis/batch/v1/jobs", "system:admin"), 403);
     let own = front.get("/apis/batch/v1/jobs", &[("Authorization", &boss)]);
     assert_eq!(own.code, 403);
     for (token, code) in [("t-front", 403), ("t-back", 403)] {
         let answer = front.get("/apis/batch/v1/jobs", &[("Authorization", &bearer(token))]);
-        assert_eq!(answer.code, code, "{token}: both have to allow it");
+        assert_eq!(answer.code, code, "{token}: both gateways must allow it");
     }
-    // Half a request to impersonate is refused, not passed on.
+    // Incomplete impersonation headers are refused, not forwarded.
     let answer = front.whoami(&[("Authorization", &boss), ("Impersonate-Group", "system:masters")]);
     assert_eq!(answer.expect_err("there is no user").code, 400);
     let answer = front.whoami(&[
@@ -342,7 +342,8 @@ fn headers_make_nobody(front: &mut Caller, two: &Two) {
         back.hang_up();
         assert_eq!(back.whoami(&headers).expect("it is known"), honest, "{more:?}");
     }
-    // Without credentials they are nobody's, and with a certificate they are its holder's.
+    // Identity headers are ignored: without credentials the request is anonymous, with a certificate it is its
+    // subject's.
     let headers = lying(None, &[]);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
     for caller in [&mut *front, &mut back] {
@@ -355,7 +356,7 @@ fn headers_make_nobody(front: &mut Caller, two: &Two) {
         assert_eq!((who.name.as_str(), who.uid.as_str()), ("masked", ""));
         assert_eq!(who.groups, ["system:authenticated"]);
     }
-    // Behind, a certificate of the front's CA speaks for others only under the front's name.
+    // The back gateway accepts front-proxy headers only from the front's CA and under the allowed name.
     let proxies = Ca::of(&two.front.dir.join("data/pki"), "front-proxy-ca");
     let lies = &LIES[..4];
     let mallory = Caller::of(&two.back, Some(&proxies.client("mallory", &["system:masters"]))).whoami(lies);

@@ -1,4 +1,4 @@
-//! The example extension server: users are treated alike whichever way they come.
+//! The example extension server treats a user alike whether called directly or through the gateway.
 
 use crate::behind::{TOKENS, asked, bearer, write};
 use crate::support::Gateway;
@@ -23,7 +23,7 @@ subjects:
 - {kind: User, name: certified, apiGroup: rbac.authorization.k8s.io}
 ";
 
-/// The example server knows nobody and decides nothing: it asks the gateway, whichever way a user comes.
+/// The example server delegates authentication and authorization to the gateway, however the user reaches it.
 #[test]
 fn an_extension_server_treats_users_alike_directly_and_behind_the_gateway() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -70,5 +70,5 @@ fn an_extension_server_treats_users_alike_directly_and_behind_the_gateway() {
             allowed += usize::from(!matches!(through.0, 401 | 403));
         }
     }
-    assert_eq!(allowed, 4, "the group's two, and the certificate's");
+    assert_eq!(allowed, 4, "the two users of the group, and the certificate's user");
 }

@@ -1,16 +1,16 @@
-//! What `/metrics` says of who asked, who acted as whom, and who was refused.
+//! Authentication, impersonation and authorization metrics in `/metrics`.
 
 use crate::support::Gateway;
 use crate::wire::Caller;
 
-/// The value of a series; absent: nothing was counted.
+/// The value of a series, or 0 if it is absent.
 fn value(text: &str, series: &str) -> f64 {
     let line = text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' '));
     line.and_then(|v| v.trim().parse().ok()).unwrap_or(0.0)
 }
 
 #[test]
-fn who_asks_is_counted() {
+fn authentication_and_authorization_are_counted() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let tokens = dir.path().join("tokens.csv");
     std::fs::write(&tokens, "t-mail,jane@example.org,u1\nt-admin,admin,u2,system:masters\n").expect("it is written");
@@ -69,7 +69,7 @@ fn who_asks_is_counted() {
         "authentication_attempts{result=\"success\"}",
         "authentication_duration_seconds_count{result=\"success\"}",
         "authorization_duration_seconds_count{result=\"allowed\"}",
-        // Curl's own certificate, issued for a year.
+        // curl's own client certificate, issued for a year.
         "apiserver_client_certificate_expiration_seconds_bucket{le=\"+Inf\"}",
     ] {
         assert!(grown(series) >= 1.0, "{series}");

@@ -1,4 +1,4 @@
-//! An identity provider and a token webhook, in the test's own process.
+//! An identity provider and a token webhook in the test process.
 
 use crate::wire::{Ca, body, head};
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
@@ -36,7 +36,7 @@ pub fn now() -> i64 {
     i64::try_from(since.as_secs()).expect("it is not that late")
 }
 
-/// Answers `(target, body)` over TLS on 127.0.0.1 as `localhost`; its threads end with the process.
+/// An HTTPS server on 127.0.0.1 as `localhost` that answers each `(target, body)`. Its threads end with the process.
 pub struct Https {
     pub url: String,
     pub ca: String,
@@ -71,7 +71,7 @@ impl Https {
                         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
                         text.len()
                     );
-                    // A client that goes away ends its thread.
+                    // A failed write means that the client disconnected.
                     let _ = io.write_all(format!("{head}{text}").as_bytes());
                     io.conn.send_close_notify();
                     let _ = io.flush();
@@ -85,7 +85,7 @@ impl Https {
     }
 }
 
-/// An OpenID Connect provider whose keys the test changes.
+/// An OpenID Connect provider whose keys the test can change.
 pub struct Provider {
     pub url: String,
     pub ca: String,
@@ -123,25 +123,25 @@ impl Provider {
         provider
     }
 
-    /// Its keys from now on.
+    /// Publishes these keys from now on.
     pub fn publish(&self, signers: &[&Signer]) {
         let keys = signers.iter().map(|s| s.public().to_jwk()).collect();
         *self.keys.lock().expect("no code panics while holding this lock") = keys;
     }
 
-    /// Claims of a good token; each call's are different.
+    /// Valid claims, unique per call.
     pub fn claims(&self) -> Value {
         json!({"iss": (self.url.as_str()), "sub": "jane", "aud": ["torana", "x"], "exp": (now() + 600),
             "iat": (now()), "groups": ["dev", "ops"], "jti": (uuid::Uuid::new_v4().to_string())})
     }
 
-    /// A good token.
+    /// A valid token.
     pub fn token(&self, signer: &Signer) -> String {
         signer.sign(&self.claims()).expect("it signs")
     }
 }
 
-/// A webhook that knows one token, and notes what it was asked.
+/// A webhook that accepts one token and records the reviews it receives.
 pub struct Webhook {
     https: Https,
     pub asked: Arc<Mutex<Vec<Value>>>,
@@ -171,7 +171,7 @@ impl Webhook {
         Self { https, asked }
     }
 
-    /// How many questions there were about a token.
+    /// How many reviews of a token were received.
     pub fn asked_about(&self, token: &str) -> usize {
         let asked = self.asked.lock().expect("no code panics while holding this lock");
         asked.iter().filter(|r| r.str_at(&["spec", "token"]) == token).count()

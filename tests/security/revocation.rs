@@ -1,4 +1,4 @@
-//! Rights that are taken away end at once, for requests that begin afterwards.
+//! Revoked permissions end at once for requests that begin after the acknowledgement.
 
 use crate::revocation_rounds::{ALL, Administrator, others, prepare, round};
 use crate::support::Gateway;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const ROUNDS: usize = 24;
 
-/// Ends the other threads, whatever happens in this one.
+/// Stops the background threads when dropped, even after a panic.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

@@ -1,4 +1,4 @@
-//! What a node's credential, and somebody who asks for certificates, cannot get.
+//! Privilege escalation with a node's credential, and with certificate signing requests, is refused.
 
 use crate::revocation_rounds::Administrator;
 use crate::support::Gateway;
@@ -24,7 +24,7 @@ fn post(caller: &mut Caller, path: &str, token: Option<&str>, body: &Value) -> A
     caller.ask("POST", path, &headers, &text)
 }
 
-/// A gateway with an account that may do everything, two nodes, and the credential of the first.
+/// A gateway with a privileged service account and two nodes, an administrator, and the first node's credential.
 fn with_a_node(dir: &Path, flags: &[&str]) -> (Gateway, Administrator, Caller) {
     let g = Gateway::start_with(dir, flags);
     let mut admin = Administrator::of(&g);
@@ -83,7 +83,7 @@ fn without_node_restriction_a_node_is_cluster_admin_in_three_requests() {
 }
 
 #[test]
-fn by_default_a_node_gets_no_rights_but_its_own() {
+fn by_default_a_node_cannot_gain_rights() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (g, mut admin, mut node) = with_a_node(dir.path(), &[]);
     assert!(!g.process.log().contains("NodeRestriction"), "nothing to warn of");
@@ -135,7 +135,7 @@ fn by_default_a_node_gets_no_rights_but_its_own() {
 }
 
 #[test]
-fn a_node_still_does_what_a_kubelet_does() {
+fn a_node_can_still_do_a_kubelets_work() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (_g, mut admin, mut node) = with_a_node(dir.path(), &[]);
     let mut done = |method: &str, path: &str, body: &Value| {
@@ -176,7 +176,7 @@ fn asking(name: &str, pem: &str) -> Value {
 }
 
 #[test]
-fn nobody_asks_for_a_certificate_of_masters_in_any_spelling() {
+fn requests_for_a_masters_certificate_are_refused_in_any_encoding() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let identity = Ca::of(&g.dir.join("data/pki"), "client-ca").client("root", &["system:masters"]);
@@ -216,6 +216,6 @@ fn nobody_asks_for_a_certificate_of_masters_in_any_spelling() {
     assert_eq!(
         stored.str_at(&["spec", "request"]),
         STANDARD.encode(&demo),
-        "what was checked is what is stored"
+        "the checked bytes are the stored bytes"
     );
 }

@@ -1,5 +1,5 @@
-//! Client CAs are exchanged while clients call: whoever holds a certificate that counts is never refused, and backends are
-//! told in time.
+//! Client CAs are rotated while clients send requests: a client with a valid certificate is never refused, and the CA
+//! data published to backends is updated in time.
 
 use crate::support::{Gateway, wait_for};
 use crate::wire::{Ca, Caller, Identity};
@@ -8,25 +8,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// What backends know client certificates by.
+/// The ConfigMap from which backends learn the client CAs.
 const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 fn write(path: &Path, cas: &[&Ca]) {
     let text: String = cas.iter().map(|ca| ca.pem.as_str()).collect();
-    // Replaced whole, as a mounted Secret is.
+    // Replaced atomically, as a mounted Secret is.
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, text).expect("it can be written");
     std::fs::rename(&fresh, path).expect("it can be moved");
 }
 
-/// What one client was answered, one after the other.
+/// The responses that one client received, in order.
 struct Seen {
     codes: Vec<u16>,
-    /// The same connection all the time, or a new one for each question.
+    /// Whether the client keeps one connection instead of opening one per request.
     kept: bool,
 }
 
-/// A crowd that calls without a pause until it is stopped.
+/// Clients that send requests continuously until stopped.
 struct Crowd {
     stop: Arc<AtomicBool>,
     accepted: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ impl Crowd {
         }));
     }
 
-    /// Waits until each has been answered a few times more.
+    /// Waits until each client has received a few more responses.
     fn until_more(&self, what: &str, counter: &AtomicUsize) {
         let from = counter.load(Ordering::Relaxed);
         let enough = from + 25 * self.threads.len();
@@ -92,10 +92,10 @@ impl Crowd {
 }
 
 #[test]
-fn client_cas_rotate_under_load_and_nobody_who_counts_is_refused() {
+fn client_cas_rotate_under_load_without_refusing_valid_clients() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (old, new) = (Ca::new("clients, old"), Ca::new("clients, new"));
-    // The administrator's CA stays in all along.
+    // The administrator's CA stays in the bundle throughout.
     drop(Gateway::start(dir.path()));
     let own = Ca::of(&dir.path().join("data/pki"), "client-ca");
     let bundle = dir.path().join("clients.crt");
@@ -113,7 +113,7 @@ fn client_cas_rotate_under_load_and_nobody_who_counts_is_refused() {
     before.until_more("old ones still do", &before.accepted);
     assert_eq!(before.refused.load(Ordering::Relaxed), 0);
     for (whose, ca) in [("new", &new), ("old", &old)] {
-        // Any line of it: there, a certificate is written as here.
+        // Any line of the PEM text identifies the CA in the published bundle, which has the same line breaks.
         let line = ca.pem.lines().nth(3).expect("a certificate has many lines");
         wait_for(&format!("backends are told of the {whose} CA"), || {
             g.curl(&[PUBLISHED]).is_ok_and(|map| map.contains(line))
@@ -128,8 +128,8 @@ fn client_cas_rotate_under_load_and_nobody_who_counts_is_refused() {
         for seen in crowd.end() {
             let change = seen.codes.iter().position(|c| *c != first).expect("there was a change");
             let (earlier, later) = seen.codes.split_at(change);
-            assert!(!earlier.is_empty(), "it was asked before the change");
-            // One change, at once and for good, on connections that were open before it too.
+            assert!(!earlier.is_empty(), "it received responses before the change");
+            // The responses change exactly once, also on connections opened before the rotation.
             assert!(
                 later.iter().all(|c| *c == then),
                 "kept: {}: {:?}",

@@ -1,4 +1,4 @@
-//! Tokens from elsewhere through a whole gateway: OpenID Connect by flags and by file, and a token webhook.
+//! External tokens through a whole gateway: OpenID Connect by flags and by file, and a token webhook.
 
 use crate::provider::{Provider, Webhook, now, p256, p384, rsa};
 use crate::support::{Gateway, wait_for};
@@ -30,7 +30,7 @@ subjects: [{kind: Group, name: 'oidc:dev', apiGroup: rbac.authorization.k8s.io}]
 
 fn file(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
-    // Replaced whole, as a mounted Secret is.
+    // Replaced atomically, as a mounted Secret is.
     let fresh = dir.join(format!("{name}.new"));
     std::fs::write(&fresh, text).expect("it can be written");
     std::fs::rename(&fresh, &path).expect("it can be moved");
@@ -51,25 +51,25 @@ fn with(mut claims: Value, key: &str, value: Value) -> Value {
 
 fn refused(caller: &mut Caller, token: &str, why: &str) {
     match caller.whoami_by(token) {
-        Ok(who) => panic!("{why}: taken for {who:?}"),
+        Ok(who) => panic!("{why}: accepted as {who:?}"),
         Err(answer) => {
             assert_eq!(answer.code, 401, "{why}: {answer:?}");
             let status = answer.json();
             assert_eq!(
                 status.str_at(&["message"]),
                 "Unauthorized",
-                "{why}: nothing is given away"
+                "{why}: the response does not reveal the reason"
             );
         }
     }
-    // Where anybody may ask, a bad token is bad all the same.
+    // Even where anonymous access is allowed, an invalid token is refused.
     let authorization = format!("Bearer {token}");
     let answer = caller.get("/version", &[("Authorization", &authorization)]);
     assert_eq!(answer.code, 401, "{why}: {answer:?}");
 }
 
 #[test]
-fn a_providers_users_are_known_and_its_forgers_are_not() {
+fn tokens_of_a_provider_authenticate_and_forged_ones_do_not() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (first, second, stranger) = (rsa(), p256(), rsa());
     let provider = Provider::start(&[&first, &second]);
@@ -184,7 +184,7 @@ fn a_providers_users_are_known_and_its_forgers_are_not() {
     parts[1] = &forged;
     refused(caller, &parts.join("."), "other claims under the same signature");
 
-    // The provider changes its keys: the new one counts, fresh tokens by the old one no longer.
+    // After the provider rotates its keys, the new key is accepted and tokens signed with the removed one are refused.
     let third = rsa();
     provider.publish(&[&third, &second]);
     wait_for("the new key is fetched", || {
@@ -199,7 +199,7 @@ fn a_providers_users_are_known_and_its_forgers_are_not() {
     assert_eq!(
         who.groups,
         ["oidc:system:masters", "system:authenticated"],
-        "the prefix keeps them apart"
+        "the prefix separates their names"
     );
 }
 
@@ -219,7 +219,7 @@ fn configuration(providers: &[(&Provider, &str)]) -> String {
 }
 
 #[test]
-fn several_providers_of_a_file_that_changes_and_a_webhook_stand_side_by_side() {
+fn several_providers_and_a_webhook_coexist_and_reload() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (rsa, ec) = (rsa(), p384());
     let (one, two) = (Provider::start(&[&rsa]), Provider::start(&[&ec]));
@@ -240,7 +240,7 @@ fn several_providers_of_a_file_that_changes_and_a_webhook_stand_side_by_side() {
     wait_for("both are discovered", || {
         name(caller.whoami_by(&one.token(&rsa))) == "one:jane" && name(caller.whoami_by(&two.token(&ec))) == "two:jane"
     });
-    // One issuer's key says nothing in the name of the other.
+    // A key of one issuer must not verify tokens in the name of another.
     refused(
         caller,
         &ec.sign(&one.claims()).expect("it signs"),
@@ -264,7 +264,7 @@ fn several_providers_of_a_file_that_changes_and_a_webhook_stand_side_by_side() {
         }
     );
     assert!(caller.whoami_by("reviewed").is_ok());
-    assert_eq!(webhook.asked_about("reviewed"), 1, "the answer is kept");
+    assert_eq!(webhook.asked_about("reviewed"), 1, "the review is cached");
     refused(caller, "unheard-of", "the webhook refuses it");
     refused(caller, "elsewhere", "it is for another audience");
     {
@@ -280,7 +280,7 @@ fn several_providers_of_a_file_that_changes_and_a_webhook_stand_side_by_side() {
         );
     }
 
-    // A broken file changes nothing; a good one replaces the providers.
+    // An invalid file changes nothing; a valid one replaces the providers.
     file(
         dir.path(),
         "authentication.yaml",

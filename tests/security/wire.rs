@@ -1,4 +1,4 @@
-//! Certificates made for a test, and callers that say exactly what they are told to say.
+//! Certificates generated for a test, and clients that send exactly the given bytes.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -36,7 +36,7 @@ impl Ca {
         }
     }
 
-    /// The one a gateway generated.
+    /// A CA that a gateway generated.
     pub fn of(pki: &Path, name: &str) -> Self {
         let read = |end: &str| std::fs::read_to_string(pki.join(format!("{name}.{end}"))).expect("it was generated");
         let pem = read("crt");
@@ -85,14 +85,14 @@ impl Identity {
 
 type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
-/// One client and, between questions, its connection.
+/// A client that keeps its connection between requests.
 pub struct Caller {
     address: String,
     config: Arc<rustls::ClientConfig>,
     open: Option<Tls>,
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -105,7 +105,7 @@ impl Answer {
     }
 }
 
-/// Who the server says is calling.
+/// The user as reported by the server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
@@ -131,7 +131,7 @@ pub fn whoami_of(review: &Value) -> Who {
 }
 
 impl Caller {
-    /// `url` is `https://host:port`; `trusts` the PEM of who issued the server's certificate.
+    /// `url` is `https://host:port`; `trusts` is the PEM of the CA of the server's certificate.
     pub fn new(url: &str, trusts: &[u8], identity: Option<&Identity>) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(trusts) {
@@ -155,7 +155,7 @@ impl Caller {
         }
     }
 
-    /// A caller of that gateway.
+    /// A client of that gateway.
     pub fn of(g: &crate::support::Gateway, identity: Option<&Identity>) -> Self {
         let ca = std::fs::read(g.dir.join("data/pki/ca.crt")).expect("the CA is there");
         Self::new(&g.url(), &ca, identity)
@@ -170,12 +170,12 @@ impl Caller {
         Ok(rustls::StreamOwned::new(connection, tcp))
     }
 
-    /// The next question goes over a new connection.
+    /// Closes the connection; the next request opens a new one.
     pub fn hang_up(&mut self) {
         self.open = None;
     }
 
-    /// Asks over the present connection; over a new one where there is none, or where the server closed it.
+    /// Sends a request over the current connection, or over a new one if there is none or the server has closed it.
     pub fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
         for (name, value) in headers {
@@ -203,7 +203,7 @@ impl Caller {
         self.ask("GET", path, headers, "")
     }
 
-    /// Who the server takes this for; its answer where it takes it for nobody.
+    /// The user that the server authenticates, or its response if it authenticates none.
     pub fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, Answer> {
         let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -231,7 +231,7 @@ fn line(io: &mut impl Read) -> io::Result<String> {
     String::from_utf8(line).map_err(io::Error::other)
 }
 
-/// A head: its first line, and the headers with lower-case names.
+/// Reads a head: its first line, and the headers with lower-case names.
 pub fn head(io: &mut impl Read) -> io::Result<(String, Vec<(String, String)>)> {
     let first = line(io)?;
     let mut headers = Vec::new();

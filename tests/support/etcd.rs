@@ -1,5 +1,5 @@
-//! Debian's etcd on loopback: one member or three, each on ports of its own, in throw-away directories.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! Runs Debian's etcd on loopback: one member or three, on ephemeral ports, in temporary directories.
+#![allow(dead_code, reason = "each test binary uses only a part")]
 
 #[path = "forwarder.rs"]
 pub mod forwarder;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// True where the tests can have an etcd; says so where not.
+/// Whether etcd is installed. If not, prints that the test is skipped.
 pub fn is_there() -> bool {
     let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
     let there = there.is_ok_and(|s| s.success());
@@ -22,7 +22,8 @@ pub fn is_there() -> bool {
     there
 }
 
-/// A CA, and certificates of a server on loopback and of a client, as [`Etcd::start_secure`] wants them.
+/// Writes a CA, a server certificate for loopback and a client certificate, in the layout that [`Etcd::start_secure`]
+/// expects.
 pub fn certificates(dir: &Path) {
     let write = |name: &str, text: String| std::fs::write(dir.join(name), text).expect("it can be made");
     let ca_key = KeyPair::generate().expect("it can be made");
@@ -41,7 +42,7 @@ pub fn certificates(dir: &Path) {
     }
 }
 
-/// Ports nobody uses now.
+/// Currently unused ports.
 fn ports(n: usize) -> Vec<u16> {
     let held: Vec<_> = (0..n)
         .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
@@ -58,14 +59,14 @@ struct Member {
     port: u16,
 }
 
-/// A running cluster; its members are killed when it is dropped.
+/// A running cluster. Its members are killed when it is dropped.
 pub struct Etcd {
     members: Vec<Member>,
-    /// What stands before each member's port for the others, where their network can be cut.
+    /// Forwarders in front of each member's peer port, if its network can be cut.
     between: Vec<Forwarder>,
     dir: tempfile::TempDir,
     scheme: &'static str,
-    /// What etcdctl needs beside the addresses.
+    /// etcdctl arguments besides the endpoints.
     ctl: Vec<String>,
 }
 
@@ -74,7 +75,7 @@ impl Etcd {
         Self::start_with(members, &[])
     }
 
-    /// One member behind TLS that wants a certificate; the files in a directory are `ca.crt`, `server.crt`,
+    /// One member with TLS that requires a client certificate. The directory holds `ca.crt`, `server.crt`,
     /// `server.key`, `client.crt`, `client.key`.
     pub fn start_secure(files: &std::path::Path) -> Self {
         let at = |name: &str| files.join(name).display().to_string();
@@ -88,7 +89,7 @@ impl Etcd {
         Self::start_at("https", 1, &more, false)
     }
 
-    /// Members whose network can be cut.
+    /// Starts members whose peer network can be cut.
     pub fn start_apart(members: usize) -> Self {
         Self::start_at("http", members, &[], true)
     }
@@ -98,7 +99,7 @@ impl Etcd {
     }
 
     fn start_at(scheme: &'static str, members: usize, more: &[&str], apart: bool) -> Self {
-        // A port may be taken by another test between its choice and its use.
+        // Another test may take a port between its choice and its use, so retry.
         for _ in 0..5 {
             let dir = tempfile::tempdir().expect("a directory");
             let ports = ports(members * 2);
@@ -122,7 +123,7 @@ impl Etcd {
                     format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", told(i)),
                     format!("--initial-cluster={}", names.join(",")),
                     format!("--initial-cluster-token=t{}", clients[0]),
-                    // Members that get no processor for a second must not lose their leader.
+                    // A member that gets no CPU for a second must not lose its leadership.
                     "--heartbeat-interval=100".to_owned(),
                     "--election-timeout=2000".to_owned(),
                 ]
@@ -172,16 +173,16 @@ impl Etcd {
         self.members.iter().map(url).collect()
     }
 
-    /// The port of a member, for what stands between it and somebody else.
+    /// The client port of a member, for a forwarder in front of it.
     pub fn port(&self, i: usize) -> u16 {
         self.members[i].port
     }
 
-    /// The leader as everybody who answers sees it; waits for one.
+    /// The leader on which all answering members agree; waits for one.
     pub fn leader(&self) -> usize {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            // Of each: address, id, version, size, whether it is the leader, …
+            // Fields of each endpoint: address, id, version, size, whether it is the leader, …
             let told = self.try_ctl(&["endpoint", "status"]).unwrap_or_default();
             let leads = |line: &&str| line.split(", ").nth(4) == Some("true");
             let address = told.lines().find(leads).and_then(|l| l.split(", ").next());
@@ -193,7 +194,7 @@ impl Etcd {
         }
     }
 
-    /// Cuts a member off from all others.
+    /// Cuts a member off from all other members.
     pub fn isolate(&self, i: usize) {
         let told = self.ctl(&["member", "list"]);
         let id = |n: usize| {
@@ -208,12 +209,12 @@ impl Etcd {
         }
     }
 
-    /// The members reach each other again.
+    /// Reconnects the members.
     pub fn heal(&self) {
         self.between.iter().for_each(Forwarder::heal);
     }
 
-    /// kill -9.
+    /// Kills a member with SIGKILL.
     pub fn kill(&mut self, i: usize) {
         if let Some(mut child) = self.members[i].child.take() {
             child.kill().expect("it is ours");
@@ -221,7 +222,7 @@ impl Etcd {
         }
     }
 
-    /// Stops or continues a member's process: to the others it is as if cut off.
+    /// Sends a signal to a member's process. A stopped member looks like a partitioned one to the others.
     pub fn signal(&self, i: usize, name: &str) {
         let child = self.members[i].child.as_ref().expect("it runs");
         let done = Command::new("kill")
@@ -249,12 +250,12 @@ impl Etcd {
         member.child = Some(child);
     }
 
-    /// From now on, etcdctl says who it is.
+    /// Makes etcdctl authenticate as this user from now on.
     pub fn log_in(&mut self, user: &str) {
         self.ctl = vec![format!("--user={user}")];
     }
 
-    /// Runs etcdctl; its output.
+    /// Runs etcdctl and returns its output.
     pub fn ctl(&self, args: &[&str]) -> String {
         self.try_ctl(args)
             .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
@@ -270,7 +271,7 @@ impl Etcd {
         command
     }
 
-    /// Runs etcdctl; its output as it is.
+    /// Runs etcdctl and returns its output as raw bytes.
     pub fn ctl_bytes(&self, args: &[&str]) -> Vec<u8> {
         let out = self.etcdctl(args).output().expect("etcdctl runs");
         assert!(
@@ -281,7 +282,7 @@ impl Etcd {
         out.stdout
     }
 
-    /// Writes bytes as they are.
+    /// Writes a raw value.
     pub fn put_bytes(&self, key: &str, value: &[u8]) {
         let mut child = self
             .etcdctl(&["put", key])
@@ -294,7 +295,7 @@ impl Etcd {
         assert!(child.wait().expect("etcdctl ends").success(), "put {key}");
     }
 
-    /// Runs etcdctl; its output, or what it complains about.
+    /// Runs etcdctl. Returns its output, or its error message.
     pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
         let out = self.etcdctl(args).output().expect("etcdctl runs");
         match out.status.success() {

@@ -1,6 +1,6 @@
-//! A network that can be cut: hands TCP connections on to a port, and holds what comes while it is told to, as a network
-//! does that loses everything. What is held goes on when the cut is healed.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! A network that can be cut: forwards TCP connections to a port. While cut it holds all data, like a network that
+//! loses every packet; the held data is delivered when the cut is healed.
+#![allow(dead_code, reason = "each test binary uses only a part")]
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What etcd's members say of themselves to each other.
+/// The header in which etcd members identify themselves to each other.
 const FROM: &str = "x-server-from:";
 
-/// What is held.
+/// What is currently cut.
 #[derive(Clone, Default)]
 struct Cut {
     everybody: bool,
-    /// Members of a cluster, by what they call themselves.
+    /// The ids of cut-off members.
     members: BTreeSet<String>,
-    /// How often connections were ended.
+    /// How often connections have been closed.
     severed: usize,
     over: bool,
 }
@@ -29,7 +29,7 @@ impl Cut {
     }
 }
 
-/// A port before a port. Its thread and connections end when it is dropped.
+/// A forwarding port. Its thread and connections end when it is dropped.
 pub struct Forwarder {
     port: u16,
     cut: watch::Sender<Cut>,
@@ -37,12 +37,12 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Before `to` on loopback.
+    /// Forwards to the port `to` on loopback.
     pub fn before(to: u16) -> Self {
         Self::start(to, false)
     }
 
-    /// The same between members of an etcd cluster, who can be told apart.
+    /// The same for peer connections of an etcd cluster, with the sending member identified.
     pub fn between_members(to: u16) -> Self {
         Self::start(to, true)
     }
@@ -78,12 +78,12 @@ impl Forwarder {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Nothing gets through any more, in either direction.
+    /// Holds all data in both directions.
     pub fn cut(&self) {
         self.cut.send_modify(|c| c.everybody = true);
     }
 
-    /// Ends all connections; new ones are held.
+    /// Closes all connections; new ones are held.
     pub fn sever(&self) {
         self.cut.send_modify(|c| {
             c.everybody = true;
@@ -91,12 +91,12 @@ impl Forwarder {
         });
     }
 
-    /// Nothing of one member gets through.
+    /// Holds all data from one member.
     pub fn cut_member(&self, id: &str) {
         self.cut.send_modify(|c| _ = c.members.insert(id.to_owned()));
     }
 
-    /// Everything gets through again.
+    /// Forwards everything again.
     pub fn heal(&self) {
         self.cut.send_modify(|c| {
             c.everybody = false;
@@ -116,7 +116,7 @@ impl Drop for Forwarder {
 
 async fn accept(listener: TcpListener, to: u16, members: bool, rules: watch::Receiver<Cut>) {
     while let Ok((stream, _)) = listener.accept().await {
-        // An end of a connection is no failure of the network.
+        // An error on a connection just ends that connection.
         let rules = rules.clone();
         tokio::spawn(async move { _ = carry(stream, to, members, rules).await });
     }
@@ -131,7 +131,7 @@ async fn carry(mut near: TcpStream, to: u16, members: bool, rules: watch::Receiv
     let who = who.lines().find_map(|l| l.strip_prefix(FROM));
     let who = who.map_or(String::new(), |id| id.trim().to_owned());
     let mut open = rules.clone();
-    // The sender ends with the runtime this runs on.
+    // `wait_for` fails only when the sender is dropped, and then the runtime ends as well.
     let severed = open.wait_for(|r| !r.holds(&who)).await.map_or(0, |r| r.severed);
     let mut far = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], to))).await?;
     near.set_nodelay(true)?;
@@ -140,7 +140,7 @@ async fn carry(mut near: TcpStream, to: u16, members: bool, rules: watch::Receiv
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     let there = pump(near_in, far_out, &who, rules.clone());
     let back = pump(far_in, near_out, &who, rules);
-    // Either side's end is the end of both.
+    // When either side closes, both are closed.
     tokio::select! {
         end = there => end,
         end = back => end,

@@ -1,31 +1,31 @@
-//! Makes objects of any built-in kind from the schema table: all fields filled, or some of them by chance. Shared by the
-//! tests of the codecs and by the cross-check against the crates (`tests/kube-rs`).
+//! Generates objects of any built-in kind from the schema table, with all fields filled or a random subset. Shared by
+//! the codec tests and the cross-check against the crates (`tests/kube-rs`).
 
 use torana::api::{Emit, Field, Free, SchemaOr, Ty, TypeDef, by_name};
 use torana::apimachinery::value::{Map, Value};
 use torana::json;
 
-/// The definition that nests without end.
+/// The one definition with unbounded recursion.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// Which fields are left out.
+/// A predicate for fields to leave out.
 pub type Without = fn(&TypeDef, &Field) -> bool;
 
-/// Makes objects; a choice is a few bits of the seed, so that a seed repeats its object.
+/// The generator. Choices are taken from bits of the seed, so a seed reproduces its object.
 pub struct Maker {
     seed: u64,
     full: bool,
     without: Without,
-    /// Times and quantities that a kind requires are always filled.
+    /// Always fill required times and quantities.
     strict: bool,
-    /// Lists have one item.
+    /// Give every list one item.
     lone: bool,
-    /// Definitions the maker stands in.
+    /// The definitions being generated, outermost first.
     stack: Vec<&'static str>,
 }
 
 impl Maker {
-    /// Fills every field, and leaves out what `without` names.
+    /// Fills every field except those that `without` selects.
     pub fn full(seed: u64, without: Without) -> Self {
         Self {
             seed,
@@ -37,7 +37,7 @@ impl Maker {
         }
     }
 
-    /// Fills some fields, sometimes with an empty value where that is not the same as none.
+    /// Fills a random subset of the fields, sometimes with an empty value where that differs from absence.
     pub fn some(seed: u64, without: Without) -> Self {
         Self {
             full: false,
@@ -45,16 +45,16 @@ impl Maker {
         }
     }
 
-    /// Fills the times and quantities that a kind requires: Go writes null where none is set, which other readers refuse
-    /// or take for an empty string.
-    #[allow(dead_code, reason = "not every test that shares the generator needs it")]
+    /// Always fills required times and quantities. Go writes null if they are not set, which other decoders refuse or
+    /// read as an empty string.
+    #[allow(dead_code, reason = "not used by every test that includes the generator")]
     pub fn strict(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// Puts one item into every list, so that no two have the same key.
-    #[allow(dead_code, reason = "not every test that shares the generator needs it")]
+    /// Puts one item into every list, so that no list contains duplicate keys.
+    #[allow(dead_code, reason = "not used by every test that includes the generator")]
     pub fn lone(mut self) -> Self {
         self.lone = true;
         self
@@ -123,7 +123,7 @@ impl Maker {
         if self.full {
             return again < 2;
         }
-        // A document says what it is.
+        // Embedded documents carry their apiVersion and kind.
         if f.tag == 0 && matches!(def.gvks, [_]) {
             return true;
         }
@@ -184,7 +184,7 @@ impl Maker {
         }
     }
 
-    /// How many elements: one of objects where all fields are filled, for the sake of time.
+    /// The number of elements: one for lists of objects if all fields are filled, to bound the size.
     fn many(&mut self, ty: Ty) -> u64 {
         match (self.full, ty.struct_def()) {
             _ if self.lone => 1,

@@ -1,7 +1,7 @@
-//! A KMS v2 plugin: gRPC over a Unix socket, on a thread of its own. It "encrypts" by turning bytes around, under a key id
-//! that can be changed; it can be unhealthy, silent, or gone.
+//! A KMS v2 plugin: gRPC over a Unix socket, on its own thread. It "encrypts" by reversing bytes, under a key id
+//! that can be changed. It can be made unhealthy, unresponsive, or absent.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses only a part")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-/// How the plugin behaves now.
+/// The plugin's current behaviour.
 #[derive(Clone)]
 pub struct Behaviour {
     pub key_id: String,
@@ -22,7 +22,7 @@ pub struct Behaviour {
 
 type Shared = Arc<(Mutex<Behaviour>, Mutex<BTreeMap<String, usize>>)>;
 
-/// A running plugin; gone when dropped.
+/// A running plugin, stopped when dropped.
 pub struct Plugin {
     socket: PathBuf,
     shared: Shared,
@@ -31,7 +31,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// At a socket that is made anew.
+    /// Starts a plugin at a new socket.
     pub fn start(socket: &Path) -> Self {
         let behaviour = Behaviour {
             key_id: "key-1".to_owned(),
@@ -50,7 +50,7 @@ impl Plugin {
         plugin
     }
 
-    /// Its entry of a list of providers.
+    /// Its entry in a list of encryption providers.
     pub fn provider(&self, name: &str) -> String {
         format!(
             "  - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}', timeout: 1s}}\n",
@@ -68,7 +68,7 @@ impl Plugin {
         calls.get(method).copied().unwrap_or(0)
     }
 
-    /// Nobody listens any more.
+    /// Stops listening.
     pub fn go(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
@@ -77,7 +77,7 @@ impl Plugin {
         let _ = std::fs::remove_file(&self.socket);
     }
 
-    /// It listens again.
+    /// Listens again.
     pub fn come_back(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         let listener = std::os::unix::net::UnixListener::bind(&self.socket).expect("a socket");
@@ -114,7 +114,7 @@ async fn serve(listener: UnixListener, shared: Shared) {
                 return;
             };
             while let Some(Ok((request, respond))) = connection.accept().await {
-                // A caller who has gone needs no answer.
+                // An error on a connection means that the caller disconnected.
                 let shared = shared.clone();
                 tokio::spawn(async move { _ = answer(request, respond, &shared).await });
             }
@@ -158,7 +158,7 @@ async fn answer(
     send.send_trailers(end)
 }
 
-/// A field of bytes.
+/// Appends a bytes field.
 fn put(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     assert!(bytes.len() < 128, "lengths of one byte will do here");
     out.extend([field << 3 | 2, bytes.len() as u8]);

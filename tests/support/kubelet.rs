@@ -1,4 +1,4 @@
-//! A kubelet in the test's own process: TLS that asks for a client certificate, logs, an exec that echoes over WebSocket.
+//! A kubelet in the test process: TLS with client certificates, logs, and an exec that echoes over WebSocket.
 
 use base64::Engine;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 type Tls = rustls::StreamOwned<rustls::ServerConnection, std::net::TcpStream>;
 
-/// What the kubelet is and what those who call it need.
+/// A running kubelet and the credentials for calling it.
 pub struct Kubelet {
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub port: u16,
 }
 
@@ -36,7 +36,7 @@ pub fn flags(dir: &Path) -> [String; 3] {
     .map(|(flag, name)| format!("--kubelet-{flag}={}", dir.join(name).display()))
 }
 
-/// Makes the node `worker`, whose kubelet is at `port`, and the account that a controller makes in a cluster.
+/// Creates the node `worker`, whose kubelet listens on `port`, and the default service account.
 pub fn make_node(g: &super::Gateway, port: u16) {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n";
     g.kubectl_in(&["create", "-f", "-"], Some(node));
@@ -56,7 +56,8 @@ pub fn make_node(g: &super::Gateway, port: u16) {
 }
 
 impl Kubelet {
-    /// Starts it, and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the process.
+    /// Starts the kubelet and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the
+    /// process.
     pub fn start(dir: &Path) -> Self {
         let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -82,7 +83,7 @@ impl Kubelet {
                     let Ok(connection) = rustls::ServerConnection::new(config) else {
                         return;
                     };
-                    // A client that goes away ends its thread.
+                    // An error on a connection means that the client disconnected.
                     let _ = serve(rustls::StreamOwned::new(connection, tcp));
                 });
             }
@@ -157,7 +158,7 @@ fn frame(io: &mut Tls, opcode: u8, payload: &[u8]) -> std::io::Result<()> {
     io.flush()
 }
 
-/// The next frame of a client, unmasked.
+/// Reads the client's next frame, unmasked.
 fn read_frame(io: &mut Tls) -> std::io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 2];
     io.read_exact(&mut head)?;
@@ -179,7 +180,7 @@ fn read_frame(io: &mut Tls) -> std::io::Result<(u8, Vec<u8>)> {
     Ok((head[0] & 0x0f, payload))
 }
 
-/// Says what it was asked; echoes what comes in where there is an input, until that is closed.
+/// Returns the request target, and echoes stdin, if requested, until it is closed.
 fn exec(mut io: Tls, target: &str, key: &str, protocol: &str) -> std::io::Result<()> {
     let digest = aws_lc_rs::digest::digest(
         &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
@@ -197,7 +198,7 @@ fn exec(mut io: Tls, target: &str, key: &str, protocol: &str) -> std::io::Result
     while target.contains("input=1") {
         match read_frame(&mut io)? {
             (8, _) => return Ok(()),
-            // The fifth version of the protocol closes a stream so.
+            // v5.channel.k8s.io signals a closed stream with channel 255.
             (_, payload) if payload.first() == Some(&255) => break,
             (_, payload) if payload.first() == Some(&0) && payload.len() > 1 => {
                 let mut echo = vec![1];
@@ -211,7 +212,7 @@ fn exec(mut io: Tls, target: &str, key: &str, protocol: &str) -> std::io::Result
     end.extend_from_slice(br#"{"metadata":{},"status":"Success"}"#);
     frame(&mut io, 2, &end)?;
     frame(&mut io, 8, &1000u16.to_be_bytes())?;
-    // The client closes, too.
+    // Wait for the client's close frame.
     while !matches!(read_frame(&mut io), Ok((8, _)) | Err(_)) {}
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What several test binaries share: a gateway process of its own per test, on a free port, in a throw-away directory.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! Shared by several test binaries: a gateway process per test, on an ephemeral port, in a temporary directory.
+#![allow(dead_code, reason = "each test binary uses only a part")]
 
 pub mod kubelet;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server process; killed by pid when dropped.
+/// A server process, killed by pid when dropped.
 pub struct Process {
     pub child: Child,
     log: PathBuf,
@@ -38,7 +38,7 @@ impl Process {
         assert!(done.expect("kill runs").success());
     }
 
-    /// Waits for the exit; the code, if it was not a signal.
+    /// Waits for the process to exit. Returns the exit code, or `None` if it was killed by a signal.
     pub fn wait(&mut self, at_most: Duration) -> Option<i32> {
         let until = Instant::now() + at_most;
         loop {
@@ -60,6 +60,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A failing test prints the log of its own server only.
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.log());
         }
@@ -91,14 +92,15 @@ impl Gateway {
         Self::start_in(dir, extra, &[])
     }
 
-    /// With these variables in its environment.
+    /// The same, with additional environment variables.
     pub fn start_in(dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         Self::start_binary(Path::new(env!("CARGO_BIN_EXE_torana")), dir, extra, environment)
     }
 
-    /// Another build of the gateway.
+    /// The same, with another binary.
     pub fn start_binary(binary: &Path, dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         let data = dir.join("data");
+        // The readiness check below waits for the kubeconfig of this start, which has the new port.
         let _ = std::fs::remove_file(data.join("admin.kubeconfig"));
         let process = Process::spawn(
             Command::new(binary)
@@ -124,7 +126,7 @@ impl Gateway {
         g
     }
 
-    /// kill -9, and a new process on the same directory.
+    /// Kills the gateway with SIGKILL and starts a new process on the same directory.
     pub fn crash_and_restart(mut self) -> Self {
         self.process.child.kill().expect("the child is ours");
         self.process.child.wait().expect("the child is ours");
@@ -147,7 +149,7 @@ impl Gateway {
         line.trim().trim_matches('"').to_owned()
     }
 
-    /// curl as the administrator; the last argument is the path.
+    /// Runs curl as the administrator; the last argument is the path.
     pub fn curl(&self, args: &[&str]) -> Result<String, String> {
         let pki = self.dir.join("data/pki");
         let (path, options) = args.split_last().expect("a path");
@@ -174,7 +176,7 @@ impl Gateway {
         self.kubectl_run(&[], args, stdin)
     }
 
-    /// kubectl that must succeed, with variables in its environment; its standard output.
+    /// Runs kubectl with environment variables, expects success, and returns its standard output.
     pub fn kubectl_with(&self, environment: &[(&str, &str)], args: &[&str]) -> String {
         let out = self.kubectl_run(environment, args, None);
         let error = String::from_utf8_lossy(&out.stderr);
@@ -184,6 +186,7 @@ impl Gateway {
 
     fn kubectl_run(&self, environment: &[(&str, &str)], args: &[&str], stdin: Option<&str>) -> Output {
         use std::io::Write;
+        // A private cache directory: kubectl caches discovery on disk, and a shared cache would leak between tests.
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(self.kubeconfig())
@@ -207,7 +210,7 @@ impl Gateway {
         child.wait_with_output().expect("kubectl ends")
     }
 
-    /// kubectl that must succeed; its standard output.
+    /// Runs kubectl, expects success, and returns its standard output.
     pub fn kubectl(&self, args: &[&str]) -> String {
         self.kubectl_in(args, None)
     }
@@ -224,7 +227,7 @@ impl Gateway {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// kubectl that must fail; its standard error.
+    /// Runs kubectl, expects failure, and returns its standard error.
     pub fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
         let out = self.kubectl_output(args, stdin);
         assert!(
@@ -235,7 +238,7 @@ impl Gateway {
         String::from_utf8_lossy(&out.stderr).into_owned()
     }
 
-    /// Starts the example extension server behind this gateway and waits until its group answers.
+    /// Starts the example extension server behind this gateway and waits until its group is served.
     pub fn with_example(&self) -> Process {
         let example = Path::new(env!("CARGO_BIN_EXE_torana"))
             .with_file_name("examples")

@@ -1,4 +1,4 @@
-//! Takes rights away while others use them, and looks whether any request that began afterwards still got through.
+//! Revokes permissions while other threads use them, and checks that no later request is still allowed.
 
 use crate::support::Gateway;
 use crate::wire::{Caller, Identity};
@@ -12,12 +12,12 @@ use torana::json;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CORE: &str = "/api/v1/namespaces/team";
 const ASKED: &str = "/api/v1/namespaces/team/configmaps";
-/// Threads that use the right.
+/// Threads that use the permission.
 const READERS: usize = 3;
-/// Requests of each reader after the right is gone.
+/// Refused requests that each thread must see before it stops.
 const AFTER: usize = 5;
 
-/// What takes the right away.
+/// The object or part whose removal revokes the permission.
 #[derive(Clone, Copy, Debug)]
 pub enum Revoked {
     RoleBinding,
@@ -41,7 +41,7 @@ pub const ALL: [Revoked; 8] = [
     Revoked::BootstrapToken,
 ];
 
-/// An administrator of a gateway, who must be obeyed.
+/// An administrator of a gateway whose requests must succeed.
 pub struct Administrator(Caller);
 
 impl Administrator {
@@ -82,7 +82,7 @@ fn account(name: &str) -> Value {
     json!([{"kind": "ServiceAccount", "name": name, "namespace": "team"}])
 }
 
-/// What everything else lives in.
+/// Creates the objects that every round needs.
 pub fn prepare(admin: &mut Administrator) {
     admin.create("/api/v1/namespaces", &named("team"));
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]);
@@ -90,7 +90,7 @@ pub fn prepare(admin: &mut Administrator) {
     admin.create(&format!("{RBAC}/clusterroles"), &role);
 }
 
-/// Grants a right in the way that is to be taken back, and gives the token that has it.
+/// Grants a permission in the way that will be revoked, and returns the token that has it.
 fn grant(admin: &mut Administrator, how: Revoked, name: &str) -> String {
     let roles = format!("{RBAC}/namespaces/team/rolebindings");
     let subjects = match how {
@@ -164,13 +164,14 @@ fn revoke(admin: &mut Administrator, how: Revoked, name: &str) {
     };
     admin.send("DELETE", &path, &Value::Null);
     if matches!(how, Revoked::BootstrapToken) {
-        // The group's binding is no other round's.
+        // Each round has its own binding for the bootstrap group.
         admin.send("DELETE", &format!("{bindings}/{name}"), &Value::Null);
     }
 }
 
-/// One right: granted, used by several threads at `asked`, taken away at `admin`'s gateway while they use it. How long
-/// after that was acknowledged a request began that was still allowed: nothing, where none was.
+/// One round: grants a permission, lets several threads use it at the gateway `asked`, and revokes it at `admin`'s
+/// gateway meanwhile. Returns how long after the acknowledgement the last request began that was still allowed, or
+/// `None` if there was none.
 pub fn round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &str) -> Option<Duration> {
     let token = grant(admin, how, name);
     let headers = [("Authorization", &*format!("Bearer {token}"))];
@@ -200,7 +201,7 @@ pub fn round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &st
                         401 | 403 if after => {
                             refused += 1;
                         }
-                        // Not granted at this gateway yet, or gone already though nobody was told.
+                        // Not yet granted at this gateway, or revoked but not yet acknowledged.
                         401 | 403 => {}
                         code => panic!("{how:?}: {code}"),
                     }
@@ -218,7 +219,7 @@ pub fn round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &st
     late.into_inner().expect("nobody panics")
 }
 
-/// Other rights come and go until it ends.
+/// Grants and revokes unrelated permissions until `end` is set, as background noise.
 pub fn others(admin: &mut Administrator, end: &AtomicBool, prefix: &str) {
     let bindings = format!("{RBAC}/namespaces/team/rolebindings");
     let mut n = 0;

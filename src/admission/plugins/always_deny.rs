@@ -1,11 +1,11 @@
-//! Refuses every write. As upstream's `plugin/pkg/admission/deny`.
+//! AlwaysDeny: rejects every write. As upstream's `plugin/pkg/admission/deny`.
 
 use crate::admission::{Admission, Attributes, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The plugin.
+/// The AlwaysDeny plugin.
 pub struct AlwaysDeny;
 
 #[async_trait]

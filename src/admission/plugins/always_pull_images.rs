@@ -1,5 +1,5 @@
-//! Images are pulled with the credentials of whoever starts a pod, each time. As upstream's
-//! `plugin/pkg/admission/alwayspullimages`.
+//! AlwaysPullImages: every image is pulled with the pod's own credentials, so that a node's image cache grants no
+//! access. As upstream's `plugin/pkg/admission/alwayspullimages`.
 
 use super::pods::{ALL_CONTAINERS, containers, elements_mut};
 use crate::admission::{Admission, Attributes, Operation, forbidden};
@@ -8,7 +8,7 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashSet;
 
-/// The plugin.
+/// Sets the pull policy of all containers and image volumes to `Always`.
 pub struct AlwaysPullImages;
 
 fn images(pod: &Value) -> Vec<&str> {
@@ -18,7 +18,7 @@ fn images(pod: &Value) -> Vec<&str> {
     all.filter(|image| !image.is_empty()).collect()
 }
 
-/// An update that brings no image along changes nothing about pulling.
+/// False for an update that adds no image: its pull policies are left alone.
 fn brings_images(attributes: &Attributes, pod: &Value) -> bool {
     match attributes.old_object.as_deref() {
         Some(old) if attributes.operation == Operation::Update => {
@@ -76,7 +76,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn every_image_is_pulled_unless_an_update_brings_none() {
+    async fn images_are_always_pulled_unless_an_update_adds_none() {
         let given = pod(json!({"containers": [{"image": "a", "imagePullPolicy": "Never"}],
             "volumes": [{"image": {"reference": "v"}}]}));
         let create = request(Operation::Create, "", "pods", "p");

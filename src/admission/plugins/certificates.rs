@@ -1,4 +1,4 @@
-//! Who may approve, sign or attest for a signer, and which certificates nobody may ask for. As upstream's
+//! Certificate plugins: who may approve, sign or attest for a signer, and which subjects are forbidden. As upstream's
 //! `certificates/{approval,signing,subjectrestriction,ctbattest}`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
@@ -16,7 +16,7 @@ const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Whether the caller may do `verb` for the signer, or for all of its domain.
+/// True if the caller may perform `verb` for the signer, or for all signers of its domain (`example.com/*`).
 async fn may(authorizer: &dyn Authorizer, attributes: &Attributes, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [signer, &format!("{domain}/*")] {
@@ -45,7 +45,7 @@ fn signer(object: &Value) -> &str {
     object.str_at(&["spec", "signerName"])
 }
 
-/// Approving needs the verb `approve` on the signer.
+/// CertificateApproval: approving a request requires the verb `approve` on its signer.
 pub struct CertificateApproval(pub Arc<dyn Authorizer>);
 
 #[async_trait]
@@ -66,7 +66,7 @@ impl Admission for CertificateApproval {
     }
 }
 
-/// Writing a certificate or conditions needs the verb `sign` on the signer.
+/// CertificateSigning: setting a certificate or conditions requires the verb `sign` on the signer.
 pub struct CertificateSigning(pub Arc<dyn Authorizer>);
 
 #[async_trait]
@@ -92,7 +92,7 @@ impl Admission for CertificateSigning {
     }
 }
 
-/// A trust bundle of a signer needs the verb `attest` on it.
+/// ClusterTrustBundleAttest: a bundle for a signer requires the verb `attest` on that signer.
 pub struct ClusterTrustBundleAttest(pub Arc<dyn Authorizer>);
 
 #[async_trait]
@@ -118,13 +118,13 @@ impl Admission for ClusterTrustBundleAttest {
     }
 }
 
-/// Nobody gets a client certificate of the group that may do everything.
+/// CertificateSubjectRestriction: forbids client certificates for the group `system:masters`.
 pub struct CertificateSubjectRestriction;
 
-/// Whom a request in `spec.request` is for.
+/// The subject of a PEM-encoded certificate request in base64 (`spec.request`).
 ///
 /// # Errors
-/// Why it cannot be read.
+/// If the request cannot be parsed.
 pub(super) fn subject(request: &Value) -> std::result::Result<Name, String> {
     let text = request.as_str().unwrap_or_default();
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn approving_needs_the_signer_or_its_domain() {
+    async fn approval_requires_permission_on_the_signer_or_its_domain() {
         let approval = update(GROUP, "certificatesigningrequests/approval", csr());
         for name in ["example.com/a", "example.com/*"] {
             let plugin = CertificateApproval(Arc::new(Only("approve", name)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn signing_is_a_change_of_certificate_or_conditions() {
+    async fn changing_certificate_or_conditions_requires_sign() {
         let plugin = CertificateSigning(Arc::new(Only("approve", "example.com/a")));
         let status = update(GROUP, "certificatesigningrequests/status", csr());
         assert!(ask(&plugin, &status, &csr()).await.is_ok());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_string_type_hides_the_group_of_masters() {
+    async fn masters_is_rejected_in_every_string_type() {
         use crate::apimachinery::x509::testing::{ORGANIZATION, csr};
         let create = request(Operation::Create, GROUP, REQUESTS, "c");
         let asking = async |tag: u8, organization: &[u8]| {

@@ -1,4 +1,4 @@
-//! Only bound claims of classes that can grow may ask for more. As upstream's `storage/persistentvolume/resize`.
+//! PersistentVolumeClaimResize: restricts expansion of volume claims. As upstream's `storage/persistentvolume/resize`.
 
 use super::default_storage_class::OLD_CLASS;
 use super::pods::amount;
@@ -8,13 +8,13 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The plugin.
+/// Rejects a larger storage request unless the claim is bound and its storage class allows expansion.
 pub struct PersistentVolumeClaimResize {
     cluster: Cluster,
 }
 
 impl PersistentVolumeClaimResize {
-    /// Reads storage classes there.
+    /// Reads storage classes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_grows_where_it_is_bound_and_its_class_lets_it() {
+    async fn only_bound_claims_of_expandable_classes_may_grow() {
         assert!(grow("grows", "Bound", "2Gi").await.is_ok());
         assert!(grow("fixed", "Pending", "1024Mi").await.is_ok());
         let refused = grow("grows", "Pending", "2Gi").await.unwrap_err();

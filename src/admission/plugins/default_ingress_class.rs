@@ -1,4 +1,4 @@
-//! Ingresses that name no class get the default one. As upstream's `network/defaultingressclass`.
+//! DefaultIngressClass: sets the default class on ingresses without one. As upstream's `network/defaultingressclass`.
 
 use super::defaults::default_of;
 use crate::admission::{Admission, Attributes, Cluster, Operation};
@@ -9,13 +9,13 @@ use async_trait::async_trait;
 
 const GROUP: &str = "networking.k8s.io";
 
-/// The plugin.
+/// The DefaultIngressClass plugin.
 pub struct DefaultIngressClass {
     cluster: Cluster,
 }
 
 impl DefaultIngressClass {
-    /// Reads ingress classes there.
+    /// Reads ingress classes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -47,7 +47,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn the_default_is_taken_where_no_class_is_named() {
+    async fn ingresses_without_a_class_get_the_default() {
         let class = json!({"metadata": {"name": "d",
             "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}});
         let plugin = DefaultIngressClass::new(cluster(&[(GROUP, "ingressclasses", vec![class])]));

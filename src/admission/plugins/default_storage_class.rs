@@ -1,4 +1,4 @@
-//! Claims that name no storage class get the default one. As upstream's `storage/storageclass/setdefault`.
+//! DefaultStorageClass: sets the default class on claims without one. As upstream's `storage/storageclass/setdefault`.
 
 use super::defaults::default_of;
 use crate::admission::{Admission, Attributes, Cluster, Operation};
@@ -11,16 +11,16 @@ const MARKS: &[&str] = &[
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
-/// Where claims named their class before there was a field.
+/// The annotation that specified a claim's class before the field existed.
 pub(super) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The plugin.
+/// The DefaultStorageClass plugin.
 pub struct DefaultStorageClass {
     cluster: Cluster,
 }
 
 impl DefaultStorageClass {
-    /// Reads storage classes there.
+    /// Reads storage classes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -50,7 +50,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn the_newest_default_is_taken_where_no_class_is_named() {
+    async fn claims_without_a_class_get_the_newest_default() {
         let class = |name: &str, born: &str, default: &str| {
             json!({"metadata": {"name": (name), "creationTimestamp": (born),
                 "annotations": {"storageclass.kubernetes.io/is-default-class": (default)}}})

@@ -1,5 +1,5 @@
-//! Pods stay for a while on a node that is not ready or cannot be reached: each gets two tolerations, unless it has its
-//! own. As upstream's `plugin/pkg/admission/defaulttolerationseconds`, on updates too.
+//! DefaultTolerationSeconds: pods tolerate not-ready and unreachable nodes for a limited time, unless they have
+//! tolerations of their own. As upstream's `plugin/pkg/admission/defaulttolerationseconds`, also on updates.
 
 use super::pods::push;
 use crate::admission::{Admission, Attributes, Operation};
@@ -7,16 +7,16 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The taints of a node that is not ready, or that nobody hears from.
+/// The taints of nodes that are not ready, or that stopped reporting.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// The plugin.
+/// The DefaultTolerationSeconds plugin.
 pub struct DefaultTolerationSeconds {
     tolerations: [(&'static str, Value); 2],
 }
 
 impl DefaultTolerationSeconds {
-    /// Seconds on a node that is not ready, and on one that cannot be reached.
+    /// The times, in seconds, for which pods tolerate a not-ready and an unreachable node.
     pub fn new(not_ready: i64, unreachable: i64) -> Self {
         let [first, second] = TAINTS;
         let of = |key: &'static str, seconds: i64| {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_pod_tolerates_already_is_left_to_it() {
+    async fn existing_tolerations_are_kept() {
         let [not_ready, unreachable] = TAINTS;
         assert_eq!(keys(json!([{"operator": "Exists"}])).await, [""]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Which class is the default: the newest of those that are marked, and of equally old ones the first by name.
+//! Selection of the default class among those annotated as default: the newest, then the first by name.
 
 use crate::admission::Cluster;
 use crate::apimachinery::object::ObjectView;
@@ -6,10 +6,11 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
 use std::cmp::Reverse;
 
-/// The name of the default object of a resource of cluster scope; `marks` are the annotations that say so with "true".
+/// The name of the default object of a cluster-scoped resource. `marks` are the annotations whose value "true" makes an
+/// object the default.
 ///
 /// # Errors
-/// 500: the store does not answer.
+/// 500 if the storage fails.
 pub async fn default_of(
     cluster: &Cluster,
     group: &str,

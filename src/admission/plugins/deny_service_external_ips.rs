@@ -1,4 +1,5 @@
-//! No Service takes traffic of addresses somebody made up. As upstream's `plugin/pkg/admission/serviceexternalips`.
+//! DenyServiceExternalIPs: no new `externalIPs` on Services, because they could intercept traffic. As upstream's
+//! `plugin/pkg/admission/serviceexternalips`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
@@ -6,7 +7,7 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashSet;
 
-/// The plugin.
+/// Rejects Services with new external IPs; those already present may stay.
 pub struct DenyServiceExternalIPs;
 
 #[async_trait]
@@ -38,7 +39,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn addresses_may_stay_and_go_but_not_come() {
+    async fn external_ips_may_be_kept_or_removed_but_not_added() {
         let service = |ips: Value| {
             let mut v = json!({"metadata": {"name": "s"}});
             v.set(&["spec", "externalIPs"], ips);

@@ -1,5 +1,5 @@
-//! A pod that asks for special hardware tolerates the taint of nodes that have it. As upstream's
-//! `plugin/pkg/admission/extendedresourcetoleration`.
+//! ExtendedResourceToleration: pods that request extended resources tolerate the taints of nodes dedicated to them. As
+//! upstream's `plugin/pkg/admission/extendedresourcetoleration`.
 
 use super::pods::push;
 use crate::admission::{Admission, Attributes, Operation};
@@ -9,10 +9,10 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::BTreeSet;
 
-/// The plugin.
+/// Adds a toleration for each extended resource that a pod requests.
 pub struct ExtendedResourceToleration;
 
-/// A resource of somebody's domain, and one that a quota can name.
+/// True for a resource outside of `kubernetes.io` whose name is also valid in a quota.
 fn is_extended(resource: &str) -> bool {
     resource.contains('/')
         && !resource.contains("kubernetes.io/")
@@ -60,7 +60,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn each_extended_resource_is_tolerated_once_in_order() {
+    async fn each_extended_resource_is_tolerated_once_in_order_of_name() {
         let given = pod(json!({
             "containers": [{"resources": {"requests": {"z.com/gpu": "1", "cpu": "1", "x.kubernetes.io/y": "1"}}}],
             "initContainers": [{"resources": {"requests": {"a.com/fpga": "1"}}}],

@@ -1,4 +1,5 @@
-//! Pods that must stay apart may only ask so per host. As upstream's `plugin/pkg/admission/antiaffinity`.
+//! LimitPodHardAntiAffinityTopology: required pod anti-affinity only by hostname, because wider topologies could lock
+//! other pods out of many nodes. As upstream's `plugin/pkg/admission/antiaffinity`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
@@ -7,7 +8,7 @@ use async_trait::async_trait;
 
 const HOST: &str = "kubernetes.io/hostname";
 
-/// The plugin.
+/// Rejects pods with required anti-affinity by any other topology key.
 pub struct LimitPodHardAntiAffinityTopology;
 
 #[async_trait]
@@ -43,7 +44,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn only_hosts_may_keep_pods_apart() {
+    async fn only_the_hostname_topology_key_is_allowed() {
         let apart = |key: &str| {
             pod(json!({"affinity": {"podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": (key)}]}}}))

@@ -1,5 +1,6 @@
-//! Containers without requests and limits get those of the namespace's LimitRanges; pods and claims beyond them are
-//! refused. As upstream's `LimitRanger`, except that LimitRanges are always read live: reads are from memory.
+//! LimitRanger: applies default requests and limits from the namespace's LimitRanges, and rejects pods and claims that
+//! violate them. As upstream's `plugin/pkg/admission/limitranger`, except that LimitRanges are always read
+//! consistently, as reads are from memory.
 
 mod constraints;
 mod defaults;
@@ -11,19 +12,20 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashSet;
 
-/// The plugin.
+/// The LimitRanger plugin.
 pub struct LimitRanger {
     cluster: Cluster,
 }
 
-/// What limits are about.
+/// The type of object that limits apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Pod,
     Claim,
 }
 
-/// `None`: this write is of no interest. Of pods creation and resizing are: nothing else changes resources.
+/// What a write is checked as; `None` if limits do not apply. Pods are checked on creation and resize, as nothing else
+/// changes their resources.
 fn subject(attributes: &Attributes) -> Option<Subject> {
     if !attributes.resource.group.is_empty() {
         return None;
@@ -41,7 +43,8 @@ fn subject(attributes: &Attributes) -> Option<Subject> {
     (!going).then_some(subject)
 }
 
-/// What an object has against it, each once. Every container may break every limit: a hundred messages are enough.
+/// Collected violations without duplicates. Every container may violate every limit, so the number of messages is
+/// bounded.
 #[derive(Default)]
 struct Violations {
     texts: Vec<String>,
@@ -66,7 +69,7 @@ impl Violations {
         self.texts.len() >= Self::MOST
     }
 
-    /// One message bare, several in brackets.
+    /// A single message as is, several in brackets, like Go's aggregate errors.
     fn joined(mut self) -> Option<String> {
         if self.more {
             self.texts.push("and more".to_owned());
@@ -80,7 +83,7 @@ impl Violations {
 }
 
 impl LimitRanger {
-    /// Reads LimitRanges there.
+    /// Reads LimitRanges from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }

@@ -1,5 +1,5 @@
-//! Two plugins about namespaces that are not there: one refuses, one makes them. As upstream's `namespace/exists` and
-//! `namespace/autoprovision`.
+//! Plugins for missing namespaces: [`NamespaceExists`] rejects the request, [`NamespaceAutoProvision`] creates the
+//! namespace. As upstream's `namespace/exists` and `namespace/autoprovision`.
 
 use crate::admission::{Admission, Attributes, Cluster, Operation};
 use crate::apimachinery::gvk::GroupResource;
@@ -11,7 +11,7 @@ fn is_about_content(attributes: &Attributes) -> bool {
     !attributes.namespace.is_empty() && &*attributes.kind.kind != "Namespace"
 }
 
-/// Refuses content of namespaces that do not exist.
+/// Rejects content of namespaces that do not exist.
 pub struct NamespaceExists(pub Cluster);
 
 #[async_trait]
@@ -29,7 +29,7 @@ impl Admission for NamespaceExists {
     }
 }
 
-/// Makes the namespace of what is created in it.
+/// Creates the namespace of an object if it is missing.
 pub struct NamespaceAutoProvision(pub Cluster);
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl Admission for NamespaceAutoProvision {
             return Ok(());
         }
         match self.0.make_namespace(name).await {
-            // Somebody else was faster.
+            // A concurrent request created it first.
             Err(e) if e.reason == "AlreadyExists" => Ok(()),
             made => made,
         }
@@ -58,7 +58,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn content_needs_its_namespace() {
+    async fn content_requires_an_existing_namespace() {
         let exists = |name: &str| {
             let namespace = json!({"metadata": {"name": (name)}});
             NamespaceExists(cluster(&[("", "namespaces", vec![namespace])]))

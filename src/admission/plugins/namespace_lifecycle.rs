@@ -1,5 +1,6 @@
-//! Keeps objects out of namespaces that do not exist or are going, and the system namespaces in place.
-//! As upstream's `plugin/namespace/lifecycle`: what is at hand decides, and a live read where nothing is.
+//! NamespaceLifecycle: rejects content in namespaces that do not exist or are terminating, and protects system
+//! namespaces from deletion. As upstream's `plugin/namespace/lifecycle`: a cached namespace suffices, a missing one is
+//! looked up consistently.
 
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::gvk::GroupResource;
@@ -8,16 +9,16 @@ use crate::apimachinery::value::Value;
 use crate::storage::MinRevision;
 use async_trait::async_trait;
 
-/// Namespaces nobody may delete.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The plugin.
+/// The NamespaceLifecycle plugin.
 pub struct NamespaceLifecycle {
     cluster: Cluster,
 }
 
 impl NamespaceLifecycle {
-    /// Reads namespaces there.
+    /// Reads namespaces from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -53,6 +54,7 @@ impl Admission for NamespaceLifecycle {
                 false => Ok(()),
             };
         }
+        // A review stores nothing, so its namespace need not exist.
         let review =
             attributes.resource.group == "authorization.k8s.io" && attributes.kind.kind == "LocalSubjectAccessReview";
         if review {
@@ -67,7 +69,7 @@ impl Admission for NamespaceLifecycle {
         let Some(entry) = known else {
             return Err(Status::not_found(&namespaces(), name));
         };
-        // Decoded only where the word stands in it at all.
+        // Runs on every namespaced create: decode only if the word occurs in the encoding.
         if attributes.operation != Operation::Create || !mentions(&entry.json, "Terminating") {
             return Ok(());
         }
@@ -93,7 +95,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn content_is_created_only_where_a_namespace_is_and_stays() {
+    async fn content_requires_an_active_namespace() {
         let namespace = |name: &str, phase: &str| json!({"metadata": {"name": (name)}, "status": {"phase": (phase)}});
         let spaces = vec![namespace("ns", "Active"), namespace("going", "Terminating")];
         let plugin = NamespaceLifecycle::new(cluster(&[("", "namespaces", spaces)]));
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn three_namespaces_never_go() {
+    async fn system_namespaces_cannot_be_deleted() {
         let plugin = NamespaceLifecycle::new(Cluster::default());
         for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
             let delete = request(Operation::Delete, "", "namespaces", name);

@@ -1,5 +1,6 @@
-//! Nodes touch only what is theirs: their Node, its lease and CSI node, and what runs on it. As upstream's
-//! `plugin/pkg/admission/noderestriction`. A node is a user `system:node:<name>` in group `system:nodes`.
+//! NodeRestriction: limits kubelets to their own Node, lease, CSINode and slices, and to the pods on their node. As
+//! upstream's `plugin/pkg/admission/noderestriction`. A kubelet is a user `system:node:<name>` in the group
+//! `system:nodes`.
 
 mod labels;
 mod pods;
@@ -19,20 +20,20 @@ const PREFIX: &str = "system:node:";
 const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
 
-/// The plugin.
+/// The NodeRestriction plugin. Complements the Node authorizer, which does not see the object.
 pub struct NodeRestriction {
     cluster: Cluster,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl NodeRestriction {
-    /// Reads pods and nodes in `cluster`; `authorizer` may grant tokens of further audiences.
+    /// Reads pods and nodes from `cluster`; `authorizer` may permit additional token audiences.
     pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
 }
 
-/// One request of a node.
+/// A write by a node.
 struct Asked<'a> {
     node: &'a str,
     attributes: &'a Attributes,
@@ -48,7 +49,7 @@ impl Asked<'_> {
         self.attributes.old_object.as_deref().unwrap_or(&Value::Null)
     }
 
-    /// The object's name: of a new one it stands in the object only.
+    /// The name of the object. On create it is only in the object, not in the request.
     fn name(&self) -> &str {
         match self.attributes.operation {
             Operation::Create if !self.object.name().is_empty() => self.object.name(),
@@ -57,7 +58,7 @@ impl Asked<'_> {
     }
 }
 
-/// 404 in the words of upstream's informers, which know the singular.
+/// A 404 like that of upstream's listers, which use the singular resource name.
 fn absent(what: (&str, &str), name: &str) -> Status {
     Status::not_found(&GroupResource::new(what.0, what.1), name)
 }
@@ -72,7 +73,7 @@ fn check_node(asked: &Asked<'_>) -> Result<()> {
     match asked.attributes.operation {
         Operation::Create => {
             if !source(new).is_null() {
-                // Upstream says pods.
+                // Upstream's message says "pods" here.
                 return asked.no(format!(
                     "node {me:?} is not allowed to create pods with a non-nil configSource"
                 ));
@@ -178,7 +179,7 @@ fn check_csr(asked: &Asked<'_>) -> Result<()> {
     }
     let wanted = format!("{PREFIX}{}", asked.node);
     match subject(asked.object.at(&["spec", "request"])) {
-        // Of several common names, readers take different ones.
+        // All common names must match, because parsers disagree on which of several counts.
         Ok(name) if !name.common_names().is_empty() && name.common_names().iter().all(|n| *n == wanted) => Ok(()),
         Ok(_) => asked.no(format!("can only create a node CSR with CN={wanted}")),
         Err(why) => asked.no(format!("unable to parse csr: {why}")),

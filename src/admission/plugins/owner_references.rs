@@ -1,5 +1,5 @@
-//! Whoever changes an object's owners may delete it, and whoever blocks an owner's deletion may update its finalizers.
-//! As upstream's `plugin/pkg/admission/gc`.
+//! OwnerReferencesPermissionEnforcement: changing an object's owners requires permission to delete it, and blocking an
+//! owner's deletion requires permission to update its finalizers. As upstream's `plugin/pkg/admission/gc`.
 
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
 use crate::apimachinery::gvk::GroupVersion;
@@ -11,14 +11,14 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The plugin.
+/// The OwnerReferencesPermissionEnforcement plugin.
 pub struct OwnerReferencesPermissionEnforcement {
     cluster: Cluster,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl OwnerReferencesPermissionEnforcement {
-    /// Knows kinds from `cluster`, asks `authorizer`.
+    /// Resolves kinds through `cluster` and checks permissions with `authorizer`.
     pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
@@ -32,7 +32,7 @@ fn blocks(reference: &Value) -> bool {
     reference.get("blockOwnerDeletion").as_bool() == Some(true)
 }
 
-/// References that block the deletion of their owner, and did not before.
+/// The references that block their owner's deletion and did not before.
 fn newly_blocking<'a>(new: &'a Value, old: &Value) -> Vec<&'a Value> {
     let had = owners(old).iter().filter(|o| blocks(o));
     let had: HashSet<&str> = had.map(|o| o.str_at(&["uid"])).collect();
@@ -40,7 +40,7 @@ fn newly_blocking<'a>(new: &'a Value, old: &Value) -> Vec<&'a Value> {
     owners(new).iter().filter(is_new).collect()
 }
 
-/// `reason, error` as upstream prints both.
+/// Formats `reason, error` as upstream does.
 fn words(verdict: &Verdict) -> String {
     let error = verdict.error.as_deref().unwrap_or("<nil>");
     format!("{}, {error}", verdict.reason)
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn owners_are_changed_by_who_may_delete_the_object() {
+    async fn changing_owners_requires_delete_permission() {
         let none = update("", "configmaps", json!({"metadata": {"name": "c"}}));
         assert!(ask(&plugin("delete", "configmaps"), &none, &owned(false)).await.is_ok());
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn deletion_is_blocked_by_who_may_update_the_owners_finalizers() {
+    async fn blocking_deletion_requires_finalizers_permission() {
         let create = request(Operation::Create, "", "configmaps", "c");
         assert!(ask(&plugin("update", "widgets"), &create, &owned(true)).await.is_ok());
         assert!(ask(&plugin("x", "x"), &create, &owned(false)).await.is_ok());

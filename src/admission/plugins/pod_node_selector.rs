@@ -1,4 +1,5 @@
-//! Pods go where their namespace says. As upstream's `plugin/pkg/admission/podnodeselector`.
+//! PodNodeSelector: merges the namespace's node selector into its pods. As upstream's
+//! `plugin/pkg/admission/podnodeselector`.
 
 use crate::admission::{Admission, Attributes, Cluster, forbidden};
 use crate::apimachinery::gvk::GroupResource;
@@ -12,19 +13,19 @@ const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 type Labels = BTreeMap<String, String>;
 
-/// The plugin.
+/// Adds the namespace's node selector to new pods and restricts theirs to the configured allow list.
 pub struct PodNodeSelector {
     cluster: Cluster,
     /// `clusterDefaultNodeSelector`
     default: Labels,
-    /// What pods of a namespace may select, by namespace.
+    /// The labels that pods of a namespace may select, by namespace.
     allowed: BTreeMap<String, Labels>,
 }
 
-/// `a=b,c=d`
+/// Parses `a=b,c=d`.
 ///
 /// # Errors
-/// Upstream's text.
+/// Upstream's message.
 fn labels(text: &str) -> std::result::Result<Labels, String> {
     let parts = text.split(',').filter(|_| !text.is_empty());
     parts
@@ -36,10 +37,10 @@ fn labels(text: &str) -> std::result::Result<Labels, String> {
 }
 
 impl PodNodeSelector {
-    /// Reads namespaces in `cluster`; `configuration` is upstream's `podNodeSelectorPluginConfig` file.
+    /// Reads namespaces from `cluster`; `configuration` is upstream's `podNodeSelectorPluginConfig` file.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// If the configuration is invalid.
     pub fn try_new(cluster: Cluster, configuration: Option<&Value>) -> std::result::Result<Self, String> {
         let configuration = configuration.unwrap_or(&Value::Null).get("podNodeSelectorPluginConfig");
         let mut allowed = BTreeMap::new();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_namespace_adds_to_what_a_pod_selects_within_what_is_allowed() {
+    async fn the_namespaces_selector_is_merged_and_limited() {
         let merged = json!({"disk": "ssd", "env": "dev"});
         assert_eq!(outcome(None, json!({"disk": "ssd"})).await.unwrap(), merged);
         assert_eq!(

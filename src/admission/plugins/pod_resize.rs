@@ -1,5 +1,5 @@
-//! What a bound pod may grow to depends on its node: `PodResizeValidator` looks at room and platform,
-//! `NodeDeclaredFeatureValidator` at what the node says it can do. As upstream's `podresize` and
+//! Checks of updates to bound pods against their node: [`PodResizeValidator`] compares capacity and platform,
+//! [`NodeDeclaredFeatureValidator`] the features that the node declares. As upstream's `podresize` and
 //! `nodedeclaredfeatures`, with the features that v1.36 infers from an update.
 
 use super::pods::{amount, requests};
@@ -9,7 +9,7 @@ use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The node of a bound pod whose spec the update changes; `None`: nothing to check.
+/// The node of a bound pod whose spec (and hence generation) changes; `None` if there is nothing to check.
 fn node_name<'a>(attributes: &Attributes, pod: &'a Value) -> Option<&'a str> {
     let generation = |v: &Value| v.at(&["metadata", "generation"]).as_i64();
     let old = attributes.old_object.as_deref()?;
@@ -22,13 +22,13 @@ async fn node(cluster: &Cluster, attributes: &Attributes, pod: &Value, name: &st
     found.ok_or_else(|| forbidden(attributes, pod, format!("node {name:?} not found")))
 }
 
-/// Refuses what the node has no room for.
+/// Rejects a resize beyond the node's allocatable resources.
 pub struct PodResizeValidator {
     cluster: Cluster,
 }
 
 impl PodResizeValidator {
-    /// Reads nodes there.
+    /// Reads nodes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -78,19 +78,19 @@ impl Admission for PodResizeValidator {
     }
 }
 
-/// Refuses what the node does not say it can do.
+/// Rejects updates that require a feature the node does not declare.
 pub struct NodeDeclaredFeatureValidator {
     cluster: Cluster,
 }
 
 impl NodeDeclaredFeatureValidator {
-    /// Reads nodes there.
+    /// Reads nodes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
 }
 
-/// The features an update needs, by name.
+/// The features that an update requires, sorted by name.
 fn needed(old: &Value, new: &Value) -> Vec<&'static str> {
     let mut features = Vec::new();
     if old.str_at(&["status", "qosClass"]) == "Guaranteed" {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_does_not_outgrow_its_node() {
+    async fn a_resize_is_limited_by_the_nodes_capacity() {
         assert!(resize(nodes("linux", json!([])), "500m").await.is_ok());
         assert_eq!(
             resize(nodes("linux", json!([])), "900m").await.unwrap_err(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_declares_what_an_update_needs() {
+    async fn an_update_requires_declared_node_features() {
         let old = update("", "pods/resize", sized("100m", 1));
         let able = NodeDeclaredFeatureValidator::new(nodes("linux", json!(["GuaranteedQoSPodCPUResize"])));
         assert!(ask(&able, &old, &sized("200m", 2)).await.is_ok());

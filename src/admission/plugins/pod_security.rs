@@ -1,8 +1,8 @@
-//! Pods that ask for more than their namespace's labels allow are refused, or warned about. As upstream's
-//! `k8s.io/pod-security-admission` behind the `PodSecurity` plugin.
+//! PodSecurity: enforces the Pod Security Standards set by namespace labels, as upstream's
+//! `k8s.io/pod-security-admission`.
 //!
-//! Of the namespace only its labels are read, which the store keeps parsed: where no level is set, and that is nearly
-//! everywhere, nothing is decoded.
+//! Only the labels of the namespace are needed, which the store keeps in parsed form. In the common case that no level
+//! is set, nothing is decoded.
 
 mod checks;
 mod config;
@@ -24,24 +24,24 @@ use crate::storage::{ListOptions, MinRevision};
 use async_trait::async_trait;
 use std::collections::HashMap;
 
-/// The plugin.
+/// The PodSecurity plugin.
 pub struct PodSecurity {
     cluster: Cluster,
     config: PodSecurityConfig,
 }
 
-/// What is thought of one pod.
+/// The evaluation of one pod.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is refused.
+    /// The error message if the pod is rejected.
     pub refusal: Option<String>,
-    /// What the client is told otherwise.
+    /// The warning to the client if it is admitted.
     pub warning: Option<String>,
-    /// What the audit log says, by key below `pod-security.kubernetes.io/`.
+    /// Audit annotations, by key below `pod-security.kubernetes.io/`.
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Prefix of this plugin's annotations of audit events.
+/// Prefix of the plugin's audit annotations.
 const ANNOTATIONS: &str = "pod-security.kubernetes.io/";
 
 /// Subresources of pods that cannot change what runs.
@@ -56,7 +56,7 @@ const IGNORED: [&str; 8] = [
     "status",
 ];
 
-/// Where an object of this resource has its pod template; `None`: it has none.
+/// The path of the pod template in objects of this resource; `None` if they have none.
 fn template(group: &str, resource: &str) -> Option<&'static [&'static str]> {
     match (group, resource) {
         ("", "podtemplates") => Some(&["template"]),
@@ -75,8 +75,8 @@ impl PodSecurityConfig {
     }
 }
 
-/// Judges a pod, or a template (`enforce` is false: templates are never refused), by the policy of its namespace.
-/// `errors` is what is wrong with the namespace's labels.
+/// Evaluates a pod, or a template (with `enforce` false, as templates are never rejected), under the policy of its
+/// namespace. `errors` are those of parsing the namespace's labels.
 pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
     let mut verdict = Verdict::default();
     if !errors.is_empty() {
@@ -105,8 +105,8 @@ pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -
     verdict
 }
 
-/// True where an update of a pod may change what it is allowed to do: another image, or other containers. The rest of
-/// what the checks look at cannot be changed.
+/// True if an update may affect the checks: a changed image or a changed number of containers. Other fields the checks
+/// look at are immutable.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
     let changed = |field: &str| {
@@ -114,7 +114,7 @@ fn is_significant(new: &Value, old: &Value) -> bool {
         a.len() != b.len() || a.iter().zip(b).any(|(a, b)| other_image(a, b))
     };
     changed("containers") || changed("initContainers") || {
-        // Of several of one name the first counts.
+        // If names repeat, the first one counts: reversed, so that it is inserted last.
         let before = old.at(&["spec", "ephemeralContainers"]).items().iter().rev();
         let before: HashMap<&str, &Value> = before.map(|c| (c.str_at(&["name"]), c)).collect();
         let mut now = new.at(&["spec", "ephemeralContainers"]).items().iter();
@@ -127,12 +127,12 @@ fn exempt(attributes: &Attributes, by: &str) {
 }
 
 impl PodSecurity {
-    /// Reads namespaces and pods there.
+    /// Reads namespaces and pods from `cluster`.
     pub fn new(cluster: Cluster, config: PodSecurityConfig) -> Self {
         Self { cluster, config }
     }
 
-    /// Whether the request is exempt, which the audit event says.
+    /// True if the namespace or user is exempt; records that for audit.
     fn is_exempt(&self, attributes: &Attributes) -> bool {
         let has = |list: &[String], name: &str| list.iter().any(|n| n == name);
         let by = if has(&self.config.namespaces, &attributes.namespace) {

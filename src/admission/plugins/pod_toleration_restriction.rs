@@ -1,4 +1,4 @@
-//! Which taints pods of a namespace tolerate, by default and at most. As upstream's
+//! PodTolerationRestriction: default tolerations and an allow list per namespace. As upstream's
 //! `plugin/pkg/admission/podtolerationrestriction`.
 
 use super::tolerations::{Covered, merge};
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 const DEFAULTS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
-/// The plugin.
+/// The PodTolerationRestriction plugin.
 pub struct PodTolerationRestriction {
     cluster: Cluster,
     default: Vec<Value>,
@@ -21,7 +21,7 @@ pub struct PodTolerationRestriction {
 }
 
 impl PodTolerationRestriction {
-    /// Reads namespaces in `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
+    /// Reads namespaces from `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
     pub fn new(cluster: Cluster, configuration: Option<&Value>) -> Self {
         let list = |name: &str| configuration.map_or_else(Vec::new, |c| c.get(name).items().to_vec());
         Self {
@@ -34,7 +34,7 @@ impl PodTolerationRestriction {
         }
     }
 
-    /// What the namespace says in an annotation; `None`: nothing.
+    /// The tolerations in an annotation of the namespace; `None` if the annotation is absent.
     async fn said(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>> {
         let found = self.cluster.find("", "namespaces", "", namespace).await?;
         let text = found.as_ref().and_then(|n| n.annotation(annotation));
@@ -49,7 +49,7 @@ impl PodTolerationRestriction {
     }
 }
 
-/// No container asks for cpu or memory, nor does the pod.
+/// True if neither the pod nor its containers request cpu or memory.
 fn is_best_effort(pod: &Value) -> bool {
     let spec = pod.get("spec");
     let asks = |v: &Value| {
@@ -118,7 +118,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn a_namespace_gives_and_limits_tolerations() {
+    async fn tolerations_are_merged_and_restricted_by_namespace() {
         let mut namespace = json!({"metadata": {"name": "ns"}});
         let text = r#"[{"key": "a", "operator": "Exists"}]"#;
         namespace.set(&["metadata", "annotations", DEFAULTS], text);

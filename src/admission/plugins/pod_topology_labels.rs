@@ -1,4 +1,5 @@
-//! A pod carries its node's zone and region. As upstream's `plugin/pkg/admission/podtopologylabels`.
+//! PodTopologyLabels: copies zone and region labels from the node to its pods. As upstream's
+//! `plugin/pkg/admission/podtopologylabels`.
 
 use crate::admission::{Admission, Attributes, Cluster, Operation};
 use crate::apimachinery::object::ObjectView;
@@ -8,13 +9,13 @@ use async_trait::async_trait;
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// The plugin.
+/// Labels pods that are created on a node, and bindings, with the node's topology.
 pub struct PodTopologyLabels {
     cluster: Cluster,
 }
 
 impl PodTopologyLabels {
-    /// Reads nodes there.
+    /// Reads nodes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
@@ -37,7 +38,7 @@ impl Admission for PodTopologyLabels {
         if node.is_empty() {
             return Ok(());
         }
-        // A node that is not there yet has no labels to give.
+        // A node that does not exist yet has no labels; that is not an error.
         let Some(node) = self.cluster.find("", "nodes", "", node).await? else {
             return Ok(());
         };
@@ -57,7 +58,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn a_bound_pod_and_a_binding_get_zone_and_region_of_the_node() {
+    async fn bound_pods_and_bindings_get_the_nodes_topology() {
         let node = json!({"metadata": {"name": "n", "labels": {
             "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}}});
         let plugin = PodTopologyLabels::new(cluster(&[("", "nodes", vec![node])]));

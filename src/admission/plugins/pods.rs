@@ -1,17 +1,17 @@
-//! What several plugins want to know about a pod.
+//! Accessors for pods that several plugins share.
 
 use super::resources::{Account, Side, of_pod, quantity};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
-/// The annotation of pods that a kubelet made from a file.
+/// Annotation on mirror pods, the API representation of a kubelet's static pods.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The lists of containers, in the order upstream visits them.
+/// The container lists, in upstream's order of visits.
 pub const ALL_CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// True for the shadow of a pod that a node runs from a file.
+/// True for a mirror pod.
 pub fn is_mirror(pod: &Value) -> bool {
     pod.annotation(MIRROR).is_some()
 }
@@ -22,7 +22,7 @@ pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ALL_CONTAINERS.into_iter().flat_map(move |list| spec.get(list).items())
 }
 
-/// The elements of a list in the pod's spec, to be changed.
+/// Mutable access to the elements of a list in the pod's spec.
 pub fn elements_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
     pod.at_mut(&["spec", list])
         .and_then(Value::as_array_mut)
@@ -30,7 +30,7 @@ pub fn elements_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = 
         .flatten()
 }
 
-/// Appends to a list in an object, which is made where it is missing.
+/// Appends to a list field, which is created if it is missing.
 pub fn push(object: &mut Value, list: &str, element: Value) {
     match object.get(list) {
         Value::Array(_) => {}
@@ -40,30 +40,30 @@ pub fn push(object: &mut Value, list: &str, element: Value) {
     list.expect("the list was made above").push(element);
 }
 
-/// A stored quantity; what is absent is zero.
+/// Parses a quantity; zero if it is absent or invalid.
 pub fn amount(value: &Value) -> Quantity {
     quantity(value).unwrap_or(Quantity::ZERO)
 }
 
-/// What the pod asks for of a resource, overhead included.
+/// The pod's request for a resource, including overhead.
 pub fn requests(pod: &Value, resource: &str) -> Quantity {
     let asked = of_pod(pod, Side::Requests, Account::Spec);
     let asked = asked.get(resource).copied().unwrap_or(Quantity::ZERO);
     asked.plus(amount(pod.at(&["spec", "overhead", resource])))
 }
 
-/// The elements of `list` in the pod's volumes' projections.
+/// The sources of the pod's projected volumes.
 fn projections(pod: &Value) -> impl Iterator<Item = &Value> {
     let volumes = pod.at(&["spec", "volumes"]).items().iter();
     volumes.flat_map(|v| v.at(&["projected", "sources"]).items())
 }
 
-/// True where a projected volume has a source of this kind (`serviceAccountToken`).
+/// True if a projected volume has a source of this type, such as `serviceAccountToken`.
 pub fn projects(pod: &Value, source: &str) -> bool {
     projections(pod).any(|s| !s.get(source).is_null())
 }
 
-/// Where volumes name secrets, beside `secret` and projections.
+/// The fields by which volumes refer to secrets, besides projected sources.
 const SECRET_REFERENCES: [&[&str]; 11] = [
     &["azureFile", "secretName"],
     &["cephfs", "secretRef", "name"],
@@ -89,7 +89,7 @@ fn container_refers(pod: &Value, env_from: &str, key_ref: &str) -> bool {
     })
 }
 
-/// True where the pod names a secret anywhere.
+/// True if the pod refers to any secret.
 pub fn references_secrets(pod: &Value) -> bool {
     !pod.at(&["spec", "imagePullSecrets"]).items().is_empty()
         || container_refers(pod, "secretRef", "secretKeyRef")
@@ -100,7 +100,7 @@ pub fn references_secrets(pod: &Value) -> bool {
         })
 }
 
-/// True where the pod names a config map anywhere.
+/// True if the pod refers to any config map.
 pub fn references_config_maps(pod: &Value) -> bool {
     let volumes = pod.at(&["spec", "volumes"]).items();
     container_refers(pod, "configMapRef", "configMapKeyRef")
@@ -115,7 +115,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn secrets_are_found_in_environments_volumes_and_projections() {
+    fn references_in_env_volumes_and_projections_are_found() {
         let by_env = json!({"ephemeralContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}]}]});
         let by_volume = json!({"volumes": [{"csi": {"nodePublishSecretRef": {"name": "s"}}}]});
         let by_projection = json!({"volumes": [{"projected": {"sources": [{"secret": {"name": "s"}}]}}]});
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_its_containers_or_for_its_hungriest_init_container() {
+    fn requests_are_the_larger_of_containers_and_init_containers() {
         let asking = |cpu: &str| json!({"resources": {"requests": {"cpu": (cpu)}}});
         let mut sidecar = asking("100m");
         sidecar.set(&["restartPolicy"], "Always");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_made_where_it_is_missing() {
+    fn push_creates_a_missing_list() {
         let mut v = json!({});
         push(&mut v, "a", 1i64.into());
         push(&mut v, "a", 2i64.into());

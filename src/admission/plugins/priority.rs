@@ -1,4 +1,4 @@
-//! A pod's priority class becomes a number; at most one class is the default. As upstream's
+//! Priority: resolves a pod's priority class to its number, and allows only one default class. As upstream's
 //! `plugin/pkg/admission/priority`.
 
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
@@ -8,23 +8,23 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
 const GROUP: &str = "scheduling.k8s.io";
-/// What a class that is the default has in its encoding.
+/// Occurs in the encoding of every default class.
 const DEFAULT_MARK: &[&str] = &["\"globalDefault\":true"];
-/// Preemption of pods whose class says nothing, and of pods without any class.
+/// The preemption policy of pods without a class.
 const PREEMPT: &str = "PreemptLowerPriority";
 
-/// The plugin.
+/// The Priority plugin.
 pub struct Priority {
     cluster: Cluster,
 }
 
 impl Priority {
-    /// Reads priority classes there.
+    /// Reads priority classes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
 
-    /// The default class; of several the one with the lowest value.
+    /// The default class. If there are several, the one with the lowest value.
     async fn default_class(&self) -> Result<Option<Value>> {
         let marked = self.cluster.marked(GROUP, "priorityclasses", DEFAULT_MARK).await?;
         let defaults = marked
@@ -77,7 +77,7 @@ impl Priority {
     }
 }
 
-/// An update that leaves them out keeps both.
+/// Restores fields that an update omits, because clients may not know them.
 fn keep(pod: &mut Value, old: Option<&Value>) {
     for field in ["priority", "preemptionPolicy"] {
         let was = old.map_or(&Value::Null, |old| old.at(&["spec", field]));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_any_class_the_priority_is_zero() {
+    async fn without_a_class_the_priority_is_zero() {
         let got = ask(&plugin(vec![class("other", 3, false)]), &create(), &pod(json!({}))).await;
         assert_eq!(
             *got.unwrap().get("spec"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_default_classes_the_lower_one_counts() {
+    async fn of_two_default_classes_the_lower_value_wins() {
         let two = plugin(vec![class("high", 9, true), class("low", 2, true)]);
         assert_eq!(
             *ask(&two, &create(), &pod(json!({}))).await.unwrap().get("spec"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn numbers_and_policies_other_than_the_classes_are_refused() {
+    async fn values_that_contradict_the_class_are_rejected() {
         let one = plugin(vec![class("c", 9, false)]);
         let other = pod(json!({"priorityClassName": "c", "priority": 5}));
         assert!(ask(&one, &create(), &other).await.unwrap_err().ends_with(
@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_update_keeps_what_it_leaves_out() {
+    async fn an_update_keeps_omitted_values() {
         let old = pod(json!({"priority": 4, "preemptionPolicy": "Never"}));
         let got = ask(&plugin(vec![]), &update("", "pods", old.clone()), &pod(json!({}))).await;
         assert_eq!(got.unwrap(), old);
     }
 
     #[tokio::test]
-    async fn a_second_default_is_refused_and_the_first_may_be_updated() {
+    async fn a_second_default_is_rejected_and_the_first_may_be_updated() {
         let one = plugin(vec![class("c", 9, true)]);
         let create = request(Operation::Create, GROUP, "priorityclasses", "d");
         assert_eq!(

@@ -1,12 +1,12 @@
-//! What a namespace may hold: writes beyond its ResourceQuotas are refused, and what is let in is charged to their
-//! `status.used`. As upstream's `ResourceQuota` plugin.
+//! ResourceQuota: rejects writes that would exceed a namespace's quotas and charges admitted ones to their
+//! `status.used`.
 //!
-//! Only `status.hard` is enforced, which a controller fills: a quota without it restrains nothing. Usage is charged
-//! before the object is stored and never given back here; where the write fails after all, or the object goes, the
-//! controller counts anew.
+//! Only `status.hard` is enforced, which a controller copies from the spec; a quota without it has no effect. Usage is
+//! charged before the object is stored and never given back here. If the write fails afterwards, or when the object is
+//! deleted, the controller recomputes the usage.
 //!
-//! Upstream lets one worker at a time charge a namespace. Here each write charges by itself, with a compare-and-swap of
-//! each quota, and looks at the quota again where another write came first: of two writes that meet, one gets on.
+//! Upstream serialises charges per namespace through one worker. Here, each write charges its quotas itself by
+//! compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes progress.
 
 mod config;
 mod evaluator;
@@ -27,23 +27,23 @@ use judge::{Denial, Write, judge};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time a write keeps trying to charge its quotas.
+/// How long a write retries to charge its quotas before it fails.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The plugin.
+/// The ResourceQuota plugin.
 pub struct ResourceQuota {
     cluster: Cluster,
     config: QuotaConfig,
 }
 
-/// A quota as it is stored.
+/// A stored quota, with the entry that the compare-and-swap is based on.
 struct Quota {
     entry: Arc<Entry>,
     object: Value,
 }
 
 impl ResourceQuota {
-    /// Reads and charges quotas there.
+    /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a quota.
     pub fn new(cluster: Cluster, config: QuotaConfig) -> Self {
         Self { cluster, config }
     }
@@ -59,7 +59,7 @@ impl ResourceQuota {
         Ok(quotas.collect())
     }
 
-    /// Stores the quota with what is used now. `Ok(false)`: somebody else changed it first.
+    /// Stores the new usage. `Ok(false)` if the quota was changed concurrently.
     async fn charge(&self, quota: &Quota, used: &judge::Amounts) -> Result<bool> {
         let draft = usage::charged(&quota.entry, &quota.object, used);
         let when = Precondition::Unchanged(quota.entry.revision);
@@ -88,6 +88,7 @@ impl ResourceQuota {
                 Denial::Forbidden(why) => forbidden(attributes, object, why),
                 Denial::Failed(why) => Status::raw_error(why),
             })?;
+            // A dry run is evaluated but never charged.
             if attributes.dry_run {
                 return Ok(());
             }
@@ -105,14 +106,14 @@ impl ResourceQuota {
             if Instant::now() >= until {
                 return Err(Status::internal("resource quota evaluation timed out"));
             }
-            // The others are charged already; one that is gone needs no charge.
+            // Retry only the missed quotas, as the others are charged already. A quota deleted meanwhile drops out.
             quotas = self.quotas(&attributes.namespace).await?;
             quotas.retain(|q| missed.contains(&q.entry.key));
         }
     }
 }
 
-/// True for what no quota counts.
+/// True for resources that are not subject to quota.
 fn is_ignored(attributes: &Attributes) -> bool {
     matches!(
         (&*attributes.resource.group, &*attributes.resource.resource),
@@ -122,7 +123,7 @@ fn is_ignored(attributes: &Attributes) -> bool {
     )
 }
 
-/// Subresources are of no interest, but for the one that changes what a pod asks for.
+/// Subresources do not count, except `pods/resize`, which changes a pod's requests.
 fn is_counted(attributes: &Attributes) -> bool {
     let sub = &*attributes.subresource;
     let counted = sub.is_empty() || sub == "resize" && attributes.is_for("", "pods");

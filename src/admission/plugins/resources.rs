@@ -1,4 +1,4 @@
-//! What pods ask for: lists of quantities by resource, and their sum over a pod's containers.
+//! Resource requests and limits: quantities by resource, and their total over a pod's containers ([`of_pod`]).
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Quantities by resource.
 pub(super) type List<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Which half of a container's resources.
+/// Requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Requests,
@@ -23,12 +23,12 @@ impl Side {
     }
 }
 
-/// Whose numbers count.
+/// Which figures of a pod are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Account {
-    /// Those of the spec's containers alone.
+    /// Only those in the spec of its containers.
     Spec,
-    /// Also what the status says is given already, and the overhead of the runtime.
+    /// Also the resources already allocated according to the status, and the runtime overhead.
     Charged,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn quantity(v: &Value) -> Option<Quantity> {
     }
 }
 
-/// A map of quantities.
+/// Parses a map of quantities; invalid ones are skipped.
 pub(super) fn list(v: &Value) -> List<'_> {
     let entries = v.as_object().into_iter().flat_map(|m| m.iter());
     entries.filter_map(|(k, v)| Some((k, quantity(v)?))).collect()
@@ -60,22 +60,22 @@ fn take_greater<'a>(into: &mut List<'a>, other: &List<'a>) {
     }
 }
 
-/// Resources that may be asked for by a pod as a whole.
+/// Resources that can be set at pod level.
 fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// True where the pod as a whole asks for something.
+/// True if the pod sets pod-level resources.
 pub(super) fn has_own_resources(spec: &Value) -> bool {
     let sides = ["requests", "limits"].into_iter();
     let lists = sides.filter_map(|side| spec.at(&["resources", side]).as_object());
     lists.flat_map(|m| m.keys()).any(is_of_pods)
 }
 
-/// What a pod's status says its containers have, by name. Of several of one name the first counts.
+/// Container statuses with resources, by name. If names repeat, the first one counts.
 struct Statuses<'a> {
     by_name: HashMap<&'a str, &'a Value>,
-    /// What is asked for cannot be had.
+    /// True if the kubelet reported the pending resize as infeasible.
     infeasible: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Statuses<'a> {
         }
     }
 
-    /// What one container counts for, with what its status says it has.
+    /// What a container counts for: the maximum of the spec and of what the status reports as allocated.
     fn charged(&self, container: &'a Value, side: Side) -> List<'a> {
         let wanted = list(container.at(&["resources", side.field()]));
         let Some(status) = self.by_name.get(container.str_at(&["name"])) else {
@@ -106,8 +106,8 @@ impl<'a> Statuses<'a> {
     }
 }
 
-/// What a pod asks for, as upstream's `PodRequests` and `PodLimits`: its containers and sidecars together, or what an
-/// init container needs while it runs, if that is more. What the pod asks for as a whole stands above that.
+/// The resources of a pod, as upstream's `PodRequests` and `PodLimits`: the sum of containers and sidecars, or the peak
+/// during initialisation if that is higher. Pod-level resources override both.
 pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'a> {
     let spec = pod.get("spec");
     let statuses = |list: &str| match account {
@@ -131,7 +131,7 @@ pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'
         if stays {
             add(&mut total, &needs);
         }
-        // Resources that this one does not name are as high as the sidecars before it made them.
+        // A resource absent from this container does not raise the peak beyond that of earlier sidecars.
         for (name, quantity) in needs {
             let now = sidecars.get(name).map_or(quantity, |q: &Quantity| q.plus(quantity));
             if stays {
@@ -151,7 +151,7 @@ pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'
         let overhead = list(spec.get("overhead"));
         match side {
             Side::Requests => add(&mut total, &overhead),
-            // Nobody is limited who was not.
+            // Overhead is added only to existing limits: a resource without one stays unlimited.
             Side::Limits => {
                 for (name, more) in overhead {
                     if let Some(limit) = total.get_mut(name).filter(|q| q.signum() != 0) {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn sidecars_add_up_and_init_containers_only_raise() {
+    fn sidecars_are_summed_and_init_containers_take_the_maximum() {
         let mut sidecar = container("s", "1");
         sidecar.set(&["restartPolicy"], "Always");
         let pod = json!({"spec": {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_asks_for_as_a_whole_stands_above_its_containers() {
+    fn pod_level_resources_override_those_of_containers() {
         let pod = json!({"spec": {"containers": [(container("a", "500m"))],
             "resources": {"requests": {"cpu": "3", "example.com/x": "1"}}}});
         assert_eq!(shown(&of_pod(&pod, Side::Requests, Account::Spec)), "cpu=3");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resized_pod_counts_for_the_most_of_what_it_has_and_wants() {
+    fn a_resized_pod_counts_the_maximum_of_spec_and_status() {
         let status = json!([{"name": "a", "resources": {"requests": {"cpu": "2"}},
             "allocatedResources": {"cpu": "1"}}]);
         let mut pod = json!({"spec": {"containers": [(container("a", "3"))]}});

@@ -1,4 +1,4 @@
-//! A pod with a runtime class carries the class's overhead and goes where the class says. As upstream's
+//! RuntimeClass: applies the overhead and scheduling constraints of a pod's runtime class. As upstream's
 //! `plugin/pkg/admission/runtimeclass`.
 
 use super::tolerations;
@@ -8,18 +8,18 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The plugin.
+/// The RuntimeClass plugin.
 pub struct RuntimeClass {
     cluster: Cluster,
 }
 
 impl RuntimeClass {
-    /// Reads runtime classes there.
+    /// Reads runtime classes from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster }
     }
 
-    /// The pod's class; `None` where it names none.
+    /// The pod's runtime class; `None` if it specifies none.
     async fn class(&self, attributes: &Attributes, pod: &Value) -> Result<Option<Value>> {
         let Some(name) = pod.at(&["spec", "runtimeClassName"]).as_str() else {
             return Ok(None);
@@ -36,7 +36,7 @@ impl RuntimeClass {
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// The same resources in the same amounts, however written.
+/// True if both list the same resources with equal amounts, whatever their notation.
 fn same_amounts(a: &Value, b: &Value) -> bool {
     let amounts = |v: &Value| -> Vec<(String, Option<Quantity>)> {
         let all = v.as_object().into_iter().flat_map(|m| m.iter());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn overhead_selector_and_tolerations_come_from_the_class() {
+    async fn overhead_selector_and_tolerations_are_applied() {
         let got = outcome(json!({"runtimeClassName": "rc", "nodeSelector": {"z": "z"}}))
             .await
             .unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_contradicts_the_class_is_refused() {
+    async fn conflicts_with_the_class_are_rejected() {
         for (spec, why) in [
             (
                 json!({"runtimeClassName": "x"}),

@@ -1,5 +1,5 @@
-//! New pods run as a service account that exists: the account's token is mounted and its pull secrets are used.
-//! As upstream's `plugin/pkg/admission/serviceaccount`.
+//! ServiceAccount: runs new pods under an existing service account, mounts its token and applies its image pull
+//! secrets. As upstream's `plugin/pkg/admission/serviceaccount`.
 
 use super::pods::{elements_mut, is_mirror, projects, push, references_secrets};
 use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
@@ -15,19 +15,19 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access-";
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// How often the default account is looked for: a controller makes it soon after the namespace.
+/// Number of lookups of the default account, which a controller creates shortly after its namespace.
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// The plugin.
+/// The ServiceAccount plugin.
 pub struct ServiceAccount {
     cluster: Cluster,
-    /// The projected volume, without its name.
+    /// The projected token volume, without a name.
     volume: Value,
 }
 
 impl ServiceAccount {
-    /// Reads accounts there.
+    /// Reads service accounts from `cluster`.
     pub fn new(cluster: Cluster) -> Self {
         let volume = crate::json!({"projected": {"defaultMode": 420, "sources": [
             {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
@@ -45,6 +45,7 @@ impl ServiceAccount {
             let found = self.cluster.find("", "serviceaccounts", namespace, name).await;
             match found {
                 Ok(Some(account)) => return Ok(account),
+                // The controller may not have created it yet.
                 Ok(None) if name == "default" && attempt < ATTEMPTS => tokio::time::sleep(PAUSE).await,
                 Ok(None) => break,
                 Err(e) => {
@@ -59,6 +60,7 @@ impl ServiceAccount {
 
     fn mount(&self, pod: &mut Value) {
         let volumes = pod.at(&["spec", "volumes"]).items().iter();
+        // As upstream, a volume with this name prefix is reused, whoever added it.
         let given = volumes.map(element_name).find(|name| name.starts_with(VOLUME));
         let has_volume = given.is_some();
         let name = given.map_or_else(|| names::generate(VOLUME), str::to_owned);
@@ -88,7 +90,7 @@ impl ServiceAccount {
     }
 }
 
-/// `name` of a list element.
+/// The `name` of a list element.
 fn element_name(element: &Value) -> &str {
     element.str_at(&["name"])
 }
@@ -102,7 +104,7 @@ fn mounts_token(account: &Value, pod: &Value) -> bool {
     said(pod.get("spec")).or_else(|| said(account)).unwrap_or(true)
 }
 
-/// As Go's `strconv.ParseBool`, where what is no boolean is false.
+/// Parses the annotation like Go's `strconv.ParseBool`; invalid values are false.
 fn enforces(account: &Value) -> bool {
     let said = account.annotation(ENFORCE);
     said.is_some_and(|v| ["1", "t", "T", "true", "TRUE", "True"].contains(&v))
@@ -112,7 +114,7 @@ fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {
     account.get(list).items().iter().map(element_name).collect()
 }
 
-/// Why a container's environment may not stand: it names a secret the account does not.
+/// Rejects containers whose environment refers to a secret that the account does not list.
 fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::result::Result<(), String> {
     let known = names_in(account, "secrets");
     for container in pod.at(&["spec", list]).items() {
@@ -141,7 +143,7 @@ fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::res
     Ok(())
 }
 
-/// Why a pod may not stand: it uses secrets that its account does not name.
+/// Rejects pods that use secrets that the account does not list.
 fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
     let known = names_in(account, "secrets");
     for volume in pod.at(&["spec", "volumes"]).items() {
@@ -171,7 +173,8 @@ fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// What the shadow of a node's own pod may not name.
+/// Rejects mirror pods that refer to API objects: a kubelet creates them itself and could thereby gain access to those
+/// objects.
 fn check_mirror(attributes: &Attributes, pod: &Value) -> Result<()> {
     let why = if !account_name(pod).is_empty() {
         "a mirror pod may not reference service accounts"
@@ -215,7 +218,7 @@ impl Admission for ServiceAccount {
         if !secrets.items().is_empty() && pod.at(&["spec", "imagePullSecrets"]).items().is_empty() {
             pod.set(&["spec", "imagePullSecrets"], secrets.clone());
         }
-        // What was changed here is checked here, too: upstream calls its validation from its mutation.
+        // As upstream, which calls its validation from its mutation.
         check(attributes, pod, &account)
     }
 
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_says_nothing_gets_the_default_account_its_token_and_its_pull_secrets() {
+    async fn a_plain_pod_gets_the_default_account_with_token_and_pull_secrets() {
         let given = pod(json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}));
         let got = ask(&plugin(), &create(), &given).await.unwrap();
         assert_eq!(account_name(&got), "default");
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pod_decides_before_the_account_whether_a_token_is_mounted() {
+    async fn the_pods_automount_setting_overrides_the_accounts() {
         let silent = pod(json!({"containers": [{"name": "a"}], "serviceAccountName": "silent"}));
         let got = ask(&plugin(), &create(), &silent).await.unwrap();
         assert!(got.at(&["spec", "volumes"]).is_null());
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_container_with_its_own_mount_keeps_it_and_a_given_volume_is_used() {
+    async fn existing_mounts_and_volumes_are_kept() {
         let own = json!([{"name": "own", "mountPath": (MOUNT_PATH)}]);
         let given = pod(json!({
             "containers": [{"name": "a", "volumeMounts": (own.clone())}, {"name": "b"}],
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_account_that_does_not_exist_is_refused_the_default_one_after_a_while() {
+    async fn a_missing_account_is_rejected_and_the_default_one_awaited() {
         let bare = ServiceAccount::new(cluster(&[("", "serviceaccounts", vec![])]));
         let started = tokio::time::Instant::now();
         let other = pod(json!({"serviceAccountName": "x"}));
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mirror_pods_reference_nothing() {
+    async fn mirror_pods_may_not_reference_api_objects() {
         let mut mirror = pod(json!({"containers": [{"name": "a"}]}));
         mirror.set(&["metadata", "annotations", "kubernetes.io/config.mirror"], "h");
         assert_eq!(ask(&plugin(), &create(), &mirror).await.unwrap(), mirror);
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_account_may_limit_pods_to_the_secrets_it_names() {
+    async fn an_account_can_restrict_pods_to_its_secrets() {
         let with = |secret: &str| {
             pod(
                 json!({"serviceAccountName": "strict", "containers": [{"name": "a", "env": [

@@ -1,5 +1,5 @@
-//! Volumes, claims and volume attributes classes stay while they are used: new ones get the finalizer their controller
-//! takes off. As upstream's `StorageObjectInUseProtection`.
+//! StorageObjectInUseProtection: adds the finalizer that keeps volumes, claims and volume attributes classes until they
+//! are no longer in use. Their controller removes it.
 
 use crate::admission::{Admission, Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
@@ -7,7 +7,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The plugin.
+/// Adds the protection finalizer to new storage objects.
 pub struct StorageProtection;
 
 fn finalizer(group: &str, resource: &str) -> Option<&'static str> {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_kinds_are_protected() {
+    fn storage_kinds_have_a_protection_finalizer() {
         assert_eq!(
             finalizer("", "persistentvolumeclaims"),
             Some("kubernetes.io/pvc-protection")

@@ -1,4 +1,4 @@
-//! A new node takes no pods until somebody has seen it ready: it is tainted. As upstream's
+//! TaintNodesByCondition: new nodes are tainted as not ready until a controller has observed them. As upstream's
 //! `plugin/pkg/admission/nodetaint`.
 
 use super::pods::push;
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The plugin.
+/// Adds the not-ready taint to new nodes.
 pub struct TaintNodesByCondition;
 
 #[async_trait]

@@ -1,14 +1,15 @@
-//! Merging tolerations: of two that say the same, the wider one stays. As upstream's `pkg/util/tolerations`.
+//! Merging of tolerations: one that is covered by another is dropped. As upstream's `pkg/util/tolerations`, which
+//! compares all pairs; here the candidates are found by hash.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-/// Both lists in one, in order, without those that another one covers.
+/// Concatenates both lists, without tolerations covered by another one.
 pub fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<Toleration<'_>> = first.iter().chain(second).map(Toleration::of).collect();
-    // From the end: is there another one behind it that covers it?
+    // Walk backwards, to find for each toleration whether a later one covers it.
     let mut later = Covered::default();
     let mut covered_later: Vec<bool> = all
         .iter()
@@ -31,7 +32,7 @@ pub fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// A toleration, read.
+/// A parsed toleration.
 struct Toleration<'a> {
     value: &'a Value,
     key: &'a str,
@@ -39,7 +40,7 @@ struct Toleration<'a> {
     operator: &'a str,
     text: &'a str,
     seconds: Option<i64>,
-    /// Equal for equal tolerations only.
+    /// Its JSON, to compare for equality.
     id: String,
 }
 
@@ -57,34 +58,34 @@ impl<'a> Toleration<'a> {
     }
 }
 
-/// Key and effect, each empty where any will do, and the value where one is asked for.
+/// Key and effect (each empty if any matches), and the value (`None`: any matches).
 type Class<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// The longest time tolerated in a class, and by which toleration.
+/// The longest toleration time in a class, and the toleration that has it.
 #[derive(Clone)]
 struct Longest {
     seconds: i64,
     id: String,
 }
 
-/// What a set of tolerations covers, found by class. One toleration covers another if its key and effect are the same
-/// or empty, if its operator takes the other's value, and if it does not end sooner.
+/// The tolerations covered by a set, indexed by class. A covers B if the key and effect of A are equal or empty, its
+/// operator matches B's value, and it does not expire sooner.
 #[derive(Default)]
 pub struct Covered<'a> {
     ids: HashSet<String>,
-    /// The longest in each class, and the longest that is another one.
+    /// The longest in each class, and the longest of a different toleration, since none covers itself here.
     classes: HashMap<Class<'a>, (Longest, Option<Longest>)>,
 }
 
 impl<'a> Covered<'a> {
-    /// What these tolerations cover.
+    /// The tolerations covered by `all`.
     pub fn by(all: &'a [Value]) -> Self {
         let mut out = Self::default();
         all.iter().for_each(|t| out.add(&Toleration::of(t)));
         out
     }
 
-    /// True where one of them is the same as `t`, or wider.
+    /// True if one of them equals `t` or covers it.
     pub fn has(&self, t: &Value) -> bool {
         self.covers(&Toleration::of(t))
     }
@@ -94,7 +95,7 @@ impl<'a> Covered<'a> {
         let value = match t.operator {
             "" | "Equal" => Some(t.text),
             "Exists" => None,
-            // Covers nothing but itself.
+            // An unknown operator covers only an equal toleration.
             _ => return,
         };
         let seconds = match t.effect {
@@ -123,12 +124,12 @@ impl<'a> Covered<'a> {
         self.ids.contains(&t.id) || self.covers_other(t)
     }
 
-    /// True where one that is not equal covers it.
+    /// True if a toleration that is not equal to `t` covers it.
     fn covers_other(&self, t: &Toleration<'_>) -> bool {
         let equal = (t.operator == "Equal").then_some(t.text);
         [t.key, ""].into_iter().enumerate().any(|(any_key, key)| {
             [t.effect, ""].into_iter().any(|effect| {
-                // Without a key, only those that ask for existence take every key.
+                // With an empty key, only the operator `Exists` matches every key.
                 let values = [None, equal.filter(|_| any_key == 0 || t.key.is_empty())];
                 values.into_iter().enumerate().any(|(i, value)| {
                     if i == 1 && value.is_none() {
@@ -211,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
         #[test]
-        fn covered_tolerations_are_those_of_every_pair(
+        fn covered_tolerations_equal_a_pairwise_comparison(
             first in prop::collection::vec(toleration(), 0..8),
             second in prop::collection::vec(toleration(), 0..8),
         ) {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wider_of_two_stays_where_it_stood() {
+    fn the_wider_toleration_keeps_its_position() {
         let narrow = json!({"key": "a", "operator": "Equal", "value": "x", "effect": "NoExecute"});
         let wide = json!({"key": "a", "operator": "Exists"});
         let other = json!({"key": "b", "operator": "Exists"});
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_limit_what_is_covered() {
+    fn a_toleration_covers_only_shorter_times() {
         let of = |seconds: Value| json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": (seconds.as_i64())});
         assert!(covers(&of(10i64.into()), &of(5i64.into())));
         assert!(!covers(&of(10i64.into()), &of(20i64.into())));

@@ -1,4 +1,4 @@
-//! Which group versions CustomResourceDefinitions ask an APIService for, as
+//! The APIServices that CustomResourceDefinitions require. Follows
 //! `kubernetes/pkg/controlplane/controller/crdregistration`.
 
 use super::managed;
@@ -7,24 +7,24 @@ use crate::storage::Entry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where groups of custom resources stand among the others.
+/// Group and version priority of custom resources, as in upstream.
 const PRIORITIES: (i64, i64) = (1000, 100);
 
-/// What of a definition matters here.
+/// The relevant part of a CustomResourceDefinition.
 #[derive(Clone, Debug)]
 pub struct Definition {
     group: Str,
-    /// Versions that are served, once they are: upstream registers a version as soon as it is defined.
+    /// Served versions, once the definition is established. Upstream registers a version as soon as it is defined.
     served: Vec<Str>,
 }
 
 impl Definition {
-    /// Reads a stored definition.
+    /// Parses a stored definition.
     pub fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode())
     }
 
-    /// Reads a definition's tree.
+    /// Parses a definition's tree.
     pub fn from_value(object: &Value) -> Self {
         let conditions = object.at(&["status", "conditions"]).items();
         let established = conditions
@@ -41,7 +41,7 @@ impl Definition {
     }
 }
 
-/// The APIServices that these definitions want, by name.
+/// The APIServices that these definitions require, by name.
 pub(super) fn wanted<'a>(all: impl Iterator<Item = &'a Arc<Definition>>) -> BTreeMap<Str, Value> {
     let versions = all.flat_map(|d| d.served.iter().map(|v| (&d.group, v)));
     versions.map(|(g, v)| managed(g, v, PRIORITIES, "true")).collect()

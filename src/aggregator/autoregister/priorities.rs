@@ -1,6 +1,6 @@
-//! Where the built-in groups stand in discovery.
+//! Discovery priorities of the built-in groups. The numbers are upstream's. Entry point: [`priorities`].
 
-/// Group, its priority, and its versions with theirs.
+/// A group, its priority, and its versions with their priorities.
 type Row = (&'static str, i64, &'static [(&'static str, i64)]);
 
 const GROUPS: &[Row] = &[
@@ -62,12 +62,12 @@ const GROUPS: &[Row] = &[
     ("storagemigration.k8s.io", 15800, &[("v1beta1", 9)]),
 ];
 
-/// Every group of the table.
+/// All groups in the table.
 pub fn groups() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|(group, ..)| *group)
 }
 
-/// Group and version priority of a built-in group version; `None`: it gets no APIService.
+/// Group and version priority of a built-in group version; `None` if it gets no APIService.
 pub fn priorities(group: &str, version: &str) -> Option<(i64, i64)> {
     let (_, group_priority, versions) = GROUPS.iter().find(|(g, _, _)| *g == group)?;
     let (_, version_priority) = versions.iter().find(|(v, _)| *v == version)?;

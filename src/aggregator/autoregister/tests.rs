@@ -11,7 +11,7 @@ fn service(label: Option<&str>) -> ApiService {
 }
 
 #[test]
-fn each_cell_of_the_decision_table_holds() {
+fn decisions_match_the_table() {
     let (none, ours, always) = (service(None), service(Some("onstart")), service(Some("true")));
     use Wanted::{Always, AtStart, Never};
     for (current, wanted, from_before, action) in [
@@ -36,7 +36,7 @@ fn each_cell_of_the_decision_table_holds() {
 }
 
 #[test]
-fn listed_paths_of_group_versions_make_apiservices() {
+fn listed_group_version_paths_become_apiservices() {
     let names: Vec<String> = [
         "/api",
         "/api/v1",
@@ -57,7 +57,7 @@ fn listed_paths_of_group_versions_make_apiservices() {
 }
 
 #[test]
-fn a_group_of_ones_own_stands_where_it_says() {
+fn groups_that_are_not_built_in_have_their_own_priorities() {
     let own = [(
         GroupVersion::new("unknown.io", "v1"),
         Priorities { group: 7, version: 8 },
@@ -70,7 +70,7 @@ fn a_group_of_ones_own_stands_where_it_says() {
 }
 
 #[tokio::test]
-async fn start_creates_what_is_missing_and_removes_what_is_no_longer_built_in() {
+async fn start_creates_missing_apiservices_and_removes_obsolete_ones() {
     let store = MemoryStorage::new();
     store.set(
         "v1.old",
@@ -118,7 +118,7 @@ fn definition(served: bool) -> Value {
            "status": {"conditions": [{"type": "Established", "status": "True"}]}})
 }
 
-/// Gives others their turn until `f` holds.
+/// Yields until `f` holds.
 async fn until(what: &str, f: impl Fn() -> bool) {
     let limit = tokio::time::Instant::now() + Duration::from_secs(60);
     while !f() {
@@ -128,7 +128,7 @@ async fn until(what: &str, f: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_definitions_want_is_made_reverted_and_made_again_but_not_taken_from_anybody() {
+async fn crd_apiservices_are_created_and_restored_but_never_taken_over() {
     let (store, defined) = (MemoryStorage::new(), MemoryStorage::new());
     let left_over = json!({"metadata": {"name": "v1.gone", "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
                            "spec": {"group": "gone", "version": "v1"}});
@@ -148,8 +148,8 @@ async fn what_definitions_want_is_made_reverted_and_made_again_but_not_taken_fro
         let object = store.object("v1.g")?;
         object.at(&["spec", "groupPriorityMinimum"]).as_i64()
     };
-    until("what nobody defines goes", || store.object("v1.gone").is_none()).await;
-    until("what is defined is made", || priority(&store) == Some(1000)).await;
+    until("obsolete APIServices are deleted", || store.object("v1.gone").is_none()).await;
+    until("defined APIServices are created", || priority(&store) == Some(1000)).await;
     let made = store.object("v1.g").unwrap();
     assert_eq!(made.at(&["metadata", "labels", AUTOMANAGED]).as_str(), Some("true"));
 
@@ -171,7 +171,7 @@ async fn what_definitions_want_is_made_reverted_and_made_again_but_not_taken_fro
         d
     });
     until("others are made", || store.object("v1.h").is_some()).await;
-    assert_eq!(priority(&store), Some(7), "it is somebody else's now");
+    assert_eq!(priority(&store), Some(7), "it is not ours any more");
     defined.remove("others.h");
     until("the last definition's end", || store.object("v1.h").is_none()).await;
     stop.fire();

@@ -1,5 +1,6 @@
-//! One check of a remote APIService, in upstream's order and words
-//! (`kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`).
+//! The check of one remote APIService, in the order and wording of upstream's
+//! `kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`. Entry points: [`wiring`], then
+//! [`answer`].
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
 use crate::aggregator::internal::{self, AGGREGATOR, PROBE};
@@ -12,9 +13,10 @@ use std::time::Duration;
 
 const PROBES: usize = 5;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// Backstop for all probes together. Upstream guards each probe with the same limit.
 const GUARD: Duration = Duration::from_secs(6);
 
-/// What is to be said about the APIService whose Service can be reached, as [`wiring`] has it.
+/// Probes an APIService whose Service is correctly wired and returns its condition.
 pub(super) async fn answer(
     s: &ApiService,
     service: &ServiceReference,
@@ -35,21 +37,21 @@ pub(super) async fn answer(
     }
     match probe(s, service, resolver, transport).await {
         Ok(()) => {
-            // It is one address that has answered.
+            // Only one address has answered. The others that failed before are probed out of band.
             if let Ok(all) = resolver.endpoints(service) {
                 transport.ask_again(all.all());
             }
             Condition::new("True", "Passed", "all checks passed")
         }
         Err(why) => {
-            // A pooled connection to what is not, or no longer, the right server must not answer the next one.
+            // The next probe must not succeed on a pooled connection to a server that is wrong or about to disappear.
             transport.close_idle();
             Condition::new("False", "FailedDiscoveryCheck", why)
         }
     }
 }
 
-/// The address among the backend's that is this gateway's own.
+/// The backend's address that is this gateway's own, if any.
 async fn leads_home(
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
@@ -64,7 +66,7 @@ async fn leads_home(
     None
 }
 
-/// What is wrong with Service, port and endpoints.
+/// The condition if Service, port or endpoints are missing; `None` if a request could be routed.
 pub(super) fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
     if wanted.target.is_some() {
         return None;
@@ -105,7 +107,7 @@ pub(super) fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<
     )
 }
 
-/// Five at once; the first that succeeds decides, else the last to fail.
+/// Sends five probes at once. The first success decides; otherwise the last failure is returned.
 async fn probe(
     s: &ApiService,
     service: &ServiceReference,
@@ -139,7 +141,7 @@ async fn attempt(
     transport: &Transport,
 ) -> Result<(), String> {
     let endpoints = match &service.target {
-        // As requests go: where one place fails, another answers.
+        // As for requests: if one address fails, another may answer.
         Some(_) => resolver.endpoints(service),
         None => resolver.resolve(service).map(Endpoints::One),
     };
@@ -160,7 +162,7 @@ async fn attempt(
         Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
         Ok(Err(e)) => format!("Get {url:?}: {e}"),
         Err(_) => {
-            // So that the next probe, and requests, go to another place, where there is one.
+            // Lets the next probe, and requests, prefer another address.
             transport.unanswered(first, "no answer to a probe");
             format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
         }

@@ -11,7 +11,7 @@ fn on_this_machine() -> crate::apimachinery::Value {
     service(json!({"type": "ExternalName", "externalName": "127.0.0.1"}))
 }
 
-/// A world whose service `ns/ext` is on this machine.
+/// A world whose Service `ns/ext` resolves to this machine.
 async fn here() -> World {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     w.services.set("ns/ext", &on_this_machine());
@@ -19,7 +19,7 @@ async fn here() -> World {
 }
 
 #[tokio::test]
-async fn conditions_tell_step_by_step_what_is_missing() {
+async fn conditions_report_step_by_step_what_is_missing() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     w.api_services.set("v1.g", &apiservice("g", "", 443));
     w.until_condition("v1.g", "False/ServiceNotFound/service/ext in \"ns\" is not present")
@@ -65,7 +65,7 @@ async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
     .await;
     let url = format!("https://{}/apis/g/v1", backend.authority);
     drop(backend);
-    // Anything that changes the object is a reason to look again.
+    // Any change of the object triggers a check.
     let mut touched = w.api_services.object("v1.g").unwrap();
     touched.set(&["metadata", "labels", "touched"], "yes");
     w.api_services.set("v1.g", &touched);
@@ -95,7 +95,7 @@ async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
     );
     w.until_condition("v1.g", &wanted).await;
     assert_eq!(w.condition("v1.junk"), "none");
-    // Nobody can ask the backend, but whether there is one can be seen.
+    // The backend cannot be probed, but its wiring can still be checked.
     w.services.remove("ns/ext");
     let absent = "False/ServiceNotFound/service/ext in \"ns\" is not present";
     w.until_condition("v1.junk", absent).await;
@@ -113,7 +113,7 @@ async fn local_services_are_always_available() {
 }
 
 #[tokio::test]
-async fn a_new_identity_gives_every_handler_a_new_transport() {
+async fn a_new_client_certificate_replaces_every_transport() {
     use crate::aggregator::proxy::Settings;
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     w.api_services.set("v1.g", &apiservice("g", "", 443));
@@ -130,8 +130,8 @@ async fn a_new_identity_gives_every_handler_a_new_transport() {
 }
 
 #[tokio::test]
-async fn a_hung_backend_costs_nobody_else_anything() {
-    // Connections are taken and never answered.
+async fn a_hanging_backend_does_not_delay_others() {
+    // The backend accepts connections and never responds.
     let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
@@ -172,14 +172,14 @@ async fn a_hung_backend_costs_nobody_else_anything() {
 }
 
 #[tokio::test]
-async fn another_certificate_of_ours_is_a_reason_to_look_again() {
+async fn a_new_client_certificate_triggers_a_check() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
     let w = here().await;
     w.api_services
         .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
-    // All have heard of the condition by then.
+    // By then every subscriber has processed the condition.
     let current = || async {
         let g = w.aggregated("g").await;
         let first = g.get("versions").items().first()?.clone();
@@ -195,7 +195,7 @@ async fn another_certificate_of_ours_is_a_reason_to_look_again() {
 }
 
 #[tokio::test]
-async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
+async fn a_failed_probe_closes_pooled_connections() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let ill = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let state = ill.clone();
@@ -215,7 +215,7 @@ async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
     let connections = || backend.connections.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(connections(), 1);
     ill.store(true, std::sync::atomic::Ordering::Relaxed);
-    // A change of its Service is a reason to look.
+    // A change of the Service triggers a check.
     w.services.set("ns/ext", &on_this_machine());
     let failed = || async {
         w.condition("v1.g")
@@ -229,7 +229,7 @@ async fn after_a_failed_probe_no_pooled_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn only_what_was_available_is_counted_as_lost() {
+async fn only_available_apiservices_count_as_lost() {
     use std::sync::atomic::{AtomicU16, Ordering};
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let status = std::sync::Arc::new(AtomicU16::new(500));
@@ -253,11 +253,11 @@ async fn only_what_was_available_is_counted_as_lost() {
     w.api_services
         .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
     w.until("the first verdict", failed).await;
-    assert_eq!((lost.get(), gauge()), (0, 1), "it never was");
+    assert_eq!((lost.get(), gauge()), (0, 1), "it never was available");
     status.store(200, Ordering::Relaxed);
     w.until_condition("v1.g", "True/Passed/all checks passed").await;
     assert_eq!((lost.get(), gauge()), (0, 0));
-    // All have heard of the condition by then.
+    // By then every subscriber has processed the condition.
     let served = || async { (w.get("/apis/g/v1/x").await.0 == 200).then_some(()) };
     w.until("routing", served).await;
     status.store(500, Ordering::Relaxed);
@@ -274,7 +274,7 @@ async fn only_what_was_available_is_counted_as_lost() {
 }
 
 #[tokio::test]
-async fn a_group_that_moves_here_keeps_the_time_since_when_it_is_available() {
+async fn a_group_that_becomes_local_keeps_its_transition_time() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     let since = "2020-01-01T00:00:00Z";
     let condition = json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed",
@@ -291,7 +291,7 @@ async fn a_group_that_moves_here_keeps_the_time_since_when_it_is_available() {
 }
 
 #[tokio::test]
-async fn an_address_that_failed_is_asked_again_though_nobody_wants_it() {
+async fn a_failed_address_is_probed_even_without_traffic() {
     use crate::aggregator::apiservice::ApiService;
     use crate::aggregator::apiservice::ServiceReference;
     use crate::aggregator::availability::check;
@@ -300,7 +300,7 @@ async fn an_address_that_failed_is_asked_again_though_nobody_wants_it() {
     use crate::aggregator::resolver::{Endpoints, ResolveError};
     use std::sync::Arc;
 
-    /// Probes go to the first, requests to either.
+    /// Probes use the first address, requests either one.
     struct Two([Arc<str>; 2]);
     impl ServiceResolver for Two {
         fn resolve(&self, _: &ServiceReference) -> Result<Arc<str>, ResolveError> {

@@ -1,5 +1,8 @@
-//! Collects the discovery documents of backends into the aggregated document: polled, cached per service with its ETag,
-//! parsed when it has changed, never on the path of a request. A backend that fails leaves its group version listed as stale.
+//! Collects backends' discovery documents into the aggregated document of `/apis`. Documents are polled in the
+//! background, cached per service with their ETag, and parsed only when they have changed. If a backend fails, its
+//! group version stays listed as stale.
+//!
+//! Entry points: [`Collector::new`], [`Collector::run_first_pass`]. Conversion of document forms is left to `convert`.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Upstream has two, which two hung backends keep busy.
+/// Upstream has two workers, which two hung backends would keep busy.
 const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(5);
@@ -36,7 +39,7 @@ const BACKOFF: Backoff = Backoff {
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// The collector.
+/// The discovery controller.
 pub struct Collector {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
@@ -51,36 +54,36 @@ pub struct Collector {
 #[derive(Default)]
 struct State {
     services: HashMap<ServiceReference, Arc<Cached>>,
-    /// What those without the aggregated form said, by APIService.
+    /// Parsed lists of backends that do not support the aggregated form, by APIService.
     lists: HashMap<Str, Arc<List>>,
-    /// When an APIService last asked to be looked at: a document fetched since then will do.
+    /// When an APIService was last queued for a change. A document whose fetch started later is fresh enough.
     dirty: HashMap<Str, Instant>,
-    /// Last good entries by APIService.
+    /// Last good entry of each APIService.
     good: HashMap<Str, Value>,
-    /// APIServices whose kept entry was looked for.
+    /// APIServices for which the disk cache was read.
     restored: HashSet<Str>,
 }
 
 struct Cached {
     etag: String,
-    /// Hash of what `versions` were parsed from.
+    /// Hash of the document from which `versions` were parsed.
     source: String,
     started: Instant,
     versions: Arc<Versions>,
 }
 
-/// The resources of one group version.
+/// A parsed APIResourceList, the resources of one group version.
 struct List {
-    /// Hash of what `entry` was parsed from.
+    /// Hash of the document from which `entry` was parsed.
     source: String,
     entry: Value,
 }
 
-/// Entries by group and version.
+/// Discovery entries by group and version.
 type Versions = HashMap<(String, String), Value>;
 
 impl Collector {
-    /// A collector that takes note of changes and does not fetch yet.
+    /// Creates a collector. It does not fetch yet, but queues changes.
     pub fn new(
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
@@ -110,14 +113,14 @@ impl Collector {
             (Some(old), None) if old.service.is_some() => self.drop_entry(old),
             (_, Some(new)) if new.service.is_some() => {
                 if change.old.is_none() {
-                    // Listed at once, before anybody was asked.
+                    // Listed as stale at once, even before the first fetch.
                     self.publish(new, self.stale(new));
                 }
                 self.lock().dirty.insert(change.key.into(), Instant::now());
                 self.queue.forget(&change.key.into());
                 self.queue.add(change.key.into());
             }
-            // Served here now: what the backend said must not hide what is.
+            // Now served in this process: the backend's entry must not hide our own.
             (Some(old), Some(new)) if old.service.is_some() => self.drop_entry(new),
             _ => {}
         }
@@ -141,10 +144,10 @@ impl Collector {
         self.freshness.remove(&s.name);
     }
 
-    /// Looks at every remote APIService once, all at the same time; then keeps looking, in `tasks`.
+    /// Fetches from all remote APIServices concurrently, once; then starts polling in `tasks`.
     ///
     /// # Cancel safety
-    /// When dropped, the first pass is given up, and nothing more is done.
+    /// When dropped, the first pass is abandoned and polling does not start.
     pub async fn run_first_pass(self: &Arc<Self>, tasks: &TaskGroup) {
         let all = self.informer.snapshot();
         let first = all.values().filter(|s| s.service.is_some()).map(|s| self.sync(&s.name));
@@ -175,7 +178,7 @@ impl Collector {
         });
     }
 
-    /// False: there is nothing to poll.
+    /// Fetches the entry of one APIService. Returns false if there is nothing to poll.
     async fn sync(&self, name: &str) -> Result<bool, String> {
         let Some(s) = self.informer.get(name) else {
             return Ok(false);
@@ -185,7 +188,7 @@ impl Collector {
         };
         self.restore(&s).await;
         let outcome = if s.available.is_none() {
-            // Nobody has probed it yet; the condition's write will bring us back.
+            // Not probed yet. The first write of the condition queues the APIService again.
             Err("not probed yet".to_owned())
         } else {
             self.fetch(&s, service).await
@@ -205,14 +208,15 @@ impl Collector {
                 Err(_) => self.publish(&s, self.stale(&s)),
             }
         }
-        // Also where it went while this was written: whoever is told of that may have been here before.
+        // Check again after the awaits: the APIService may have become local or disappeared, and its event may have
+        // been handled before this entry was published.
         if !is_remote() {
             self.drop_entry(&s);
         }
         outcome.map(|_| true)
     }
 
-    /// Takes what a process before this one had, once.
+    /// Loads the last good entry from the disk cache, once per APIService.
     async fn restore(&self, s: &Arc<ApiService>) {
         if !self.lock().restored.insert(s.name.clone()) {
             return;
@@ -234,8 +238,8 @@ impl Collector {
         }
     }
 
-    /// What is listed of a backend that does not answer: what it last said, marked as such. Upstream lists the version
-    /// without its resources; clients that go by the mark see no difference, and others keep working.
+    /// The entry for a backend that does not answer: its last good one, marked as stale. Upstream lists the version
+    /// without resources; clients that check the mark see no difference, and the others keep working.
     fn stale(&self, s: &ApiService) -> Value {
         match self.lock().good.get(&s.name) {
             Some(good) => {
@@ -323,7 +327,7 @@ impl Collector {
         Ok(entry)
     }
 
-    /// A list of resources, parsed where it is another than the last.
+    /// Parses a list of resources, unless it equals the previous one.
     async fn listed(&self, s: &ApiService, answer: Answer) -> Result<Arc<List>, String> {
         let known = self.lock().lists.get(&s.name).cloned();
         let (group, version, documents) = (s.group.clone(), s.version.clone(), self.shelf.documents());
@@ -369,7 +373,7 @@ fn entry_of(versions: &Versions, s: &ApiService) -> Value {
         .unwrap_or_else(|| convert::bare(&s.version, "Current"))
 }
 
-/// A JSON document of the aggregated kind, whatever the order of the parameters.
+/// Whether this is an aggregated discovery document. The parameters may have any order.
 fn is_aggregated(headers: &http::HeaderMap) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)

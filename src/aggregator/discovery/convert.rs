@@ -1,9 +1,9 @@
-//! Discovery documents of backends, brought into the form of one aggregated version entry.
+//! Converts backends' discovery documents into entries of the aggregated document.
 
 use crate::apimachinery::value::{Map, Value};
 use std::collections::HashMap;
 
-/// The versions of an APIGroupDiscoveryList by (group, version).
+/// The versions of an APIGroupDiscoveryList, by group and version.
 pub fn versions(mut document: Value) -> HashMap<(String, String), Value> {
     let mut out = HashMap::new();
     for mut group in taken(&mut document, "items") {
@@ -23,7 +23,7 @@ fn taken(of: &mut Value, list: &str) -> Vec<Value> {
     }
 }
 
-/// Missing response kinds become empty ones: clients do not expect null there.
+/// Replaces missing response kinds by empty ones, since clients do not expect null.
 fn normalized(mut entry: Value) -> Value {
     if entry.get("freshness").is_null() {
         entry.set(&["freshness"], "Current");
@@ -54,7 +54,7 @@ fn normalized(mut entry: Value) -> Value {
     entry
 }
 
-/// A version without resources.
+/// An entry without resources.
 pub(super) fn bare(version: &str, freshness: &str) -> Value {
     let mut m = Map::new();
     m.insert("version", version);
@@ -62,10 +62,11 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
     Value::Object(m)
 }
 
-/// An APIResourceList as an aggregated version entry. Subresources go to their parents; one without a parent makes it.
+/// Converts an APIResourceList to an aggregated version entry. Subresources are attached to their parents; a missing
+/// parent is created.
 ///
 /// # Errors
-/// A subresource whose scope is not its parent's.
+/// A subresource has another scope than its parent.
 pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
     let mut resources: Vec<Map> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -73,7 +74,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> 
         Some(true) => "Namespaced",
         _ => "Cluster",
     };
-    // Empty where the list leaves them empty: then they are the enclosing group version's.
+    // Left empty if the list leaves them empty: they then default to the enclosing group version.
     let kind_of = |r: &Value| kind(r.str_at(&["group"]), r.str_at(&["version"]), r.str_at(&["kind"]));
     let all = list.get("resources").items();
     for r in all.iter().filter(|r| !r.str_at(&["name"]).contains('/')) {
@@ -87,7 +88,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> 
                 m.insert(field, r.get(field).clone());
             }
         }
-        // Of several with one name the first is a subresource's parent.
+        // If several resources have the same name, subresources belong to the first.
         places.entry(r.str_at(&["name"])).or_insert(resources.len());
         resources.push(m);
     }

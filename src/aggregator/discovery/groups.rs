@@ -1,4 +1,5 @@
-//! `/apis` and `/apis/<group>` from APIService objects. Availability does not matter here.
+//! The plain discovery documents `/apis` and `/apis/<group>`, built from APIService objects whether available or not,
+//! as in upstream (`kube-aggregator/pkg/apiserver/handler_apis.go`).
 
 use crate::aggregator::apiservice::{ApiService, OWN_GROUP, sorted_by_group_and_version};
 use crate::apimachinery::value::{Str, Value};
@@ -13,14 +14,14 @@ use std::sync::Arc;
 
 type Snapshot = Arc<OrdMap<Arc<str>, Arc<ApiService>>>;
 
-/// Serves the list of all groups. The document is made once per change of any APIService.
+/// Serves the list of all groups. The document is rebuilt after a change of any APIService.
 pub struct GroupListHandler {
     informer: Informer<ApiService>,
     made: ArcSwapOption<(Snapshot, Value)>,
 }
 
 impl GroupListHandler {
-    /// Of these APIServices.
+    /// Serves the groups of these APIServices.
     pub fn new(informer: Informer<ApiService>) -> Self {
         Self {
             informer,
@@ -62,7 +63,7 @@ impl UnprotectedHandler for GroupListHandler {
     }
 }
 
-/// Serves one group; a group without APIServices is the next server's.
+/// Serves the document of one group. If the group has no APIService, the delegate answers.
 pub struct GroupHandler {
     group: Str,
     informer: Informer<ApiService>,
@@ -71,7 +72,7 @@ pub struct GroupHandler {
 }
 
 impl GroupHandler {
-    /// Of this group.
+    /// Serves the document of this group.
     pub fn new(group: Str, informer: Informer<ApiService>, delegate: Arc<dyn UnprotectedHandler>) -> Self {
         Self {
             group,
@@ -81,7 +82,7 @@ impl GroupHandler {
         }
     }
 
-    /// Made once per change of any APIService; `None`: the group has none.
+    /// Rebuilt after a change of any APIService; `None` if the group has none.
     fn document(&self) -> Arc<(Snapshot, Option<Value>)> {
         let now = self.informer.snapshot();
         if let Some(made) = self.made.load_full()

@@ -29,7 +29,7 @@ async fn group_documents_follow_the_objects_and_their_order() {
         ("APIGroupList", "v1")
     );
     let names: Vec<&str> = list.get("groups").items().iter().map(|g| g.str_at(&["name"])).collect();
-    // `apps` comes from auto-registration of the server behind.
+    // `apps` comes from auto-registration of the delegate server.
     assert_eq!(names, ["apiregistration.k8s.io", "apps", "b", "a"]);
     let group = json::decode(w.get("/apis/b/").await.1.as_bytes()).unwrap();
     assert_eq!(
@@ -50,7 +50,7 @@ async fn group_documents_follow_the_objects_and_their_order() {
 }
 
 #[tokio::test]
-async fn a_remote_group_is_stale_first_and_current_once_it_was_read() {
+async fn a_remote_group_is_stale_until_its_discovery_is_fetched() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let pki = Pki::new(&["ext.ns.svc"], H2);
@@ -119,7 +119,7 @@ fn a_resource_list_becomes_an_aggregated_entry() {
 }
 
 #[tokio::test]
-async fn what_a_backend_said_last_is_listed_as_stale_also_after_a_restart() {
+async fn the_last_good_entry_is_listed_as_stale_even_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
@@ -159,7 +159,7 @@ async fn what_a_backend_said_last_is_listed_as_stale_also_after_a_restart() {
     assert_eq!(
         stale.get("resources").items().len(),
         1,
-        "its resources are listed still"
+        "its resources are still listed"
     );
     let path = || async {
         let document = json::decode(w.get("/openapi/v2").await.1.as_bytes()).unwrap();

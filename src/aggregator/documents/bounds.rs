@@ -1,19 +1,19 @@
-//! How much discovery a backend may publish: everybody's `/apis` carries it.
+//! Limits on the content of a backend's discovery documents, since everybody's `/apis` includes them.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 
-/// Groups of one document.
+/// Groups per document.
 pub const MOST_GROUPS: usize = 1_000;
-/// Versions of one group.
+/// Versions per group.
 pub const MOST_VERSIONS: usize = 64;
-/// Resources of one version; of a plain list, with their subresources.
+/// Resources per version. A plain APIResourceList counts subresources, too.
 pub const MOST_RESOURCES: usize = 4_000;
-/// Subresources of one resource.
+/// Subresources per resource.
 pub const MOST_SUBRESOURCES: usize = 64;
-/// Verbs, short names, categories or accepted types of one resource or subresource.
+/// Verbs, short names, categories or accepted types per resource or subresource.
 pub const MOST_WORDS: usize = 64;
-/// Characters of a name: as long as any name in Kubernetes.
+/// Bytes of a name: the longest that Kubernetes allows.
 pub const LONGEST_NAME: usize = 253;
 
 type Checked = Result<(), String>;
@@ -21,7 +21,7 @@ type Checked = Result<(), String>;
 /// Checks an APIGroupDiscoveryList.
 ///
 /// # Errors
-/// What there is too much of, and where.
+/// Which limit is exceeded, and where.
 pub fn groups(document: &Value) -> Checked {
     let groups = document.get("items").items();
     count("the document", groups, MOST_GROUPS, "groups")?;
@@ -38,7 +38,7 @@ pub fn groups(document: &Value) -> Checked {
 /// Checks the entry of one version of a group.
 ///
 /// # Errors
-/// What there is too much of, and where.
+/// Which limit is exceeded, and where.
 pub fn version(group: &str, entry: &Value) -> Checked {
     let version = entry.str_at(&["version"]);
     named("a version", version)?;
@@ -74,10 +74,10 @@ pub fn version(group: &str, entry: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks an APIResourceList before it is brought into the other form.
+/// Checks an APIResourceList before its conversion.
 ///
 /// # Errors
-/// What there is too much of.
+/// Which limit is exceeded.
 pub fn list(document: &Value) -> Checked {
     count(
         "the document",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_and_name_is_bounded() {
+    fn every_count_and_name_is_bounded() {
         assert_eq!(
             groups(&document(json!({"resource": "things", "verbs": ["get"]}))),
             Ok(())

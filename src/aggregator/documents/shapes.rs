@@ -1,12 +1,12 @@
-//! What is known of the documents: the members that upstream's types have (`k8s.io/api/apidiscovery/v2`, `metav1`,
+//! Schemas of backends' documents: the members of upstream's types (`k8s.io/api/apidiscovery/v2`, `metav1`,
 //! `k8s.io/kube-openapi/pkg/validation/spec` and `spec3`).
 
 use super::sieve::Shape::{self, Any, Extensible, Fields, Map, Scalar};
 
-/// More than any API server publishes.
+/// Far more than any API server publishes.
 const MOST_PATHS: usize = 20_000;
 const MOST_DEFINITIONS: usize = 20_000;
-/// Of whatever else is named.
+/// Limit for all other maps.
 const MOST_NAMED: usize = 20_000;
 
 // Discovery.
@@ -22,7 +22,7 @@ static RESOURCE: Shape = Fields(&[
     ("categories", &WORDS),
     ("subresources", &SUBRESOURCES),
 ]);
-/// A list of scalars: an object in it has no known members.
+/// A list of scalars. Objects in it lose all members.
 static WORDS: Shape = Fields(&[]);
 static SUBRESOURCES: Shape = Fields(&[
     ("subresource", &Scalar),
@@ -33,7 +33,7 @@ static SUBRESOURCES: Shape = Fields(&[
 static VERSION: Shape = Fields(&[("version", &Scalar), ("freshness", &Scalar), ("resources", &RESOURCE)]);
 static NAME: Shape = Fields(&[("name", &Scalar)]);
 static GROUP: Shape = Fields(&[("metadata", &NAME), ("versions", &VERSION)]);
-/// An APIGroupDiscoveryList.
+/// APIGroupDiscoveryList.
 pub(super) static GROUPS: Shape = Fields(&[("items", &GROUP)]);
 
 static LISTED: Shape = Fields(&[
@@ -47,10 +47,10 @@ static LISTED: Shape = Fields(&[
     ("shortNames", &WORDS),
     ("categories", &WORDS),
 ]);
-/// An APIResourceList.
+/// APIResourceList.
 pub(super) static RESOURCES: Shape = Fields(&[("resources", &LISTED)]);
 
-// OpenAPI v2 and v3. Their schemas have the members of both.
+// OpenAPI v2 and v3. One schema of schemas covers both versions.
 
 static SCHEMA: Shape = Extensible(&[
     ("$ref", &Scalar),
@@ -185,7 +185,7 @@ static PATH: Shape = Extensible(&[
     ("trace", &OPERATION),
 ]);
 static PATHS: Shape = Map(&PATH, MOST_PATHS, "paths");
-/// OpenAPI v2.
+/// OpenAPI v2 document.
 pub(super) static SWAGGER: Shape = Extensible(&[
     ("basePath", &Scalar),
     ("consumes", &WORDS),
@@ -215,7 +215,7 @@ static COMPONENTS: Shape = Extensible(&[
     ("securitySchemes", &Any),
 ]);
 static BODIES: Shape = Map(&BODY, MOST_NAMED, "request bodies");
-/// OpenAPI v3.
+/// OpenAPI v3 document.
 pub(super) static OPENAPI: Shape = Extensible(&[
     ("components", &COMPONENTS),
     ("externalDocs", &DOCS),
@@ -228,10 +228,10 @@ pub(super) static OPENAPI: Shape = Extensible(&[
 ]);
 static PLACE: Shape = Fields(&[("serverRelativeURL", &Scalar)]);
 static PLACES: Shape = Map(&PLACE, MOST_PATHS, "paths");
-/// The index of OpenAPI v3.
+/// OpenAPI v3 index.
 pub(super) static INDEX: Shape = Fields(&[("paths", &PLACES)]);
 
-// The same in files, beside the uid of their APIService.
+// Files of the disk cache: the same documents with the UID of their APIService.
 
 pub(super) static KEPT_DISCOVERY: Shape = Fields(&[("uid", &Scalar), ("document", &VERSION)]);
 pub(super) static KEPT_SWAGGER: Shape = Fields(&[("uid", &Scalar), ("document", &SWAGGER)]);

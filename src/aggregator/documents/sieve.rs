@@ -1,25 +1,26 @@
-//! Parses what is known of a JSON document and skips the rest while reading it, so that what a tree takes is bounded by what
-//! we asked for.
+//! Parser that builds only the known members of a JSON document and skips the rest while reading, so that the memory of
+//! the tree is bounded by what we use. Entry point: [`parse`].
 
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
 
-/// Deepest nesting of what is kept. Schemas of custom resources nest a few dozen levels.
+/// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
 const MOST_LEVELS: usize = 200;
 
-/// What is known of a value. A list has its elements' shape; a number, text or `null` may stand anywhere.
+/// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
+/// accepted anywhere.
 pub enum Shape {
-    /// Neither a list nor an object.
+    /// A scalar. Lists and objects become `null`.
     Scalar,
     /// Anything.
     Any,
-    /// An object with any keys, at most so many of these things.
+    /// An object with arbitrary keys: the shape of its values, the limit on their number, and their name in errors.
     Map(&'static Shape, usize, &'static str),
-    /// An object with these members.
+    /// An object with these members; others are skipped.
     Fields(&'static [(&'static str, &'static Shape)]),
-    /// The same, and any whose name begins with `x-`.
+    /// Like `Fields`, plus any member whose name begins with `x-`.
     Extensible(&'static [(&'static str, &'static Shape)]),
 }
 
@@ -40,14 +41,15 @@ impl Shape {
     }
 }
 
-/// The tree of what `shape` knows of a document, of at most so many values.
+/// Parses the members of a document that `shape` contains, up to `most_values` values.
 ///
 /// # Errors
-/// It is no JSON, or has too many values, members or levels.
+/// The document is not JSON, or has too many values, members or levels.
 pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> Result<Value, String> {
-    // As Go, which replaces what is no UTF-8; valid text is not copied.
+    // Go replaces invalid UTF-8. Valid text is not copied.
     let text = String::from_utf8_lossy(bytes);
     let mut d = serde_json::Deserializer::from_str(&text);
+    // serde_json's limit of 128 is below `MOST_LEVELS`, which bounds the recursion here; skipping does not recurse.
     d.disable_recursion_limit();
     let refusal = Cell::new(None);
     let seed = Seed {
@@ -79,7 +81,7 @@ impl Seed<'_> {
         }
     }
 
-    /// Our words, without the place in the text that serde_json adds.
+    /// Stores our own message, without the position that serde_json would append.
     fn refuse<E: de::Error>(self, why: String) -> E {
         self.refusal.set(Some(why));
         E::custom("refused")
@@ -156,7 +158,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// A member's name, short ones without an allocation.
+/// A member's name; short ones need no allocation.
 struct Key(Str);
 
 impl<'de> de::Deserialize<'de> for Key {

@@ -1,11 +1,12 @@
-//! An OpenAPI v2 document as a v3 one, for backends that publish no v3. Lossy where v2 says what v3 has no words for (form
-//! data, security of other kinds than keys); what kubectl and generators read of API servers is kept.
+//! Converts an OpenAPI v2 document to v3, for backends that publish no v3. Entry point: [`v3_of`]. Lossy where v3
+//! differs (form data, security schemes other than API keys), but complete for what kubectl and code generators read of
+//! API servers.
 
 use crate::apimachinery::value::{Map, Str, Value};
 use std::cell::Cell;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
-/// What of a parameter or header belongs into its schema.
+/// Members of a v2 parameter or header that move into its v3 schema.
 const SCHEMA: [&str; 16] = [
     "type",
     "format",
@@ -25,13 +26,13 @@ const SCHEMA: [&str; 16] = [
     "multipleOf",
 ];
 
-/// How much larger a document may become: shared parameters are written out where they are used, and schemas once for each
-/// media type, so that a small document could be made to become a huge one.
+/// Limit of growth relative to the source. Shared parameters are inlined and schemas repeated per media type, so a
+/// small malicious document could otherwise become huge.
 const MOST_GROWTH: usize = 4;
-/// What any document may grow by, in values.
+/// Growth that any document may have, in values.
 const FREE_GROWTH: usize = 10_000;
 
-/// What may yet be written more than once.
+/// Remaining budget for repeated values.
 struct Growth(Cell<usize>);
 
 impl Growth {
@@ -39,7 +40,7 @@ impl Growth {
         Self(Cell::new(weight(document).saturating_mul(MOST_GROWTH) + FREE_GROWTH))
     }
 
-    /// True where as much may be written once more.
+    /// Takes this weight from the budget. False once it is used up.
     fn takes(&self, weight: usize) -> bool {
         let left = self.0.get().saturating_sub(weight);
         self.0.set(left);
@@ -47,7 +48,7 @@ impl Growth {
     }
 }
 
-/// Values, of which a long text is several.
+/// Number of values in a tree; long texts count several times.
 fn weight(v: &Value) -> usize {
     let text = |s: &str| 1 + s.len() / 64;
     match v {
@@ -58,14 +59,14 @@ fn weight(v: &Value) -> usize {
     }
 }
 
-/// A document, what of it is shared by those below, and how much may be written again.
+/// The document being converted, and the budget for repetitions.
 struct Source<'a> {
     document: &'a Value,
     parameters: &'a Value,
     growth: Growth,
 }
 
-/// The v3 document of a v2 one; `None` where it would be many times as large.
+/// Converts a v2 document; `None` if the result would be many times as large.
 pub fn v3_of(document: &Value) -> Option<Value> {
     let from = Source {
         document,
@@ -120,7 +121,7 @@ fn path_item<'a>(item: &'a Value, from: &Source<'a>) -> Value {
 }
 
 impl<'a> Source<'a> {
-    /// Shared parameters are written out where they are used.
+    /// Resolves a reference to a shared parameter, which v3 inlines.
     fn resolved(&self, p: &'a Value) -> &'a Value {
         let Some(name) = p.str_at(&["$ref"]).strip_prefix("#/parameters/") else {
             return p;
@@ -240,7 +241,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_document_that_would_grow_without_bounds_is_not_converted() {
+    fn a_document_that_would_grow_excessively_is_not_converted() {
         let uses = |n: usize| -> Map {
             let one = || json!({"parameters": [{"$ref": "#/parameters/p"}]});
             (0..n).map(|i| (format!("/apis/g/v1/{i}"), one())).collect()
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_read_of_a_v2_document_is_in_the_v3_one() {
+    fn everything_clients_read_is_converted() {
         let document = json!({
             "swagger": "2.0",
             "info": {"title": "T", "version": "1"},

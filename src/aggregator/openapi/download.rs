@@ -1,8 +1,10 @@
-//! Downloads the OpenAPI documents and indices of backends: at once after registration and after every change, every minute after
-//! success, with a growing pause after failure. The last good one stays.
+//! Downloads backends' OpenAPI documents and indices: after registration and every change, one minute after each
+//! success, and with growing delays after failures. The last good document stays in use. Entry points:
+//! [`Downloader::new`], [`Downloader::start`].
 //!
-//! Upstream waits for a second before the first download. Who applies an object as soon as the APIService is Available
-//! would then be checked against a document without its kind, so we start when the first probe does.
+//! Upstream waits a second before the first download. A client that applies an object as soon as the APIService is
+//! Available could then validate it against a document without its kind, so our first download starts together with the
+//! first probe.
 
 use crate::aggregator::apiservice::ApiService;
 use crate::aggregator::documents::Documents;
@@ -21,7 +23,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// So that one slow backend does not hold up another's download.
+/// Enough that one slow backend does not delay the downloads of others.
 const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,45 +32,46 @@ const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(3600),
 };
 
-/// What is downloaded, and where it is kept.
+/// A kind of document: how to download and store it.
 #[async_trait]
 pub trait Download: Send + Sync {
-    /// Where it is, at every backend.
+    /// Its path at every backend.
     fn path(&self) -> &'static str;
 
-    /// What it is.
+    /// Its kind, for limits and the disk cache.
     fn document(&self) -> Document;
 
-    /// What is asked of an APIService's backend beside the path.
+    /// Additional request headers for an APIService's backend.
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)>;
 
-    /// Keeps an answer.
+    /// Stores a response.
     ///
     /// # Errors
-    /// A text for the log: there is nothing to keep.
+    /// A message for the log if the response contains nothing usable.
     async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String>;
 
-    /// What is to be asked for because of what was taken; an answer that is no use is asked for again the next time.
+    /// A second path to download after [`Download::take`], if any. Offered again next time if its response was
+    /// unusable.
     fn next(&self, _of: &ApiService) -> Option<String> {
         None
     }
 
-    /// Keeps the answer to that.
+    /// Stores the response for that path.
     ///
     /// # Errors
-    /// A text for the log: there is nothing to keep.
+    /// A message for the log if the response contains nothing usable.
     async fn take_next(&self, _of: &ApiService, _path: String, _answer: Answer) -> Result<(), String> {
         Ok(())
     }
 
-    /// Takes what was kept of an APIService by a process before this one; whether there was anything.
+    /// Loads an APIService's document from the disk cache. Returns whether there was one.
     async fn restore(&self, of: &ApiService) -> bool;
 
-    /// Forgets an APIService.
+    /// Removes an APIService's document, also from disk.
     fn remove(&self, name: &Str);
 }
 
-/// The downloader.
+/// The controller that downloads one kind of document.
 pub struct Downloader {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
@@ -77,12 +80,12 @@ pub struct Downloader {
     freshness: Freshness,
     documents: Documents,
     queue: WorkQueue<Str>,
-    /// APIServices whose kept document was looked for.
+    /// APIServices for which the disk cache was read.
     restored: Mutex<HashSet<Str>>,
 }
 
 impl Downloader {
-    /// A downloader that takes note of changes and does not download yet.
+    /// Creates a downloader. It does not download yet, but queues changes.
     pub fn new(
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
@@ -109,7 +112,7 @@ impl Downloader {
                 me.queue.forget(&name);
                 me.queue.add(name);
             }
-            // Gone, or served in this process now.
+            // Deleted, or now served in this process.
             _ => {
                 me.restored().remove(change.key);
                 me.freshness.remove(change.key);
@@ -119,7 +122,7 @@ impl Downloader {
         d
     }
 
-    /// Starts downloading, in `tasks`.
+    /// Starts the workers in `tasks`.
     pub fn start(self: &Arc<Self>, tasks: &TaskGroup) {
         for _ in 0..WORKERS {
             let me = self.clone();
@@ -163,7 +166,7 @@ impl Downloader {
         if self.restored().insert(name.clone()) && self.what.restore(&s).await {
             self.freshness.keep(name, self.what.document());
         }
-        // Where nobody has probed it yet, we find out ourselves.
+        // If the APIService was not probed yet, the download itself shows whether the backend is up.
         if s.available.is_some() && !s.is_available() {
             return Err("the service is unavailable".into());
         }
@@ -182,10 +185,10 @@ impl Downloader {
                 Err(why) => Err(why),
             };
             if let Err(why) = taken {
-                tracing::debug!(%name, "a document of OpenAPI is not kept: {why}");
+                tracing::debug!(%name, "an OpenAPI v3 document cannot be stored: {why}");
             }
         }
-        // Gone, or served in this process, since it was asked for.
+        // Deleted, or moved into this process, since the request was sent: undo what `take` stored.
         let is_remote = self.informer.get(name).is_some_and(|now| now.service.is_some());
         if !is_remote {
             self.what.remove(name);
@@ -201,7 +204,7 @@ mod tests {
     use crate::json;
     use crate::telemetry::Telemetry;
 
-    /// Its APIService is served in this process by the time a document of its backend has come.
+    /// Makes its APIService local by the time the backend's document has arrived.
     struct Moving {
         api_services: Arc<MemoryStorage>,
         done: Mutex<Vec<&'static str>>,
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_that_comes_when_its_group_is_served_here_already_is_not_kept() {
+    async fn a_document_that_arrives_after_its_group_became_local_is_removed() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
         let (api_services, telemetry) = (MemoryStorage::new(), Telemetry::new());

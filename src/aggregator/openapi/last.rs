@@ -1,5 +1,5 @@
-//! The v3 documents of backends as they were last: served while a backend cannot be asked. Each is downloaded when the
-//! backend's index first names it, and when it names it by another hash.
+//! Last good OpenAPI v3 documents of backends, served while a backend is unavailable. A document is downloaded when the
+//! backend's index first contains it, and again when its URL there, which includes a hash, changes.
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, header};
 use imbl::OrdMap;
 use std::sync::Arc;
 
-/// By APIService name.
+/// Last good documents, by APIService name.
 #[derive(Default)]
 pub(super) struct LastDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Last>>>,
@@ -23,9 +23,9 @@ pub(super) struct LastDocuments {
 }
 
 struct Last {
-    /// What the index has it under.
+    /// The key in the index.
     key: Str,
-    /// Where the index says it is.
+    /// The URL in the index.
     url: String,
     document: Kept,
 }
@@ -38,13 +38,15 @@ impl LastDocuments {
         }
     }
 
-    /// Whether the document at this URL of the index is another than the one that is here.
+    /// Whether the document at this URL differs from the one stored here.
     pub(super) fn is_news(&self, name: &str, url: &str) -> bool {
         self.all.load().get(name).is_none_or(|last| last.url != url)
     }
 
+    /// Stores a downloaded document, also on disk.
+    ///
     /// # Errors
-    /// A text for the log: there is nothing to keep.
+    /// A message for the log if the response contains no usable document.
     pub(super) async fn take(&self, of: &ApiService, url: String, answer: Answer) -> Result<(), String> {
         if answer.status != 200 {
             return Err(format!("{} on {url}", answer.status));
@@ -89,7 +91,7 @@ impl LastDocuments {
         self.all.rcu(|all| all.without(name));
     }
 
-    /// The document under this key, with a warning that it may be old.
+    /// The stored document for this key, with a `Warning` header that it may be outdated.
     pub(super) async fn answer(&self, name: &str, key: &str, headers: &HeaderMap) -> Option<Response> {
         let last = self.all.load().get(name).filter(|last| last.key == key).cloned()?;
         let mut answer = last.document.respond(headers).await;

@@ -1,7 +1,8 @@
-//! Several OpenAPI v2 documents into one; as upstream's kube-openapi `aggregator`, on trees.
+//! Merges OpenAPI v2 documents, like upstream's `kube-openapi/pkg/aggregator` but on JSON trees. Entry points:
+//! [`filter`], [`merge`].
 //!
-//! Earlier documents win a path. A definition of the same name and another content gets a new name; the group version
-//! kinds that one content is said to be are united.
+//! If several documents have the same path, the first wins. A definition with a name that is taken and different
+//! content is renamed; equal definitions are shared, and their group version kinds united.
 
 #[cfg(test)]
 mod tests;
@@ -10,10 +11,10 @@ use crate::apimachinery::value::{Map, Str, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
-/// What is shared by name, and how it is referred to.
+/// Sections whose members are referenced by name, and the prefix of references to them.
 const SHARED: [(&str, &str); 2] = [("definitions", "#/definitions/"), ("parameters", "#/parameters/")];
 
-/// Leaves the paths that `keep` takes, and drops the definitions that only other paths need.
+/// Keeps the paths that `keep` accepts, and removes definitions that only the other paths use.
 pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
     let before = used(document);
     if let Some(paths) = document.object_entry("paths") {
@@ -30,7 +31,7 @@ pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
     }
 }
 
-/// Adds a document to one that stands before it.
+/// Merges `from` into a document of higher precedence.
 pub fn merge(into: &mut Value, mut from: Value) {
     let taken: BTreeSet<Str> = names(into, "paths");
     if names(&from, "paths").iter().any(|p| taken.contains(p)) {
@@ -65,7 +66,7 @@ pub fn merge(into: &mut Value, mut from: Value) {
     }
 }
 
-/// Adds members to a section, all at once: one by one, each would move those behind it.
+/// Adds members to a section in one step: one by one, each insertion would shift those after it.
 fn add_all(into: &mut Value, section: &str, added: Vec<(Str, Value)>) {
     if added.is_empty() {
         return;
@@ -75,7 +76,7 @@ fn add_all(into: &mut Value, section: &str, added: Vec<(Str, Value)>) {
     *into.entry_object(section) = Map::from_pairs(all);
 }
 
-/// Sections of a document.
+/// Access to the sections of a document.
 trait Sections {
     fn object_entry(&mut self, section: &str) -> Option<&mut Map>;
     fn entry_object(&mut self, section: &str) -> &mut Map;
@@ -103,7 +104,7 @@ fn take(document: &mut Value, section: &str) -> Map {
     }
 }
 
-/// Every reference that can be reached from the paths.
+/// All references reachable from the paths.
 fn used(document: &Value) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let mut open = Vec::new();
@@ -154,7 +155,7 @@ fn redirect(value: &mut Value, renames: &HashMap<String, String>) {
     }
 }
 
-/// Old and new references of what has a name that means something else already.
+/// Maps references whose name is taken by different content to new ones.
 fn renames(into: &Value, from: &Value) -> HashMap<String, String> {
     let mut out = HashMap::new();
     for (section, prefix) in SHARED {
@@ -170,6 +171,7 @@ fn renames(into: &Value, from: &Value) -> HashMap<String, String> {
                 let there = ours.get(candidate).is_none_or(|there| same(there, value));
                 there && !theirs.contains_key(candidate)
             };
+            // Upstream's naming: `_v2`, `_v3` and so on; an equal definition under such a name is reused.
             let candidate = (2..).map(|i| format!("{name}_v{i}")).find(free);
             out.extend(candidate.map(|new| (format!("{prefix}{name}"), format!("{prefix}{new}"))));
         }
@@ -177,7 +179,7 @@ fn renames(into: &Value, from: &Value) -> HashMap<String, String> {
     out
 }
 
-/// The same content, whatever kinds it is said to be.
+/// Whether two definitions are equal apart from their group version kinds.
 fn same(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
         return a == b;

@@ -3,7 +3,7 @@ use crate::apimachinery::codec::json;
 use crate::json;
 
 #[tokio::test]
-async fn the_index_unites_owners_and_documents_come_from_theirs() {
+async fn the_index_merges_all_publishers_and_documents_come_from_their_own() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r| async move {
         let index = r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=2"},"x":{}}}"#;
@@ -44,7 +44,7 @@ async fn the_index_unites_owners_and_documents_come_from_theirs() {
 }
 
 #[tokio::test]
-async fn the_older_document_has_the_paths_of_backends() {
+async fn the_v2_document_includes_paths_of_backends() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r| async move {
         let document = r##"{"paths":{"/apis/g/v1/things":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/thing"}}}}},
@@ -73,8 +73,12 @@ async fn the_older_document_has_the_paths_of_backends() {
         all.keys().map(str::to_owned).collect()
     };
     assert_eq!(names("paths"), ["/apis/apps/v1/", "/apis/g/v1/things"]);
-    assert_eq!(names("definitions"), ["local", "thing"], "what others need is left out");
-    // It answers 404 for the newer index: its older document is converted.
+    assert_eq!(
+        names("definitions"),
+        ["local", "thing"],
+        "definitions of other paths are dropped"
+    );
+    // The backend responds with 404 for the v3 index, so its v2 document is converted.
     let url = || async {
         let index = json::decode(w.get("/openapi/v3").await.1.as_bytes()).unwrap();
         let url = index.at(&["paths", "apis/g/v1", "serverRelativeURL"]);
@@ -89,7 +93,7 @@ async fn the_older_document_has_the_paths_of_backends() {
 }
 
 #[tokio::test]
-async fn a_converted_document_goes_with_its_apiservice() {
+async fn a_converted_document_is_removed_with_its_apiservice() {
     use super::{Download, RemoteDocuments};
     use crate::aggregator::apiservice::ApiService;
     use crate::aggregator::internal::Answer;

@@ -1,9 +1,11 @@
-//! `/openapi/v2`: the document of the servers behind us and those of backends, merged.
+//! `/openapi/v2`: the document of the in-process servers merged with those of backends.
 //!
 //! ```text
 //! Downloader ─→ RemoteDocuments (last good, filtered, compressed) ─┐
-//! local `/openapi/v2`, asked for each time, 304 mostly ────────────┴─→ merged when a part has changed, off the threads
+//! local `/openapi/v2`, queried on each request (mostly 304) ───────┴─→ merged on the blocking pool after a change
 //! ```
+//!
+//! Entry point: [`V2Handler`].
 
 use super::convert::v3_of;
 use super::download::Download;
@@ -30,31 +32,31 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Where the document is.
+/// Path of the v2 document.
 pub const PATH: &str = "/openapi/v2";
 const LOCAL_LIMIT: usize = 64 << 20;
 
-/// What one backend published last.
+/// The last good document of one backend.
 struct Part {
-    /// The backend's validator.
+    /// The backend's ETag.
     etag: Option<String>,
-    /// Hash of what it was parsed from; empty: of what was kept.
+    /// Hash of the document it was parsed from; empty if it was loaded from disk.
     source: String,
     document: Kept,
 }
 
-/// Last good documents of backends, by APIService name; of each the paths of its own group version.
+/// The last good documents of backends by APIService name, each reduced to the paths of its own group version.
 #[derive(Default)]
 pub struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,
-    /// The same as v3 documents, made when somebody asks: for backends that publish none.
+    /// The same documents converted to v3 on demand, for backends that publish no v3.
     converted: Arc<OpenApiV3>,
     shelf: Shelf,
 }
 
 /// Serves the merged document.
 pub struct V2Handler {
-    /// Who has a document at [`PATH`] in this process.
+    /// In-process handler for [`PATH`].
     local: Arc<dyn UnprotectedHandler>,
     remote: Arc<RemoteDocuments>,
     informer: Informer<ApiService>,
@@ -65,28 +67,28 @@ pub struct V2Handler {
 #[derive(Default)]
 struct Merged {
     current: ArcSwapOption<Current>,
-    /// Held while merging, on a thread of its own: nobody merges what another is merging.
+    /// Held while merging on the blocking pool, so that concurrent requests do not merge the same parts.
     turn: Mutex<()>,
 }
 
 struct Current {
     local: String,
-    /// The remote parts in order, with their hashes.
+    /// The remote parts, in order.
     remote: Vec<Named>,
     document: Kept,
 }
 
-/// An APIService and the hash of its part.
+/// An APIService and the hash of its document.
 type Named = (Str, String);
 
-/// Why the document was merged anew, and because of whom.
+/// Why the document was merged again, for the metrics.
 #[derive(Debug, PartialEq, Eq)]
 struct Cause {
     apiservice: Str,
     reason: &'static str,
 }
 
-/// What differs from the document before.
+/// The differences from the previous merge.
 fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause> {
     let cause = |apiservice: &Str, reason| Cause {
         apiservice: apiservice.clone(),
@@ -113,7 +115,7 @@ fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause>
 // === impl RemoteDocuments ===
 
 impl RemoteDocuments {
-    /// None but those on the shelf.
+    /// Creates an empty set; documents on disk are loaded by [`Download::restore`].
     pub fn new(shelf: Shelf) -> Self {
         Self {
             shelf,
@@ -127,7 +129,7 @@ impl RemoteDocuments {
         let convert = move || {
             let document = json::decode(&older.json()).unwrap_or_default();
             v3_of(&document).unwrap_or_else(|| {
-                tracing::warn!(%name, "an OpenAPI document of a backend is not converted: as v3 it would be many times as large");
+                tracing::warn!(%name, "an OpenAPI v2 document of a backend is not converted: its v3 form would be many times as large");
                 Value::object()
             })
         };
@@ -137,7 +139,7 @@ impl RemoteDocuments {
         self.all.rcu(|all| all.update(of.name.clone(), part.clone()));
     }
 
-    /// Converted documents, by key.
+    /// The converted documents, by key.
     pub fn converted(&self) -> Arc<OpenApiV3> {
         self.converted.clone()
     }
@@ -227,7 +229,7 @@ impl Download for RemoteDocuments {
 // === impl V2Handler ===
 
 impl V2Handler {
-    /// In front of `local`.
+    /// Merges backends' documents into that of `local`.
     pub fn new(
         local: Arc<dyn UnprotectedHandler>,
         remote: Arc<RemoteDocuments>,
@@ -243,7 +245,7 @@ impl V2Handler {
         }
     }
 
-    /// Remote parts in the order they are merged: groups of a higher priority first, then by APIService name.
+    /// The remote documents in merge order: by group priority, highest first, then by APIService name.
     fn parts(&self) -> Vec<(Str, Arc<Part>)> {
         let services = self.informer.snapshot();
         let mut priorities: HashMap<&str, i64> = HashMap::new();
@@ -263,7 +265,7 @@ impl V2Handler {
         parts.into_iter().map(|(_, name, part)| (name, part)).collect()
     }
 
-    /// The local document, or `None` where it has the validator `known`.
+    /// The local document; `None` if it still has the ETag `known`.
     async fn local(&self, known: &str, authorized: &Authorized) -> Result<Option<(String, Vec<u8>)>, Response> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static(PATH);
@@ -289,11 +291,12 @@ impl V2Handler {
             .iter()
             .map(|(n, p)| (n.clone(), p.document.hash.clone()))
             .collect();
+        // A 304 helps only if the remote parts are unchanged, so the ETag is sent only then.
         let current = self.merged.current.load_full().filter(|c| c.remote == hashes);
         let known = current.as_ref().map_or("", |c| &c.local);
         let (etag, bytes) = match (self.local(known, authorized).await?, current) {
             (None, Some(current)) => return Ok(current.document.clone()),
-            // Nobody was asked about a validator, so nobody can have known it.
+            // A 304 without an ETag in the request is a fault of the local handler.
             (None, None) => return Err(unavailable()),
             (Some(local), _) => local,
         };
@@ -378,7 +381,7 @@ mod tests {
         };
         all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
         let first = part();
-        // From a backend without validators.
+        // The backend sends no ETag.
         all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
         assert!(Arc::ptr_eq(&first, &part()));
         all.take(&of, answer(r#"{"paths":{"/apis/g/v1/things":{}}}"#))
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_is_counted_for_whoever_caused_it() {
+    fn a_merge_is_counted_for_each_changed_part() {
         let part = |name: &str, hash: &str| -> Named { (name.into(), hash.to_owned()) };
         let told =
             |c: Vec<Cause>| -> Vec<String> { c.iter().map(|c| format!("{} {}", c.apiservice, c.reason)).collect() };

@@ -1,5 +1,5 @@
-//! Answers the proxy gives in its own name. They are plain text, as upstream's are (`http.Error` in
-//! `kube-aggregator/pkg/apiserver/handler_proxy.go`), not `Status` objects.
+//! Responses of the proxy itself. Like upstream's they are plain text, not `Status` objects (`http.Error` in
+//! `kube-aggregator/pkg/apiserver/handler_proxy.go`), except where upstream has no such response.
 
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::ledger::Full;
@@ -8,22 +8,22 @@ use crate::request::{Body, Response};
 use crate::server::respond;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-/// What a refused redirect answers; without a newline, as upstream writes it.
+/// Body of the response to a refused redirect. Upstream writes it without a newline, too.
 pub const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A plain-text error: the text and a newline.
+/// A plain-text error as Go's `http.Error` writes it: the text and a newline.
 pub fn error(status: StatusCode, text: &str) -> Response {
     plain(status, format!("{text}\n"))
 }
 
-/// The backend cannot be reached now.
+/// 503: the backend is not available or cannot be resolved.
 pub fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
-/// The backend has as many requests or watches as it may have: a `Status`, since upstream has no such answer.
+/// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such response.
 pub fn too_many(what: Full, service: &ServiceReference, headers: &HeaderMap) -> Response {
     let what = match what {
         Full::Requests => "requests are under way to",
@@ -33,18 +33,18 @@ pub fn too_many(what: Full, service: &ServiceReference, headers: &HeaderMap) -> 
     respond::status(&Status::too_many_requests(message, 1), headers)
 }
 
-/// There is no connection to the backend for one more request, and too many wait for one.
+/// 503: no connection to the backend is free and too many requests wait for one.
 pub fn no_connection(service: &ServiceReference) -> Response {
     let message = format!("too many requests wait for a connection to the backend {service:?}, please try again later");
     let status = Status::service_unavailable(message).with_retry_after(1);
     respond::status(&status, &HeaderMap::new())
 }
 
-/// A redirect that was not passed on.
+/// 502 in place of a redirect, if the gateway is configured to refuse them.
 pub fn redirect_refused() -> Response {
     let mut r = Response::new(REDIRECT_REFUSED.into());
     *r.status_mut() = StatusCode::BAD_GATEWAY;
-    // Upstream names no type and lets it be guessed, so there is no `nosniff` either.
+    // Upstream sets no type and leaves it to Go's content sniffing, hence no `nosniff` either.
     r.headers_mut().insert(header::CONTENT_TYPE, TEXT);
     r
 }

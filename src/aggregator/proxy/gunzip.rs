@@ -1,4 +1,4 @@
-//! Unpacks gzip that the proxy asked for in the client's place, frame by frame.
+//! Streaming gunzip of responses for which the proxy, not the client, requested gzip. Go's transport does the same.
 
 use crate::request::body::BoxError;
 use bytes::Bytes;
@@ -8,20 +8,21 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Packed bytes that are unpacked at once: they may become a thousand times as many.
+/// Compressed bytes processed per step. Gzip expands up to a thousandfold, so this bounds
+/// the output buffer to about 4 MiB.
 const PIECE: usize = 4 << 10;
 
-/// A body with its gzip encoding taken off.
+/// A decompressed body.
 pub struct Gunzip<B> {
     inner: B,
     decoder: GzDecoder<Vec<u8>>,
-    /// Packed bytes that came and are not unpacked.
+    /// Compressed bytes received but not yet decompressed.
     packed: Bytes,
     done: bool,
 }
 
 impl<B> Gunzip<B> {
-    /// Unpacks `inner`.
+    /// Decompresses `inner`.
     pub fn new(inner: B) -> Self {
         Self {
             inner,
@@ -48,7 +49,7 @@ where
         while !this.done {
             if !this.packed.is_empty() {
                 let piece = this.packed.split_to(PIECE.min(this.packed.len()));
-                // The flush pushes out what a streaming backend meant to be seen now.
+                // Flush per step: a streaming backend's partial output must not wait in the decoder.
                 let written = this.decoder.write_all(&piece).and_then(|()| this.decoder.flush());
                 if let Err(e) = written {
                     this.done = true;
@@ -95,7 +96,7 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
 
     #[tokio::test]
-    async fn any_cutting_of_a_packed_body_unpacks_the_same() {
+    async fn chunk_boundaries_do_not_affect_the_output() {
         let text = "torana ".repeat(1000);
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(text.as_bytes()).unwrap();
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bomb_is_unpacked_piece_by_piece() {
+    async fn a_gzip_bomb_is_decompressed_in_pieces() {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(&vec![0; 8 << 20]).unwrap();
         let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(packer.finish().unwrap())));

@@ -1,5 +1,9 @@
-//! One handler per APIService: decides whether the request can go to the backend, rewrites it, and passes the answer on.
-//! As `proxyHandler` in `kube-aggregator/pkg/apiserver/handler_proxy.go`; the decisions stand in its order.
+//! The request handler of one APIService: decides whether the request can go to the backend, rewrites it, and streams
+//! the response back. Follows `proxyHandler` in `kube-aggregator/pkg/apiserver/handler_proxy.go` and its order of
+//! decisions.
+//!
+//! Entry point: [`ProxyHandler`]. Connections are left to [`transport`](super::transport), header rules to
+//! [`headers`].
 
 use super::answers;
 use super::gunzip::Gunzip;
@@ -32,36 +36,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Whom no limit of requests under way stops, here as in front.
+/// Exempt from the backend's request limits, as from the server's own.
 const MASTERS: &str = "system:masters";
-/// The limit for discovery documents.
+/// Upstream's `aggregatedDiscoveryTimeout` for proxied discovery requests.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Counts what the proxy answered in its own name: `apiserver_request_terminations_total{component="aggregator"}`.
+/// Counts responses of the proxy itself in `apiserver_request_terminations_total{component="aggregator"}`.
 pub trait Terminations: Send + Sync + 'static {
-    /// The proxy ended this request with this code.
+    /// Called for each request that the proxy ended itself, with the status code it sent.
     fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode);
 }
 
-/// What all proxy handlers of a gateway share.
+/// Dependencies that all proxy handlers of a gateway share.
 pub struct ProxyShared {
-    /// Who serves requests of local APIServices: the next server's director.
+    /// Serves requests of local APIServices: the next server's director.
     pub delegate: Arc<dyn UnprotectedHandler>,
-    /// Where services are.
+    /// Resolves services to addresses.
     pub resolver: Arc<dyn ServiceResolver>,
-    /// Owner of connections and tunnels.
+    /// Owns the tasks of connections and tunnels.
     pub tasks: TaskGroup,
-    /// Callers, as backends are told of them.
+    /// Cache of the identity headers sent to backends.
     pub identities: Identities,
     /// Refuse redirects (502) instead of passing them on.
     pub reject_redirects: bool,
-    /// Metrics.
+    /// Counts the proxy's own responses.
     pub terminations: Arc<dyn Terminations>,
-    /// How this gateway passes requests on.
+    /// Header, loop-detection and HTML rules for proxied requests.
     pub policy: ProxyPolicy,
 }
 
-/// What a proxy handler does now. Immutable; a change of the APIService swaps it whole.
+/// Current settings of a handler. Immutable: a change of the APIService replaces them as a whole.
 pub enum Settings {
     /// Served by the next server in the chain.
     Local,
@@ -69,36 +73,36 @@ pub enum Settings {
     Remote(Arc<Remote>),
 }
 
-/// A backend's settings.
+/// Settings for an APIService with a backend.
 pub struct Remote {
-    /// Which service.
+    /// The service that the APIService names.
     pub service: ServiceReference,
-    /// Routing is on.
+    /// Whether the `Available` condition lets traffic through.
     pub available: bool,
-    /// The connections, or why there can be none.
+    /// The connections, or why there can be none (for example, a CA bundle that does not parse).
     pub transport: Result<Arc<Transport>, String>,
-    /// Its requests, counted and limited.
+    /// Limits and statistics of the backend.
     pub account: Arc<Account>,
 }
 
-/// A request that is ready to go.
+/// A request that is ready to be sent.
 struct Ready {
     transport: Arc<Transport>,
-    /// The address it goes to first.
+    /// The address tried first.
     authority: Arc<str>,
     endpoints: Endpoints,
     permit: Permit,
     passing: Option<Passing>,
     out: Box<Outgoing>,
-    /// Where it asks for an upgrade.
+    /// Present if the request asks for an upgrade.
     client: Option<ClientSide>,
     interim: Option<Interim>,
-    /// gzip was asked for in the client's place.
+    /// The proxy requested gzip although the client did not, so the response must be decompressed.
     unpack: bool,
     info: Option<Arc<RequestInfo>>,
 }
 
-/// A request as the backend sees it.
+/// A request rewritten for the backend.
 struct Rewritten {
     out: Box<Outgoing>,
     client: Option<ClientSide>,
@@ -106,14 +110,14 @@ struct Rewritten {
     unpack: bool,
 }
 
-/// The handler of one APIService.
+/// Proxies the requests of one APIService.
 pub struct ProxyHandler {
     shared: Arc<ProxyShared>,
     settings: ArcSwap<Settings>,
 }
 
 impl ProxyHandler {
-    /// A handler that starts with these settings.
+    /// Creates a handler with initial settings.
     pub fn new(shared: Arc<ProxyShared>, settings: Settings) -> Self {
         Self {
             shared,
@@ -121,23 +125,23 @@ impl ProxyHandler {
         }
     }
 
-    /// Swaps the settings; requests under way keep the old ones.
+    /// Replaces the settings; requests in flight keep the old ones.
     pub fn set(&self, settings: Settings) {
         self.settings.store(Arc::new(settings));
     }
 
-    /// The settings of this moment.
+    /// The current settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// All that is done before anything has to be waited for; the error is the answer.
+    /// Does everything that needs no waiting. The error is the response to send.
     fn prepared(&self, remote: &Remote, req: Request, user: &Arc<UserInfo>) -> Result<Ready, Box<Response>> {
         let info = RequestInfo::of(&req).cloned();
         let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
         let special = Special::of(req.headers());
         let hops = &self.shared.policy.hops;
-        // First of all: a request that goes round is told so, whatever else is wrong.
+        // Loop detection comes first: a looping request must be reported as one, whatever else is wrong with it.
         let hop = match special.hops {
             false => hops.first(req.headers()),
             true => match hops.onward(req.headers()) {
@@ -147,7 +151,8 @@ impl ProxyHandler {
         };
         let audit_id = Facts::of(&req).audit_id.as_ref();
         let passing = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
-        // A client may use an audit id twice at a time; a proxy does not.
+        // A client may reuse an audit ID for concurrent requests; a request with a hop header comes from a proxy, which
+        // does not.
         if passing.is_none() && audit_id.is_some() && hop.is_some() {
             return Err(end(respond::status(&hops.came_back(), req.headers())));
         }
@@ -173,6 +178,7 @@ impl ProxyHandler {
             Ok(permit) => permit,
             Err(full) => return Err(end(answers::too_many(full, &remote.service, req.headers()))),
         };
+        // From here on, an early return drops the permit and so frees its place.
         let authority = transport.choose(endpoints.all()).clone();
         let Rewritten {
             out,
@@ -194,7 +200,7 @@ impl ProxyHandler {
         })
     }
 
-    /// The request as the backend of this name sees it.
+    /// Rewrites the request for the backend with this host name.
     fn outgoing(
         &self,
         mut req: Request,
@@ -214,7 +220,7 @@ impl ProxyHandler {
         if special.host {
             head.headers.remove(header::HOST);
         }
-        // Before anything is added: a client may name any header in `Connection`, and what it names goes.
+        // Strip before adding: `Connection` may name any header, so it could remove headers that are added below.
         let special = match &client {
             Some(_) => {
                 headers::keep_identity_end_to_end(&mut head.headers);
@@ -222,7 +228,7 @@ impl ProxyHandler {
             }
             None => special.strip_request(&mut head.headers),
         };
-        // What is added below, in one growth of the table.
+        // One growth of the header table for everything that is added below.
         head.headers.reserve(11 + user.extra.len());
         if let Err(headers::InvalidValue(name)) = self.shared.identities.state(&mut head.headers, user) {
             let why = format!("net/http: invalid header field value for {name:?}");
@@ -261,13 +267,13 @@ impl ProxyHandler {
 }
 
 impl ProxyShared {
-    /// Counts what the proxy answers in its own name.
+    /// Counts a response of the proxy itself.
     fn end(&self, info: Option<&RequestInfo>, answer: Response) -> Response {
         self.terminations.terminated(info, answer.status());
         answer
     }
 
-    /// What is done where there is something to wait for. Not an `async fn`, which would keep a second `Ready`.
+    /// The asynchronous part of a request. Not an `async fn`, whose future would hold `ready` twice.
     fn exchange(self: Arc<Self>, remote: Arc<Remote>, ready: Ready) -> impl Future<Output = Response> {
         let Ready {
             transport,
@@ -282,31 +288,32 @@ impl ProxyShared {
             info,
         } = ready;
         async move {
-            // Until there is an answer.
+            // Held until there is a response.
             let _passing = passing;
             if let Some(client) = client {
                 let client = client.holding(permit);
-                // Boxed: it holds a handshake, some 8 kB, which every request would make room for.
+                // Boxed: it contains a handshake of about 8 kB, which would enlarge the future of every request.
                 let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, *out, client, &self.tasks));
                 let mut answer = tunnel.await;
                 self.policy.clean_upgrade(answer.headers_mut());
                 return uncounted(answer);
             }
-            // The request's own deadline is the chain's (`server/filters/timeout`): it drops this future, or the body, which
-            // cancels the request at the backend.
+            // The request's own deadline is enforced by the filter `server/filters/timeout`, which drops this future,
+            // or the body, and thereby cancels the request at the backend.
             let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
             let end = limit.map(|limit| Instant::now() + limit);
             let began = std::time::Instant::now();
             permit.send();
-            // Pinned here, where it stays: it is large, and awaiting it by value moves it.
+            // Pinned in place: awaiting this large future by value would move it.
             let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, interim.as_ref()));
             let sent = match (end, transport.timeouts().header) {
                 (None, None) => sending.await,
-                // Boxed: most requests have no such end.
+                // Boxed: most requests have no such deadline.
                 (end, header) => Box::pin(head_by(end, header, sending.as_mut())).await,
             };
             permit.settle();
             let answer = match sent {
+                // The response's head is here; the permit stays with the body, which is part of the request.
                 Ok(answer) => {
                     remote.account.answered(began.elapsed(), answer.status().as_u16());
                     let answer = answer.map(|body| body.holding(permit));
@@ -365,8 +372,9 @@ impl ProxyShared {
         }
         let special = self.policy.clean_answer(special, &mut head.headers);
         head.extensions.insert(FromBackend::Proxied);
-        // What the filters say beside it, in one growth of the table.
+        // One growth of the header table for what the filters add.
         head.headers.reserve(6);
+        // The response's version is that of the client's connection, not of the backend's.
         head.version = http::Version::default();
         let packed = unpack
             && special.content_encoding
@@ -376,6 +384,7 @@ impl ProxyShared {
                 .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"gzip"));
         let body = body.with_deadline(end);
         if packed {
+            // Decompressed below, which invalidates both.
             head.headers.remove(header::CONTENT_ENCODING);
             head.headers.remove(header::CONTENT_LENGTH);
         }
@@ -384,6 +393,7 @@ impl ProxyShared {
             false => body.into_body(),
         };
         let is_page = !http_body::Body::is_end_stream(&body) && self.policy.confine(&mut head.headers);
+        // As in upstream, the page of a response with `Location` is not searched for links.
         if has_location || !is_page {
             return Response::from_parts(head, body);
         }
@@ -428,7 +438,7 @@ impl ProxyHandler {
     }
 }
 
-/// The proxy counts what it answers itself; what backends answer says whose it is.
+/// Marks the proxy's own responses as counted already. Backends' responses are marked by their origin.
 fn uncounted(mut answer: Response) -> Response {
     if FromBackend::of(&answer).is_none() {
         answer.extensions_mut().insert(Uncounted);
@@ -443,7 +453,7 @@ fn unreachable_backend(why: &str) -> Response {
     )
 }
 
-/// The request target for the backend: untouched where it is canonical already.
+/// The request target for the backend, unchanged if it is already canonical.
 fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
     let original = uri.path_and_query()?;
     if uri.query().is_none() && matches!(url::canonical_path(uri.path()), Some(Cow::Borrowed(_))) {
@@ -456,7 +466,7 @@ fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
     PathAndQuery::try_from(canonical).ok()
 }
 
-/// For how long an answer may come: that to discovery, and any that has an end where its APIService says so.
+/// The time limit for a whole response: that of discovery, and the APIService's own unless the request is long-running.
 fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<Duration> {
     let discovery = is_discovery(info, path).then_some(DISCOVERY_LIMIT);
     let has_end = info.is_none_or(|i| !i.is_long_running());
@@ -467,7 +477,7 @@ fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<
     }
 }
 
-/// The head of an answer, if it comes before the end and within `header`.
+/// Awaits the head of a response until `end`, and for at most `header`. Go's error texts differ for the two.
 async fn head_by<T>(
     end: Option<Instant>,
     header: Option<Duration>,
@@ -483,7 +493,7 @@ async fn head_by<T>(
     tokio::time::timeout_at(until, sending).await.unwrap_or(Err(late))
 }
 
-/// Non-resource paths of three segments, which in practice are `/apis/<group>/<version>`.
+/// Upstream's test for discovery: a non-resource path of three segments, in practice `/apis/<group>/<version>`.
 fn is_discovery(info: Option<&RequestInfo>, path: &str) -> bool {
     info.is_none_or(|i| !i.is_resource) && path.trim_matches('/').split('/').count() == 3
 }
@@ -497,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_backend_fits_into_a_small_allocation() {
+    fn the_future_of_an_exchange_stays_small() {
         let size = size_of_future(ProxyShared::exchange);
         assert!(size <= 1024, "{size} bytes");
     }

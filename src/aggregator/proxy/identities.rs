@@ -1,4 +1,4 @@
-//! Callers as backends are told of them: written once for a caller, not for each of its requests.
+//! Cache of the identity headers that are sent to backends: built once per caller instead of once per request.
 
 use super::headers::{Identity, InvalidValue};
 use crate::request::UserInfo;
@@ -6,14 +6,14 @@ use arc_swap::ArcSwapOption;
 use http::HeaderMap;
 use std::sync::Arc;
 
-/// Callers remembered. Each has one place: who comes to one that is taken displaces who was there.
+/// Cache slots. Direct-mapped; a collision evicts.
 const PLACES: usize = 256;
 
-/// The identities of those who called lately.
+/// Identity headers of recent callers.
 ///
-/// A caller is known again by where its `UserInfo` lies, not by what it says: authenticators that remember callers give the
-/// same `Arc` each time. That is as good as comparing all of it. This memory holds the `Arc`, so nothing else can lie there;
-/// and what an `Arc` shares does not change: who wants to change it (`Arc::make_mut`) gets a copy that lies elsewhere.
+/// Keyed by the address of the caller's `UserInfo`, not by its content: caching authenticators return the same `Arc`
+/// each time. That is sound: the cache holds the `Arc`, so its address cannot be reused, and its content cannot change,
+/// since `Arc::make_mut` copies a shared value to another address.
 pub struct Identities {
     places: Box<[ArcSwapOption<Known>]>,
 }
@@ -32,10 +32,10 @@ impl Default for Identities {
 }
 
 impl Identities {
-    /// Takes away whoever the headers claim to come from, and states this caller.
+    /// Removes any identity the client claims in the headers and sets that of the caller.
     ///
     /// # Errors
-    /// [`InvalidValue`], with the headers as they were.
+    /// [`InvalidValue`], leaving the headers unchanged.
     pub fn state(&self, headers: &mut HeaderMap, user: &Arc<UserInfo>) -> Result<(), InvalidValue> {
         let place = &self.places[place(user)];
         if let Some(known) = &*place.load()
@@ -52,7 +52,7 @@ impl Identities {
     }
 }
 
-/// Neighbours in memory have different places.
+/// Dividing by the size maps adjacent allocations to different slots.
 fn place(user: &Arc<UserInfo>) -> usize {
     Arc::as_ptr(user).addr() / size_of::<UserInfo>() % PLACES
 }
@@ -75,12 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_told_of_as_it_is_now_known_or_not() {
+    fn headers_follow_the_user_through_hits_evictions_and_changes() {
         let identities = Identities::default();
         let of = |name: &str, group: &str| {
             [("x-remote-group", group), ("x-remote-user", name)].map(|(n, v)| (n.to_owned(), v.to_owned()))
         };
-        // Many more than there are places: all are displaced, and new ones lie where others lay.
+        // Many more users than slots: all are evicted, and allocations are reused.
         for i in 0..4 * PLACES {
             let name = format!("u{i}");
             let mut user = Arc::new(UserInfo::system(&name, &["g"]));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_told_of_is_not_remembered() {
+    fn an_invalid_identity_is_not_cached() {
         let identities = Identities::default();
         let user = Arc::new(UserInfo::system("a\nb", &[]));
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! The proxy from a request in to an answer out, against TLS backends in the same process.
+//! The proxy end to end, against TLS backends in the same process.
 
 mod beside;
 mod failures;
@@ -32,7 +32,7 @@ fn streaming(rx: mpsc::Receiver<&'static str>) -> Body {
     Body::stream(StreamBody::new(frames))
 }
 
-/// Reads a request's head off a raw connection.
+/// Reads the head of a request from a raw connection.
 pub(super) async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
     let mut seen = Vec::new();
     while !seen.ends_with(b"\r\n\r\n") {
@@ -42,7 +42,7 @@ pub(super) async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<Str
 }
 
 #[tokio::test]
-async fn a_backend_over_http2_sees_who_calls_and_where_from() {
+async fn an_http2_backend_sees_the_caller_and_the_forwarding_chain() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut seen = format!("{:?} {} {}\n", r.version(), r.method(), r.uri());
@@ -59,7 +59,7 @@ async fn a_backend_over_http2_sees_who_calls_and_where_from() {
     let mut r: Request = http::Request::get("/apis/g/v1/things%2Fx?limit=5&a=b")
         .header("host", "gateway")
         .header("x-remote-user", "evil")
-        // What a client names here goes, but never what we state.
+        // Headers named in `Connection` are removed, but never those that the gateway sets.
         .header("connection", "x-drop, X-Remote-User, x-remote-group, Audit-Id")
         .header("x-drop", "1")
         .header("x-forwarded-for", "9.9.9.9")
@@ -80,7 +80,7 @@ async fn a_backend_over_http2_sees_who_calls_and_where_from() {
 }
 
 #[tokio::test]
-async fn over_http1_names_are_written_as_go_writes_them() {
+async fn http1_header_names_are_in_gos_canonical_form() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let (tell, mut told) = mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |mut s| {
@@ -115,7 +115,7 @@ async fn over_http1_names_are_written_as_go_writes_them() {
 }
 
 #[tokio::test]
-async fn bodies_stream_both_ways_as_they_come() {
+async fn bodies_stream_in_both_directions() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
@@ -137,7 +137,7 @@ async fn bodies_stream_both_ways_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_connection_is_added_when_the_streams_of_one_are_used_up() {
+async fn a_connection_is_added_when_all_streams_are_used() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (go, _) = tokio::sync::broadcast::channel::<()>(1);
     let (tell, mut told) = mpsc::unbounded_channel();
@@ -152,7 +152,7 @@ async fn a_connection_is_added_when_the_streams_of_one_are_used_up() {
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
-    // The first answer comes after the backend said how many streams it takes.
+    // The first response arrives after the backend's SETTINGS.
     let warm = tokio::spawn({
         let p = p.clone();
         async move { text(p.serve(get("/x"), alice()).await).await }
@@ -176,7 +176,7 @@ async fn a_connection_is_added_when_the_streams_of_one_are_used_up() {
 }
 
 #[tokio::test]
-async fn gzip_that_the_client_did_not_ask_for_is_unpacked() {
+async fn gzip_that_the_client_did_not_request_is_decompressed() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         use std::io::Write as _;
@@ -199,7 +199,7 @@ async fn gzip_that_the_client_did_not_ask_for_is_unpacked() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_its_request_at_the_backend() {
+async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -228,7 +228,7 @@ async fn a_client_that_leaves_cancels_its_request_at_the_backend() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_sends_cancels_its_request_at_the_backend() {
+async fn a_client_that_disconnects_during_upload_cancels_its_request() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (tell, mut told) = mpsc::unbounded_channel();
     let backend = Backend::http(&pki, 100, move |r| {
@@ -255,7 +255,7 @@ async fn a_client_that_leaves_while_it_sends_cancels_its_request_at_the_backend(
 }
 
 #[tokio::test]
-async fn a_body_larger_than_the_backends_windows_arrives_whole() {
+async fn a_body_larger_than_the_flow_control_window_arrives_whole() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let length = r.headers().get("content-length").cloned();
@@ -275,7 +275,7 @@ async fn a_body_larger_than_the_backends_windows_arrives_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_at_a_cold_backend_of_few_streams_is_all_served() {
+async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 2, |_| async { answer(200, "ok") }).await;
     let p = proxy(&backend.authority, &pki.ca_pem);
@@ -291,7 +291,7 @@ async fn a_crowd_at_a_cold_backend_of_few_streams_is_all_served() {
 
 #[tokio::test]
 async fn who_is_nobody_reaches_no_backend() {
-    // The chain lets nobody through without a name; an embedding might.
+    // The filter chain always sets a user name; an embedding might not.
     let nobody = crate::request::Authorized::mint(crate::request::UserInfo::default().into());
     let answer = proxy("127.0.0.1:1", "").serve(get("/apis/g/v1/x"), nobody).await;
     assert_eq!(answer.status(), 500);

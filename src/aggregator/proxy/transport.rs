@@ -1,9 +1,12 @@
-//! Pooled connections to backends under one TLS configuration.
+//! Pooled connections to backends that share one TLS configuration.
 //!
-//! One [`Transport`] per set of TLS inputs, one `Host` per resolved `host:port` in it. HTTP/2 where the backend chooses
-//! it (several connections once the streams of one are used up), else HTTP/1.1 connections that are kept while idle.
-//! Each connection is driven by a task of its own, which ends when nothing refers to the connection any more: dropping a
-//! transport closes what is idle and lets requests in flight finish.
+//! Entry points: [`Transport::choose`] picks an address, [`Transport::send_to`] sends a proxied request to it. There is
+//! one [`Transport`] per set of TLS inputs and one `Host` in it per resolved `host:port`. A backend that negotiates
+//! HTTP/2 gets multiplexed connections (another one when the streams of the others are used up); any other gets
+//! HTTP/1.1 connections that are kept alive while idle. A task drives each connection and ends when nothing refers to
+//! the connection any more, so dropping a transport closes idle connections and lets requests in flight finish.
+//!
+//! Resolving a Service to addresses is left to [`crate::aggregator::resolver`], dialing and TLS to [`crate::client`].
 
 mod balance;
 mod body;
@@ -41,15 +44,16 @@ use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-/// Attempts for a request that provably never reached the backend.
+/// Attempts for a request of which nothing was sent; any other is sent at most twice.
 const MOST_ATTEMPTS: usize = 4;
+/// Go's text (`golang.org/x/net/http2`), which clients see in the 503.
 const GOAWAY: &str = "http2: server sent GOAWAY and closed the connection";
-/// Hosts remembered per transport; endpoints come and go, and those unused are forgotten beyond this number.
+/// Hosts per transport above which idle ones are dropped: pods come and go, and their addresses with them.
 const MOST_HOSTS: usize = 64;
 
-/// A request for a backend. The authority comes from the resolver.
+/// A request to a backend. The authority comes from the resolver.
 pub struct Outgoing {
-    /// Method.
+    /// HTTP method.
     pub method: Method,
     /// Canonical path and query.
     pub target: PathAndQuery,
@@ -59,16 +63,16 @@ pub struct Outgoing {
     pub body: Body,
 }
 
-/// Why there is no answer: a text for the client.
+/// Why a request got no response. `Display` is the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// No connection came about.
+    /// No connection could be established.
     Dial(DialError),
-    /// As many connections and waiting requests are there as may be.
+    /// The limits on connections or on waiting requests are reached.
     Full,
-    /// The connection failed before the answer's head.
+    /// The connection failed before the response's head arrived.
     Exchange(String),
-    /// The head of the answer took longer than it may.
+    /// The response's head did not arrive within the APIService's header timeout.
     Late,
     /// The request's body could not be read from the client.
     Client(String),
@@ -90,7 +94,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A transport without connections. Its connections' tasks belong to `tasks`.
+    /// Creates a transport without connections. The tasks of its connections belong to `tasks`.
     pub fn new(tls: ClientTls, outbound: Arc<Outbound>, tasks: TaskGroup) -> Self {
         Self {
             tls: Arc::new(tls),
@@ -107,61 +111,64 @@ impl Transport {
         }
     }
 
-    /// Requests of the gateway's own say that they come from this one of several gateways.
+    /// Sets the hop header that identifies this gateway replica on its own requests (loop detection).
     #[must_use]
     pub fn named(mut self, hop: HeaderValue) -> Self {
         self.hop = Some(hop);
         self
     }
 
-    /// What is told with [`Transport::named`].
+    /// The header value set with [`Transport::named`].
     pub fn hop(&self) -> Option<&HeaderValue> {
         self.hop.as_ref()
     }
 
-    /// Trailers that claim an identity do not go out.
+    /// Strips the trailers in which a client could claim an identity.
     #[must_use]
     pub fn stripping(mut self, identity: Arc<IdentityHeaders>) -> Self {
         self.identity = identity;
         self
     }
 
-    /// With these bounds for each address.
+    /// Sets the limits that apply to each address.
     #[must_use]
     pub fn bounded(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// An address that was left alone is asked this before requests go there again.
+    /// Sets the probe request that an ejected address must answer before it receives requests again.
     #[must_use]
     pub fn asking(mut self, question: Question) -> Self {
         self.question = Arc::new(question);
         self
     }
 
-    /// Counts the requests that are not passed on for anybody.
+    /// Records the gateway's own requests (probes, documents) in these metrics. Proxied
+    /// requests are not recorded there.
     #[must_use]
     pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
         self.counts = Some(counts);
         self
     }
 
-    /// Where those are counted.
+    /// The metrics set with [`Transport::counting`].
     pub fn counts(&self) -> Option<&ClientRequestMetrics> {
         self.counts.as_ref()
     }
 
-    /// The TLS configuration.
+    /// The TLS configuration that all connections share.
     pub fn tls(&self) -> &ClientTls {
         &self.tls
     }
 
-    /// Sends a request of our own, which no bounds stop, and waits for the head of the answer.
+    /// Sends a request of the gateway itself, to which no limits apply, and waits for the head of the response.
     ///
-    /// What never reached the backend is sent again on another connection; what was refused unprocessed too, once, where
-    /// its body is small and all sent; a GET, HEAD, OPTIONS or TRACE whose reused connection died once, or whose connection
-    /// owes an answer to a ping where there is another address.
+    /// Retries happen on another connection:
+    /// - up to three times while nothing of the request was sent;
+    /// - once after the backend refused it unprocessed, if its body is small and was sent whole;
+    /// - once for a GET, HEAD, OPTIONS or TRACE without a body whose reused connection died, or, given another
+    ///   address, whose connection missed a ping.
     ///
     /// # Errors
     /// [`SendError`].
@@ -173,7 +180,7 @@ impl Transport {
             .await
     }
 
-    /// As [`Transport::send`]; what cannot be sent to `first` goes to another of `endpoints`.
+    /// Like [`Transport::send`], but a request that cannot be sent to `first` goes to another of `endpoints`.
     ///
     /// # Errors
     /// [`SendError`].
@@ -189,8 +196,7 @@ impl Transport {
         self.deliver(endpoints, first, out.into(), false, None).await
     }
 
-    /// Which of these addresses a request should go to: the less busy of two that are drawn, leaving out those that have
-    /// failed lately.
+    /// Picks an address: the less busy of two random ones, skipping those that are ejected or on probation.
     pub fn choose<'a>(&self, endpoints: &'a [Arc<str>]) -> &'a Arc<str> {
         match endpoints {
             [] => unreachable!("a resolver gives at least one address"),
@@ -199,8 +205,9 @@ impl Transport {
         }
     }
 
-    /// Sends a request for somebody, and what the backend says ahead of its answer to `interim`; what cannot be sent to
-    /// `first`, and never was, goes to another of `endpoints`. Sent again is what [`Transport::send`] sends again.
+    /// Sends a proxied request, subject to the limits, and forwards informational (1xx) responses to `interim`. If
+    /// `first` cannot be reached and nothing was sent, another of `endpoints` is tried. Retries follow the rules of
+    /// [`Transport::send`].
     ///
     /// # Errors
     /// [`SendError`].
@@ -233,6 +240,7 @@ impl Transport {
             out.body = body;
             Some(kept)
         };
+        // Without a body there is nothing to record, and the wrapper would cost an allocation.
         let mut spare = Some(kept::Head::of(&out));
         let mut next = out;
         let mut attempt = 0;
@@ -241,33 +249,33 @@ impl Transport {
             let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
             let found = match host.stream_at_once(bounded) {
                 Some(stream) => Ok(Lease::Http2(stream)),
-                // Boxed, as all that is not the rule here: every request would make room for it.
+                // Boxed like every other rare path here: inline, its future would enlarge that of every request.
                 None => Box::pin(balance::checkout(&host, others, bounded)).await,
             };
             let lease = match found {
                 Ok(lease) => lease,
                 Err(why) => {
-                    // Who has much to do is not ill.
+                    // Only dial errors count against health: an address at its limits is busy, not broken.
                     if let NoConnection::Dial(why) = &why {
                         host.health.failed(&why.0);
                     }
                     if !others {
                         return Err(why.into());
                     }
-                    // Nothing was sent yet.
+                    // Safe for any method, because nothing was sent yet.
                     host = self.another(endpoints, &host)?;
                     balance::say_where(&host, &mut next);
                     continue;
                 }
             };
-            // What waits for a silent connection goes elsewhere, if it may be sent twice.
+            // A request on a connection that misses a ping moves to another address if it may be sent twice.
             let is_free = others && kept.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
             let silence = if is_free { lease.silence() } else { None };
             let outcome = {
                 let mut sending = pin!(exchange(&host, lease, *next, kept.as_ref(), interim));
                 match silence {
                     None => sending.await,
-                    // Boxed: every request would make room for it.
+                    // Boxed: inline, it would enlarge the future of every request.
                     Some(silence) => Box::pin(balance::unless_silent(silence, sending.as_mut())).await,
                 }
             };
@@ -278,6 +286,7 @@ impl Transport {
                 }
                 Err(failure) => failure,
             };
+            // A body that broke off on the client's side is not the backend's failure and must not eject its address.
             if let Some(why) = kept.as_ref().and_then(kept::Kept::broken) {
                 return Err(SendError::Client(why));
             }
@@ -306,7 +315,7 @@ impl Transport {
         self.host(self.choose_but(endpoints, Some(&not.address)))
     }
 
-    /// What is known of the addresses that were used.
+    /// The state of each address that was used, sorted by address.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
         let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
@@ -314,8 +323,8 @@ impl Transport {
         all
     }
 
-    /// Uses no present connection for new requests: after a failed probe, a pooled connection to a wrong or dead server
-    /// must not live on. Requests in flight go on.
+    /// Stops using all present connections for new requests; requests in flight continue. Called after a failed probe,
+    /// since a pooled connection may lead to a wrong or dead server.
     pub fn close_idle(&self) {
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
         for host in hosts {
@@ -334,6 +343,7 @@ impl Transport {
             .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         let value = HeaderValue::from_str(host_name)
             .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
+        // Not a hard limit: hosts with requests in flight stay.
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }

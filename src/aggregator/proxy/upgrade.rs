@@ -1,5 +1,8 @@
-//! Upgrades (SPDY, WebSocket, anything): a fresh HTTP/1.1 connection to the backend, then bytes both ways until either
-//! side ends. As `UpgradeAwareHandler` in `apimachinery/pkg/util/proxy/upgradeaware.go`.
+//! Upgrades (SPDY, WebSocket, any other): dials a dedicated HTTP/1.1 connection to the backend, then copies bytes in
+//! both directions until either side ends. Follows `UpgradeAwareHandler` in
+//! `apimachinery/pkg/util/proxy/upgradeaware.go`.
+//!
+//! Entry point: [`tunnel()`]. The copying itself is done in [`crate::client::tunnel`].
 
 use super::answers;
 use super::transport::{Outgoing, Transport};
@@ -10,7 +13,7 @@ use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
 
-/// The answer where the client's connection cannot be taken over.
+/// Response if the client's connection cannot be taken over.
 pub fn not_hijackable() -> Response {
     answers::error(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -18,10 +21,10 @@ pub fn not_hijackable() -> Response {
     )
 }
 
-/// Asks the backend to upgrade and, where it does, starts the tunnel, whose task belongs to `tasks`.
+/// Requests the upgrade from the backend and, if it agrees, starts the tunnel in a task of `tasks`.
 ///
 /// # Cancel safety
-/// When dropped, the backend's connection closes; a tunnel that was started goes on until one side ends.
+/// Dropping the future closes the backend's connection. A started tunnel continues until one side ends.
 pub async fn tunnel(
     transport: &Transport,
     authority: &str,
@@ -61,6 +64,7 @@ pub async fn tunnel(
         Ok(answer) => answer,
         Err(e) => return unavailable(format!("error sending request: {e}")),
     };
+    // The client gets the headers as the backend sent them, as with upstream's raw connection copy.
     answer.extensions_mut().insert(FromBackend::Verbatim);
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {

@@ -1,4 +1,4 @@
-//! Who serves a group version, while that changes.
+//! Routing of group versions while their APIServices change.
 
 use crate::aggregator::testing::*;
 use crate::apimachinery::codec::json;
@@ -18,7 +18,7 @@ fn port(backend: &Backend) -> u16 {
     backend.authority.rsplit(':').next().unwrap().parse().unwrap()
 }
 
-/// `<version>.<group>` at this port of `ns/ext`.
+/// An APIService `<version>.<group>` at this port of `ns/ext`.
 fn at(group: &str, version: &str, pki: &Pki, port: u16) -> Value {
     let mut object = apiservice(group, &pki.ca_pem, port);
     object.set(&["metadata", "name"], format!("{version}.{group}"));
@@ -39,7 +39,7 @@ async fn until_served(w: &World, path: &str, wanted: &str) {
 }
 
 #[tokio::test]
-async fn one_backend_has_several_groups_and_one_group_several_backends() {
+async fn backends_serve_several_groups_and_groups_have_several_backends() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let named = |name: &'static str| {
         Backend::http(&pki, 100, move |r| async move {
@@ -80,7 +80,7 @@ async fn one_backend_has_several_groups_and_one_group_several_backends() {
         1,
         "its groups share a connection"
     );
-    // One of them down, and gone, is nothing to the others.
+    // The failure and removal of one version does not affect the other.
     drop(b);
     w.api_services.remove("v2.g");
     until_served(&w, "/apis/g/v2/things", "404 page not found\n").await;
@@ -89,7 +89,7 @@ async fn one_backend_has_several_groups_and_one_group_several_backends() {
 }
 
 #[tokio::test]
-async fn a_group_moves_between_here_and_a_backend_under_its_watchers() {
+async fn a_group_moves_between_a_backend_and_this_process_under_watches() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (tell, _) = broadcast::channel::<&'static str>(8);
     let events = tell.clone();
@@ -125,7 +125,7 @@ async fn a_group_moves_between_here_and_a_backend_under_its_watchers() {
     until_served(&w, "/apis/g/v1/things", "404 page not found\n").await;
     w.until_condition("v1.g", "True/Local/Local APIServices are always available")
         .await;
-    assert!(w.aggregated("g").await.is_null(), "what the backend said is not shown");
+    assert!(w.aggregated("g").await.is_null(), "the backend's entry is not shown");
     tell.send("while it is served here").unwrap();
     assert_eq!(next().await, "while it is served here");
 

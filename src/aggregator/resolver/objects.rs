@@ -1,82 +1,82 @@
-//! The few fields of Services and EndpointSlices that routing needs.
+//! Parsed Services and EndpointSlices: only the fields that routing needs.
 
 use super::join;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
 use std::sync::{Arc, OnceLock};
 
-/// A Service.
+/// A parsed Service.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Its type.
+    /// The Service's type.
     pub kind: ServiceType,
-    /// The first cluster IP, or `None`.
+    /// The first cluster IP, or the string `None` for a headless Service.
     pub cluster_ip: Str,
-    /// Ports in order.
+    /// Ports, in the object's order.
     pub ports: Vec<ServicePort>,
-    /// `IPv4`, `IPv6`, in order of preference.
+    /// Address families (`IPv4`, `IPv6`) in order of preference.
     pub families: Vec<Str>,
-    /// Of an `ExternalName`: the port first asked for, and its address.
+    /// For an `ExternalName`: the first port requested, and the address for it.
     outside: OnceLock<(u16, Arc<str>)>,
 }
 
-/// A Service's type.
+/// The type of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceType {
-    /// Reached under its cluster IP.
+    /// Reached at its cluster IP.
     ClusterIp,
-    /// Also on every node.
+    /// Reached at its cluster IP here; also exposed on every node.
     NodePort,
-    /// Also behind a load balancer.
+    /// Reached at its cluster IP here; also exposed by a load balancer.
     LoadBalancer,
-    /// A DNS name outside.
+    /// An alias of a DNS name outside of the cluster.
     ExternalName(Str),
-    /// Unknown.
+    /// A type that is not supported.
     Other(Str),
 }
 
 /// A port of a Service.
 #[derive(Clone, Debug)]
 pub struct ServicePort {
-    /// Name; empty where there is only one.
+    /// The port's name; may be empty if it is the only one.
     pub name: Str,
-    /// Number.
+    /// The port number.
     pub port: u16,
-    /// Cluster IP and port.
+    /// Cluster IP and port, joined.
     pub address: Arc<str>,
 }
 
-/// An EndpointSlice.
+/// A parsed EndpointSlice.
 #[derive(Clone, Debug)]
 pub struct EndpointSlice {
-    /// Its storage key.
+    /// The slice's storage key.
     pub key: Box<str>,
-    /// Storage key of its Service; empty where it names none.
+    /// The storage key of its Service; empty if it has no service label.
     pub service: Box<str>,
     /// `IPv4`, `IPv6` or `FQDN`.
     pub address_type: Str,
-    /// Endpoints in order.
+    /// Endpoints, in the object's order.
     pub endpoints: Vec<SliceEndpoint>,
-    /// Named ports with a number.
+    /// Name and number of each port that has both.
     pub ports: Vec<(Str, u16)>,
 }
 
-/// An endpoint of a slice.
+/// An endpoint of an EndpointSlice.
 #[derive(Clone, Debug)]
 pub struct SliceEndpoint {
-    /// Its first address.
+    /// The first address. By the API all addresses of an endpoint are fungible, and clients may use only the first.
     pub address: Str,
-    /// Ready, or not said to be unready.
+    /// The `ready` condition; true if it is unset.
     pub ready: bool,
 }
 
 impl Service {
-    /// Reads a stored Service.
+    /// Parses a stored Service.
     pub fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode())
     }
 
-    /// Reads a Service's tree.
+    /// Parses a Service's tree.
     pub fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
         let cluster_ip: Str = spec.str_at(&["clusterIP"]).into();
@@ -108,8 +108,8 @@ impl Service {
         }
     }
 
-    /// Where this port is of a host that the Service is a name for. Any port will do: the Service need not list it. The one
-    /// that is asked for first is mostly the only one, and written once.
+    /// The address of an `ExternalName` for this port, which the Service need not list. The first port requested is
+    /// usually the only one, so its address is cached.
     pub(super) fn outside(&self, host: &str, port: u16) -> Arc<str> {
         let (known, address) = self.outside.get_or_init(|| (port, join(host, port).into()));
         match *known == port {
@@ -118,14 +118,14 @@ impl Service {
         }
     }
 
-    /// The port of this number.
+    /// The port with this number.
     pub fn port(&self, number: u16) -> Option<&ServicePort> {
         self.ports.iter().find(|p| p.port == number)
     }
 }
 
 impl EndpointSlice {
-    /// Reads a stored slice.
+    /// Parses a stored EndpointSlice.
     pub fn from_entry(entry: &Entry) -> Self {
         let object = entry.decode();
         let service = entry
@@ -155,12 +155,12 @@ impl EndpointSlice {
         }
     }
 
-    /// The number of the port of this name.
+    /// The number of the port with this name.
     pub fn port_named(&self, name: &str) -> Option<u16> {
         self.ports.iter().find(|(n, _)| n == name).map(|(_, p)| *p)
     }
 
-    /// True where an endpoint is ready.
+    /// Whether any endpoint is ready.
     pub fn has_ready(&self) -> bool {
         self.endpoints.iter().any(|e| e.ready)
     }

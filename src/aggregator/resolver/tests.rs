@@ -40,7 +40,7 @@ fn resolve(w: &World, to_endpoints: bool, name: &str, port: u16) -> Result<Strin
 }
 
 #[tokio::test]
-async fn cluster_mode_goes_to_the_cluster_ip_or_the_external_name() {
+async fn cluster_mode_resolves_to_cluster_ip_or_external_name() {
     let mut w = world().await;
     let ports = json!([{"name": "https", "port": 443, "targetPort": 6443}]);
     for (name, spec) in [
@@ -80,7 +80,7 @@ async fn cluster_mode_goes_to_the_cluster_ip_or_the_external_name() {
 }
 
 #[tokio::test]
-async fn endpoint_mode_goes_round_the_ready_endpoints_of_the_named_port() {
+async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
     let mut w = world().await;
     w.services.set(
         "ns/s",
@@ -122,7 +122,7 @@ async fn endpoint_mode_goes_round_the_ready_endpoints_of_the_named_port() {
 }
 
 #[tokio::test]
-async fn an_informer_whose_watch_ends_reports_what_it_missed() {
+async fn an_informer_reports_changes_missed_between_watches() {
     let mut w = world().await;
     w.services.set("ns/a", &json!({"metadata": {"name": "a"}, "spec": {}}));
     w.told.recv().await.unwrap();
@@ -135,7 +135,7 @@ async fn an_informer_whose_watch_ends_reports_what_it_missed() {
 }
 
 #[tokio::test]
-async fn what_was_made_of_a_service_goes_with_it() {
+async fn cached_endpoints_are_dropped_with_their_service() {
     let mut w = world().await;
     let service =
         json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "https", "port": 443}]}});

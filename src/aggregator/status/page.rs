@@ -1,11 +1,11 @@
-//! The page for people: what is down first, in words; then every backend with what it did.
+//! The HTML page: unavailable backends first, then a table of all backends. Entry point: [`render`].
 
 use crate::apimachinery::value::Value;
 use crate::server::respond::html_escape;
 use http::HeaderValue;
 use std::fmt::Write;
 
-/// Nothing but this style sheet has any effect, whatever an object's message holds.
+/// Allows only this style sheet, whatever markup an object's message may contain.
 pub(super) const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'sha256-g84Bkf2tEoP7lGnxz73ovyPWEM7DDqOj/I6N2hHN4jY='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
@@ -19,7 +19,7 @@ vertical-align:top}.True,.Good,.Current,.Closed{color:#060}.False,.Ejected,.Miss
 h1.good,.True,.Good,.Current,.Closed{color:#6c6}h1.bad,.False,.Ejected,.Missing,.Open{color:#f77}\
 .Unknown,.Failing,.Probation,.Stale,.Partial,.HalfOpen{color:#fb4}}";
 
-/// Words that the style sheet knows.
+/// Words with a class in the style sheet.
 const COLOURED: [&str; 13] = [
     "True",
     "False",
@@ -36,7 +36,7 @@ const COLOURED: [&str; 13] = [
     "Partial",
 ];
 
-/// The page. Writing to a String cannot fail, so that nobody asks whether it did.
+/// Renders the page. Results of `write!` are ignored, since writing to a `String` cannot fail.
 pub(super) fn render(document: &Value) -> String {
     let items = document.get("items").items();
     let (remote, local): (Vec<&Value>, Vec<&Value>) = items.iter().partition(|v| v.str_at(&["service"]) != "Local");
@@ -159,7 +159,7 @@ fn endpoint(out: &mut String, e: &Value) {
     );
 }
 
-/// One of the words that the style sheet knows, in its colour.
+/// A word in the colour of its class.
 fn coloured(word: &str) -> String {
     let class = COLOURED.into_iter().find(|k| *k == word).unwrap_or("Unknown");
     format!("<span class={class}>{}</span>", html_escape(word))
@@ -196,7 +196,7 @@ fn latency(r: &Value) -> String {
     }
 }
 
-/// The policy for a style sheet.
+/// The policy that allows exactly this style sheet.
 #[cfg(test)]
 pub(super) fn policy_of(style: &str) -> String {
     use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! TLS servers on 127.0.0.1:0, and certificates for them.
+//! TLS servers on 127.0.0.1 and certificates for them. Entry points: [`Pki::new`], [`Backend::http`], [`raw_backend`].
 
 use super::provider;
 use crate::request::Body;
@@ -20,14 +20,14 @@ use tokio_rustls::server::TlsStream;
 
 type Stream = TlsStream<TcpStream>;
 
-/// A CA and a serving certificate by it.
+/// A CA and a serving configuration with a certificate issued by it.
 pub struct Pki {
     pub ca_pem: String,
     pub config: Arc<rustls::ServerConfig>,
 }
 
 impl Pki {
-    /// A serving certificate for these names, by a CA of its own.
+    /// Issues a serving certificate for these names from a new CA.
     pub fn new(names: &[&str], alpn: &[&[u8]]) -> Self {
         let (issuer, key, cert) = issued(names, ExtendedKeyUsagePurpose::ServerAuth);
         Self {
@@ -36,7 +36,7 @@ impl Pki {
         }
     }
 
-    /// As [`Pki::new`], of a server that wants a certificate by the CA `clients` from whoever connects.
+    /// Like [`Pki::new`], but requires client certificates issued by the CA `clients`.
     pub fn asking(names: &[&str], alpn: &[&[u8]], clients: &str) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(clients.as_bytes()) {
@@ -58,7 +58,7 @@ impl Pki {
         }
     }
 
-    /// A self-signed serving certificate, marked as a CA, that is its own bundle.
+    /// A self-signed serving certificate marked as a CA, which is also the CA bundle.
     pub fn own_ca(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -72,7 +72,7 @@ impl Pki {
     }
 }
 
-/// A CA, and a certificate by it with its key.
+/// A new CA, and a certificate issued by it with its key.
 fn issued(
     names: &[&str],
     usage: ExtendedKeyUsagePurpose,
@@ -89,7 +89,7 @@ fn issued(
     (issuer, key, cert)
 }
 
-/// PEM of a CA, of a client certificate by it, and of that one's key.
+/// PEM of a new CA, of a client certificate issued by it, and of the certificate's key.
 pub fn client_pair() -> [String; 3] {
     let (issuer, key, cert) = issued(&["client"], ExtendedKeyUsagePurpose::ClientAuth);
     [issuer.pem(), cert.pem(), key.serialize_pem()]
@@ -107,7 +107,7 @@ fn config(cert: CertificateDer<'static>, key: &KeyPair, alpn: &[&[u8]]) -> Arc<r
     Arc::new(c)
 }
 
-/// A running backend; ends when dropped.
+/// A running backend, stopped on drop.
 pub struct Backend {
     pub authority: String,
     pub connections: Arc<AtomicUsize>,
@@ -121,12 +121,12 @@ impl Drop for Backend {
 }
 
 impl Backend {
-    /// Where it listens on this machine.
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.authority.rsplit(':').next().unwrap().parse().unwrap()
     }
 
-    /// Serves HTTP over what ALPN chose; at most `streams` at once over HTTP/2.
+    /// Serves HTTP by the negotiated protocol, with at most `streams` concurrent HTTP/2 streams.
     pub async fn http<F, R>(pki: &Pki, streams: u32, service: F) -> Self
     where
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
@@ -154,7 +154,7 @@ impl Backend {
     }
 }
 
-/// Gives each TLS connection to `serve`.
+/// Passes each TLS connection to `serve`.
 pub async fn raw_backend<F, R>(pki: &Pki, serve: F) -> Backend
 where
     F: Fn(Stream) -> R + Send + 'static,
@@ -168,7 +168,8 @@ where
     let task = tokio::spawn(async move {
         let mut set = tokio::task::JoinSet::new();
         while let Ok((tcp, _)) = listener.accept().await {
-            // Small writes would wait for acknowledgements, which take real time, also where a test's clock stands still.
+            // Nagle would delay small writes until acknowledgements, which take real time
+            // even if the test's clock is paused.
             tcp.set_nodelay(true).unwrap();
             if let Ok(stream) = acceptor.accept(tcp).await {
                 count.fetch_add(1, Ordering::Relaxed);

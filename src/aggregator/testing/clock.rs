@@ -1,14 +1,14 @@
-//! A clock that stands still until it is moved.
+//! A clock that only moves when a test advances it.
 
 use std::future::Future;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Turns that everybody gets for what can be done without time passing.
+/// Yields that suffice for all tasks to finish the work that needs no time.
 const TURNS: usize = 60;
 
-/// For tests with `start_paused`. The paused clock moves on by itself whenever everybody waits, also for a socket: whoever
-/// waits for a backend would be late at once. While this lives, it does not.
+/// For tests with `start_paused`. A paused clock advances by itself whenever all tasks are idle, even if one waits for
+/// a socket, so that every timeout towards a backend would fire at once. It does not while this value exists.
 pub struct Still {
     _held: mpsc::Sender<()>,
 }
@@ -16,12 +16,12 @@ pub struct Still {
 impl Still {
     pub fn new() -> Self {
         let (held, until) = mpsc::channel::<()>();
-        // While blocking work is under way, tokio leaves its clock alone.
+        // Tokio does not auto-advance while blocking work is running.
         tokio::task::spawn_blocking(move || until.recv());
         Self { _held: held }
     }
 
-    /// Gives others their turn until `f` gives a value; no time passes.
+    /// Yields until `f` returns a value, without advancing the clock.
     pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
         let limit = Instant::now() + Duration::from_secs(60);
         loop {
@@ -33,14 +33,14 @@ impl Still {
         }
     }
 
-    /// Lets everybody do what needs no time.
+    /// Lets all tasks finish what needs no time.
     pub async fn settle(&self) {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Time passes, and everybody does what is due.
+    /// Advances the clock and lets all tasks finish what is due.
     pub async fn pass(&self, time: Duration) {
         tokio::time::advance(time).await;
         self.settle().await;

@@ -1,4 +1,4 @@
-//! A [`Storage`] of one resource in memory; every write is seen by every watch.
+//! An in-memory [`Storage`] of one resource. Every watch sees every write, whatever its options.
 
 use crate::apimachinery::value::Value;
 use crate::storage::interface::WatchItem;
@@ -45,7 +45,7 @@ impl MemoryStorage {
         self.0.lock().unwrap().entries.get(key).map(|e| e.decode())
     }
 
-    /// Ends all watches, as a store does whose reader is too slow.
+    /// Ends all watches, as a store does to a slow reader.
     pub fn cut_watches(&self) {
         self.0.lock().unwrap().watchers.clear();
     }
@@ -154,7 +154,7 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// Writes APIServices into a [`MemoryStorage`], and counts condition writes.
+/// Writes APIServices to a [`MemoryStorage`].
 pub struct Writer(pub Arc<MemoryStorage>);
 
 #[async_trait]
@@ -187,7 +187,7 @@ impl crate::aggregator::ApiServiceWriter for Writer {
     }
 }
 
-/// Runs these until dropped.
+/// Runs these futures until the returned set is dropped.
 pub fn running<F>(work: impl IntoIterator<Item = F>) -> tokio::task::JoinSet<()>
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A whole aggregator over memory, in front of a server with one built-in group.
+//! A whole aggregator over in-memory storages, with one built-in group in its delegate.
 
 use super::{MemoryStorage, Writer, alice, get, provider, text};
 use crate::aggregator::build::{Aggregator, Config};
@@ -14,7 +14,7 @@ use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
-/// Where the gateway would serve.
+/// The address that the gateway under test considers its own.
 pub const OWN: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6443);
 
@@ -46,12 +46,12 @@ impl crate::request::UnprotectedHandler for Local {
 }
 
 impl World {
-    /// Hooks have run; `api_services` hold what the caller put in.
+    /// Starts the aggregator with these objects and runs its hooks.
     pub async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
         Self::start_in(None, api_services, services).await
     }
 
-    /// With a directory for what is kept.
+    /// Like [`World::start`], with a directory for the disk cache.
     pub async fn start_in(
         keep_in: Option<std::path::PathBuf>,
         api_services: Arc<MemoryStorage>,
@@ -135,7 +135,7 @@ impl World {
         (answer.status().as_u16(), text(answer).await)
     }
 
-    /// An answer whose body is not read yet.
+    /// Sends a request and returns the response without reading its body.
     pub async fn open(&self, req: Request) -> Response {
         self.head.serve(req, alice()).await
     }
@@ -144,18 +144,18 @@ impl World {
         self.send(get(path)).await
     }
 
-    /// The headers of an answer.
+    /// Sends a request and returns the response's headers.
     pub async fn headers(&self, req: Request) -> http::HeaderMap {
         self.head.serve(req, alice()).await.headers().clone()
     }
 
-    /// True where an answer with status 200 breaks off before its end.
+    /// Whether the response has status 200 but its body breaks off.
     pub async fn cut_off(&self, path: &str) -> bool {
         let answer = self.head.serve(get(path), alice()).await;
         answer.status() == 200 && answer.into_body().collect(1 << 20).await.is_err()
     }
 
-    /// The aggregated document's entry of a group.
+    /// The entry of a group in the aggregated discovery document.
     pub async fn aggregated(&self, group: &str) -> Value {
         let mut req = get("/apis");
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -185,7 +185,7 @@ impl World {
         })
     }
 
-    /// Waits, by giving others their turn, until `f` gives a value.
+    /// Polls `f` until it returns a value.
     pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
         let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
         loop {
@@ -209,7 +209,7 @@ impl Drop for World {
     }
 }
 
-/// An APIService `v1.<group>` on service `ns/ext`.
+/// An APIService `v1.<group>` for the Service `ns/ext`.
 pub fn apiservice(group: &str, ca_pem: &str, port: u16) -> Value {
     use base64::Engine as _;
     let ca = base64::engine::general_purpose::STANDARD.encode(ca_pem);

@@ -1,4 +1,4 @@
-//! Certificates by reference.
+//! Certificates from Secrets and ConfigMaps, end to end.
 
 use super::*;
 use base64::Engine as _;
@@ -19,7 +19,7 @@ fn tls_secret([_, certificate, key]: &[String; 3]) -> Value {
 }
 
 #[tokio::test]
-async fn roots_by_reference_are_followed_and_their_absence_is_told() {
+async fn referenced_roots_are_followed_and_absent_ones_reported() {
     let (pki, other) = (Pki::new(&["ext.ns.svc"], &[b"h2"]), Pki::new(&["ext.ns.svc"], &[b"h2"]));
     let (backend, _) = named(&pki, "a").await;
     let w = world().await;
@@ -34,7 +34,7 @@ async fn roots_by_reference_are_followed_and_their_absence_is_told() {
     w.api_services.set("v1.g", &o);
     w.until_condition("v1.g", NO_ROOTS).await;
     assert_eq!(w.get(THINGS).await, (503, "service unavailable\n".into()));
-    // What is there and of no use reads as what is not there: who wrote the APIService may not be allowed to know.
+    // Unusable content must read like an absent object, whose existence the author of the APIService may not know.
     for of_no_use in [
         json!({"metadata": {}, "data": {"ca.pem": "x"}}),
         config_map(" \n"),
@@ -56,7 +56,7 @@ async fn roots_by_reference_are_followed_and_their_absence_is_told() {
     assert_eq!(
         backend.connections.load(Ordering::Relaxed),
         before,
-        "nothing was sent on a connection that is not verified"
+        "nothing was sent on an unverified connection"
     );
     w.config_maps
         .set("n/roots", &config_map(&format!("{}{}", other.ca_pem, pki.ca_pem)));
@@ -66,11 +66,11 @@ async fn roots_by_reference_are_followed_and_their_absence_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_by_reference_is_shown_and_rotates() {
+async fn a_referenced_client_certificate_is_presented_and_rotates() {
     let (one, two) = (client_pair(), client_pair());
     let pki = Pki::asking(&["api.example.com"], &[b"h2"], &format!("{}{}", one[0], two[0]));
     let backend = raw_backend(&pki, |stream| async move {
-        // The certificate's own bytes, as what it answers.
+        // Respond with the certificate that the client presented.
         let shown = stream.get_ref().1.peer_certificates().unwrap()[0].as_ref().to_vec();
         let text = base64::engine::general_purpose::STANDARD.encode(shown);
         serve_http2(stream, text).await;
@@ -88,7 +88,7 @@ async fn a_client_certificate_by_reference_is_shown_and_rotates() {
     opaque.set(&["type"], "Opaque");
     let mixed = [one[0].clone(), one[1].clone(), two[2].clone()];
     let one_line = [one[0].clone(), one[1].clone(), one[2].replace('\n', "")];
-    // Everybody who reads APIServices reads this: not even that the Secret is there is in it.
+    // Everybody who can read APIServices sees this, so it must not disclose that the Secret exists.
     for of_no_use in [opaque, tls_secret(&mixed), tls_secret(&one_line)] {
         w.secrets.set("n/client", &of_no_use);
         w.until_condition("v1.g", NO_PAIR).await;
@@ -99,20 +99,20 @@ async fn a_client_certificate_by_reference_is_shown_and_rotates() {
         let shown = || async { (w.get(THINGS).await == (200, body.clone())).then_some(()) };
         w.until("the certificate is shown", shown).await;
         for _ in 0..5 {
-            assert_eq!(w.get(THINGS).await.1, body, "no request goes by the old certificate");
+            assert_eq!(w.get(THINGS).await.1, body, "no request uses the old certificate");
         }
     }
 }
 
 #[tokio::test]
-async fn annotations_that_cannot_be_read_send_nothing_anywhere() {
+async fn nothing_is_sent_if_annotations_are_invalid() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let (backend, _) = named(&pki, "a").await;
     let w = world().await;
     let port = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
     let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
     w.services.set("ns/ext", &service);
-    // As another server on the same store may have written it.
+    // Validation would reject this, but another server on the same store may write it.
     let mut o = apiservice("g", &pki.ca_pem, port);
     o.set(
         &["metadata", "annotations", "torana.dev/backend-ca-from"],

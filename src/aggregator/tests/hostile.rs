@@ -1,4 +1,4 @@
-//! Backends that publish too much, and APIServices that lead back here.
+//! Backends that publish too much, and APIServices that resolve to this gateway.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn external(host: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_apiservice_that_leads_to_this_gateway_is_refused_at_once() {
+async fn an_apiservice_that_resolves_to_this_gateway_is_refused() {
     let w = world().await;
     let why = format!("this gateway itself, at {OWN}: requests would go round for ever");
     for url in [format!("https://{OWN}"), format!("https://other.invalid,https://{OWN}")] {
@@ -22,13 +22,13 @@ async fn an_apiservice_that_leads_to_this_gateway_is_refused_at_once() {
     let leads = format!("False/OwnAddress/service/ext in \"ns\" leads to {why}");
     w.until_condition("v1.g", &leads).await;
     assert_eq!(w.get(THINGS).await, (503, "service unavailable\n".into()));
-    // The kernel takes an unspecified address for this machine.
+    // The kernel connects an unspecified address to this machine.
     w.services.set("ns/ext", &external("0.0.0.0"));
     w.until_condition("v1.g", &leads.replace(&OWN.to_string(), "0.0.0.0:6443"))
         .await;
 }
 
-/// A backend whose discovery document is this.
+/// A backend with this discovery document.
 async fn publishing(pki: &Pki, document: String) -> Backend {
     let document = bytes::Bytes::from(document);
     Backend::http(pki, 100, move |r: http::Request<Incoming>| {
@@ -63,7 +63,7 @@ async fn with(document: String) -> (World, Backend) {
 }
 
 #[tokio::test]
-async fn what_is_unknown_of_a_discovery_document_is_in_nobodys_list() {
+async fn unknown_members_of_a_discovery_document_are_not_listed() {
     let unknown = vec!["{\"a\":1}"; 200_000].join(",");
     let (w, _backend) = with(discovery(
         r#"{"resource":"things","scope":"Namespaced","junk":[1]}"#,
@@ -84,7 +84,7 @@ async fn what_is_unknown_of_a_discovery_document_is_in_nobodys_list() {
 }
 
 #[tokio::test]
-async fn a_discovery_document_beyond_the_limits_is_refused_and_the_status_says_why() {
+async fn oversized_discovery_is_refused_and_shown_in_the_status() {
     let many = vec!["{}"; 4_001].join(",");
     for (document, why) in [
         (discovery(&many, ""), "g/v1 has 4001 resources, at most 4000 are taken"),

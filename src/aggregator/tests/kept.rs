@@ -1,4 +1,4 @@
-//! What backends said last is served over a restart of the gateway, whatever form it came in.
+//! The last good documents of backends survive a restart of the gateway, in every form that backends publish.
 
 use super::*;
 use crate::apimachinery::codec::json;
@@ -11,7 +11,7 @@ fn script(path: &str) -> http::Response<Body> {
         "/openapi/v2" => r#"{"paths":{"/apis/g/v1/things":{"get":{}}}}"#,
         "/openapi/v3" => r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=1"}}}"#,
         "/openapi/v3/apis/g/v1" => r#"{"openapi":"3.0.0","paths":{"/apis/g/v1/things":{"get":{}}}}"#,
-        // No aggregated form.
+        // No aggregated discovery.
         _ => return answer(404, ""),
     };
     answer(200, body)
@@ -27,7 +27,7 @@ async fn document(w: &World, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_backend_of_the_older_form_and_its_index_are_listed_while_it_is_down_from_the_start() {
+async fn cached_documents_are_served_after_a_restart_while_a_backend_is_down() {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |r| async move { script(r.uri().path()) }).await;
@@ -69,13 +69,13 @@ async fn a_backend_of_the_older_form_and_its_index_are_listed_while_it_is_down_f
     assert!(warning.contains("v1.g does not answer"), "{warning}");
     assert!(text(last).await.contains("/apis/g/v1/things"));
     assert_eq!(w.get("/openapi/v3/apis/g/v2").await.0, 404);
-    // The next failure is said where people look.
+    // The next failure is shown on the status page,
     let failing = || async {
         let text = w.get("/debug/aggregator").await.1;
         text.contains("connection refused").then_some(())
     };
     w.until("the reason", failing).await;
-    // And that it is served meanwhile.
+    // and also that the cached documents are served meanwhile.
     let told = || async {
         let all = document(&w, "/debug/aggregator").await;
         let documents = all.get("items").items()[0].get("documents").clone();

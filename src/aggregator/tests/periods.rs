@@ -1,4 +1,4 @@
-//! How often backends are asked for what, on a clock that is moved.
+//! How often backends are queried for what, on a clock that the test advances.
 
 use super::*;
 use crate::apimachinery::codec::json;
@@ -13,17 +13,17 @@ const QUEUES: [&str; 4] = [
     "open_api_v3_aggregation_controller",
 ];
 
-/// A request that came to the backend.
+/// A request that the backend received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     path: String,
     user: String,
-    /// `If-None-Match`.
+    /// Value of `If-None-Match`.
     known: Option<String>,
 }
 
 impl Asked {
-    /// Not a request for the same path by discovery.
+    /// Whether it is a probe: discovery requests the same path with other headers.
     fn is_probe(&self) -> bool {
         self.path == "/apis/g/v1"
     }
@@ -32,7 +32,7 @@ impl Asked {
 type Log = Arc<Mutex<Vec<Asked>>>;
 type Script = fn(&Asked) -> http::Response<Body>;
 
-/// A gateway whose only APIServices are on a scripted backend.
+/// A gateway whose only APIServices are served by a scripted backend.
 struct Rig {
     clock: Still,
     began: Instant,
@@ -42,7 +42,7 @@ struct Rig {
     ca: String,
 }
 
-/// An APIService with this condition already, so that finding it again writes nothing.
+/// An APIService that already has this condition, so that a check with the same result writes nothing.
 fn known(group: &str, ca: &str, port: u16, condition: [&str; 3]) -> Value {
     let [status, reason, message] = condition;
     let mut object = apiservice(group, ca, port);
@@ -54,7 +54,7 @@ fn known(group: &str, ca: &str, port: u16, condition: [&str; 3]) -> Value {
 }
 
 impl Rig {
-    /// `why`: the condition that probes will find, of the URL that they ask.
+    /// `why` is the condition that probes will yield, given the URL that they request.
     async fn start(script: Script, why: fn(&str) -> [String; 3]) -> Self {
         let clock = Still::new();
         let began = Instant::now();
@@ -91,7 +91,7 @@ impl Rig {
         rig
     }
 
-    /// Until nobody has anything to do before time passes.
+    /// Waits until all queued work is done, without advancing the clock.
     async fn rest(&self) {
         self.clock.settle().await;
         let queues = QUEUES.map(|name| self.w.telemetry.queue(name));
@@ -107,7 +107,7 @@ impl Rig {
         log.iter().filter(|a| which(a)).cloned().collect()
     }
 
-    /// So many requests come at each of these times, counted in milliseconds from the beginning, and none in between.
+    /// Asserts that `at_once` requests arrive at each of these times (ms since the start) and none in between.
     async fn asked_at(&self, which: fn(&Asked) -> bool, at_once: usize, times: &[u64]) {
         let count = || self.all(which).len();
         for at in times {
@@ -139,7 +139,7 @@ fn typed(kind: &str, etag: &str, body: &str) -> http::Response<Body> {
 const DISCOVERY: &str = r#"{"items":[{"metadata":{"name":"g"},"versions":[
     {"version":"v1","resources":[{"resource":"things","scope":"Namespaced"}]}]}]}"#;
 
-/// All documents with validators that it knows again.
+/// A healthy backend, whose documents all support conditional requests.
 fn well(asked: &Asked) -> http::Response<Body> {
     if asked.known.is_some() {
         return answer(304, "");
@@ -157,7 +157,7 @@ fn well(asked: &Asked) -> http::Response<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_well_backend_is_asked_for_its_discovery_document_once_a_minute_by_all_on_it() {
+async fn discovery_is_polled_once_a_minute_per_service() {
     let rig = Rig::start(well, passed).await;
     let is: fn(&Asked) -> bool = |a| a.path == "/apis";
     assert_eq!(rig.all(is)[0].known, None);
@@ -167,7 +167,7 @@ async fn a_well_backend_is_asked_for_its_discovery_document_once_a_minute_by_all
         (last.user.as_str(), last.known.as_deref()),
         ("system:kube-aggregator", Some("\"d\""))
     );
-    // Another one on the same service: what was fetched for it will do for the first, and the other way round.
+    // A second APIService on the same service: a document fetched for one serves both.
     rig.clock.pass(Duration::from_secs(10)).await;
     let before = rig.all(is).len();
     let condition = ["True", "Passed", "all checks passed"];
@@ -181,7 +181,7 @@ async fn a_well_backend_is_asked_for_its_discovery_document_once_a_minute_by_all
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_without_discovery_is_asked_later_and_later() {
+async fn failing_discovery_is_retried_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
         "/apis" => answer(503, ""),
         _ => well(a),
@@ -196,7 +196,7 @@ async fn a_backend_without_discovery_is_asked_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_of_the_older_form_is_asked_for_both_once_a_minute() {
+async fn a_backend_without_aggregated_discovery_is_polled_for_both_forms() {
     let script: Script = |a| match a.path.as_str() {
         "/apis" => answer(404, ""),
         "/apis/g/v1" => answer(
@@ -213,7 +213,7 @@ async fn a_backend_of_the_older_form_is_asked_for_both_once_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn openapi_documents_are_asked_for_once_a_minute_and_said_to_be_known() {
+async fn openapi_is_polled_once_a_minute_with_conditional_requests() {
     let rig = Rig::start(well, passed).await;
     let is: [fn(&Asked) -> bool; 2] = [|a| a.path == "/openapi/v2", |a| a.path == "/openapi/v3"];
     for which in is {
@@ -223,12 +223,12 @@ async fn openapi_documents_are_asked_for_once_a_minute_and_said_to_be_known() {
     rig.asked_at(|a| a.path.starts_with("/openapi/"), 2, &[60_000, 120_000])
         .await;
     assert_eq!(rig.all(is[0]).pop().unwrap().known.as_deref(), Some("\"o\""));
-    // Upstream asks for the index without conditions.
+    // Upstream requests the index unconditionally.
     assert_eq!(rig.all(is[1]).pop().unwrap().known, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn openapi_documents_that_fail_are_asked_for_later_and_later() {
+async fn failing_openapi_downloads_are_retried_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
         "/openapi/v2" | "/openapi/v3" => answer(500, ""),
         _ => well(a),
@@ -237,7 +237,7 @@ async fn openapi_documents_that_fail_are_asked_for_later_and_later() {
     let minutes = [1, 3, 7, 15, 31, 63, 123, 183];
     let times = minutes.map(|m| m * 60_000);
     rig.asked_at(|a| a.path.starts_with("/openapi/"), 2, &times).await;
-    // A change of its APIService is a reason to look at once.
+    // A change of the APIService triggers a download at once.
     let before = rig.all(|a| a.path == "/openapi/v2").len();
     let mut touched = rig.w.api_services.object("v1.g").unwrap();
     touched.set(&["metadata", "labels", "touched"], "yes");
@@ -247,7 +247,7 @@ async fn openapi_documents_that_fail_are_asked_for_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_is_not_well_is_probed_by_five_at_once_later_and_later() {
+async fn an_unhealthy_backend_gets_five_concurrent_probes_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
         "/apis/g/v1" => answer(500, ""),
         _ => well(a),
@@ -258,15 +258,15 @@ async fn a_backend_that_is_not_well_is_probed_by_five_at_once_later_and_later() 
     };
     let rig = Rig::start(script, failed).await;
     assert_eq!(rig.all(Asked::is_probe).len() % 5, 0);
-    // At the beginning it was looked at twice, because it is new and because that is when resyncs begin.
+    // There were two checks at the start: of the new object, and by the first resync.
     let mut times = vec![5, 25, 65, 145, 305, 625, 1265, 2545, 5105, 10_225, 20_465];
-    // A resync, and what was put off before it.
+    // The resync, and the backoff that was pending before it.
     times.extend([30_000, 40_945]);
     rig.asked_at(Asked::is_probe, 5, &times).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_well_backend_is_probed_every_30_s() {
+async fn a_healthy_backend_is_probed_every_30_s() {
     let rig = Rig::start(well, passed).await;
     let count = || rig.all(Asked::is_probe).len();
     for at in [30, 60, 90] {
@@ -276,13 +276,13 @@ async fn a_well_backend_is_probed_every_30_s() {
         assert_eq!(count(), before, "before {at} s");
         rig.clock.pass(Duration::from_millis(1)).await;
         rig.rest().await;
-        // The first success decides; the others are taken back.
+        // The first success decides and cancels the other probes.
         assert!((before + 1..=before + 5).contains(&count()), "at {at} s");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_hangs_is_given_five_seconds() {
+async fn a_hanging_backend_has_five_seconds() {
     let clock = Still::new();
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let probes = Arc::new(AtomicUsize::new(0));
@@ -318,7 +318,7 @@ async fn a_backend_that_hangs_is_given_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_for_a_document_reaches_a_backend_or_waits_for_it() {
+async fn document_requests_are_served_without_querying_backends() {
     let rig = Rig::start(well, passed).await;
     let documents = || async {
         let mut all = Vec::new();

@@ -1,15 +1,16 @@
-//! What upstream's converter of untyped trees does where it is not the decoder: the object that a strategic merge left is
-//! not read as text, so that numbers are fitted rather than refused and refusals have words of their own.
+//! Upstream's `runtime.DefaultUnstructuredConverter` where it differs from the JSON decoder
+//! (`k8s.io/apimachinery/pkg/runtime/converter.go`). The result of a strategic merge patch is converted from an untyped
+//! tree instead of decoded from text: numbers are coerced rather than refused, and errors have different messages.
 
 use super::DecodeError;
 use crate::api::{Ty, TypeDef};
 use crate::apimachinery::value::Value;
 
-/// Fits the scalars of `v` into `def`. What the types read by themselves (times, quantities) is left to
-/// [`super::normalize`], as are fields that `def` has not.
+/// Coerces the scalars of `v` to the types of `def`. Types that unmarshal themselves (times, quantities) and unknown
+/// fields are left to [`super::normalize`].
 ///
 /// # Errors
-/// The first value of a wrong type, in the converter's words.
+/// The first value of a wrong type, with the converter's message.
 pub fn fit(def: &'static TypeDef, v: &mut Value) -> Result<(), DecodeError> {
     if def.scalar.is_some() {
         return Ok(());
@@ -41,6 +42,7 @@ fn value(ty: Ty, v: &mut Value) -> Result<(), DecodeError> {
         (Ty::Bytes, Value::Array(_)) => Ok(()),
         (Ty::Bytes, _) => refused("restore slice from", v),
         (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) => Ok(()),
+        // By Go's reflection an integer is convertible to a string, so it fails at a later check than other kinds.
         (Ty::String, Value::Int(_)) => Err(DecodeError("cannot convert int64 to string".into())),
         (Ty::String, _) => unrecognized("string"),
         (Ty::Bool, _) => unrecognized("bool"),
@@ -52,7 +54,7 @@ fn value(ty: Ty, v: &mut Value) -> Result<(), DecodeError> {
     }
 }
 
-/// Go cuts what is too long and takes a whole number with a fraction of nought.
+/// Go truncates integers that are too wide and accepts floats without a fractional part.
 fn integer(v: &mut Value, name: &str, cut: fn(i64) -> i64) -> Result<(), DecodeError> {
     let whole = match v {
         Value::Int(i) => *i,
@@ -72,7 +74,7 @@ fn refused(what: &str, v: &Value) -> Result<(), DecodeError> {
     Err(DecodeError(format!("cannot {what} {}", kind(v))))
 }
 
-/// How Go calls the kind of an untyped value.
+/// Go's `reflect.Kind` of an untyped value.
 fn kind(v: &Value) -> &'static str {
     match v {
         Value::Null => "invalid",
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_refused_in_the_converters_words() {
+    fn wrong_types_are_rejected_with_the_converters_messages() {
         let said = |spec| deployment(spec).unwrap_err();
         assert_eq!(said(json!("x")), "cannot restore struct from: string");
         assert_eq!(said(json!({"replicas": "5"})), "unrecognized type: int32");
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_fitted() {
+    fn numbers_are_coerced_to_the_field_type() {
         assert_eq!(deployment(json!({"replicas": 3.0})).unwrap(), json!({"replicas": 3}));
         assert_eq!(
             deployment(json!({"replicas": 4294967297i64})).unwrap(),

@@ -1,11 +1,14 @@
-//! Findings in the order of the document: the tree has its keys sorted, upstream reports as it reads.
+//! Sorts strict decoding findings into document order. The tree has its keys sorted, while upstream reports findings as
+//! its streaming decoder reaches them, so the body is scanned a second time for the positions of the reported paths.
+//!
+//! Start at [`in_document_order`].
 
 use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cmp::Ordering;
 use std::fmt;
 
 /// Sorts strict findings (`unknown field "a.b"`, `duplicate field "a.c"`) of a JSON body by where upstream's decoder
-/// meets them: an unknown field at its first key, a duplicate at its second.
+/// reports them: an unknown field at its first occurrence, a duplicate at its second.
 ///
 /// Findings of a YAML body need no sorting: upstream converts it to JSON with sorted keys first.
 pub fn in_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
@@ -23,7 +26,7 @@ pub fn in_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
     };
     let mut json = serde_json::Deserializer::from_slice(body);
     json.disable_recursion_limit();
-    // The body was decoded before; should this reading fail, what was met until then is in order.
+    // The body was decoded before. If this scan fails nevertheless, the paths found so far are still ordered.
     let _ = Seed(&mut scan, all).deserialize(&mut json);
     let place = |finding: &String| {
         let (duplicate, path) = parts(finding)?;
@@ -36,12 +39,13 @@ pub fn in_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
     out
 }
 
+/// Splits a finding into whether it is a duplicate, and its path.
 fn parts(finding: &str) -> Option<(bool, &str)> {
     let (what, path) = finding.split_once(" field \"")?;
     Some((what == "duplicate", path.strip_suffix('"')?))
 }
 
-/// A path that is looked for, and when it was met, counted in keys.
+/// A path to locate, and the ordinals of the first two keys in the document that match it.
 struct Wanted {
     path: String,
     first: Option<usize>,
@@ -59,13 +63,14 @@ impl Wanted {
 }
 
 struct Scan {
+    /// Keys read so far.
     met: usize,
     /// Sorted by path.
     wanted: Vec<Wanted>,
 }
 
-/// The wanted paths that begin with the path to where the reader stands, which has this length. Nothing else is known of
-/// that path: a client makes it as long as it likes, and every key below would cost its length again.
+/// The range of wanted paths that have the scanner's current path as prefix, and the length of that path. The path
+/// itself is not kept: a client controls its length, and copying it for each key below would be quadratic.
 #[derive(Clone, Copy)]
 struct Below {
     from: usize,
@@ -74,12 +79,12 @@ struct Below {
 }
 
 impl Scan {
-    /// The wanted paths that go on with these parts.
+    /// Narrows the range to the paths that continue with these parts.
     fn below(&self, here: Below, parts: [&str; 2]) -> Below {
         let step = |w: &Wanted| {
             let rest = w.path.as_bytes()[here.length..].iter();
             let mut step = parts.iter().flat_map(|p| p.bytes());
-            // As far as the step goes: equal where the path begins with it.
+            // Compares prefixes only: a path that starts with the step is equal to it.
             for b in rest {
                 match step.next() {
                     None => return Ordering::Equal,
@@ -156,7 +161,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let here = self.0.below(self.1, [dot, &key]);
             self.0.met += 1;
             let met = self.0.met;
-            // The shortest path with a beginning sorts first.
+            // An exact match is the shortest path of the range, so it sorts first.
             if let Some(place) = self.0.wanted[here.from..here.to].first_mut()
                 && place.path.len() == here.length
             {
@@ -177,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_stand_where_the_decoder_meets_them() {
+    fn findings_are_sorted_in_document_order() {
         let body = br#"{"metadata":{"name":"a","nope":1},"data":{"a":"1","a":"2"},"extra":{},
             "spec":{"containers":[{"resourcess":{},"ports":[{"x":1}]}]},"bogusTop":1}"#;
         let order = [

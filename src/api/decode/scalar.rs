@@ -1,4 +1,4 @@
-//! Scalars with a text form of their own, brought into the form upstream writes.
+//! Canonical forms of scalars that Go unmarshals from text: base64, times, quantities, `IntOrString`.
 
 use super::DecodeError;
 use crate::apimachinery::codec::json;
@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Go's `base64.StdEncoding`: padding is needed, stray low bits in the last character are not minded.
+/// Go's `base64.StdEncoding`: padding is required, non-zero trailing bits are accepted.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -25,6 +25,7 @@ pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
             base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => illegal(text.len() / 4 * 4),
         })
     };
+    // Go's decoder skips line breaks.
     let decoded = if s.contains(['\r', '\n']) {
         decode(&s.replace(['\r', '\n'], ""))
     } else {
@@ -39,7 +40,7 @@ pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
 
 pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
     let t = time::parse(s).map_err(DecodeError)?;
-    // Whole seconds in UTC are already in the form that is written.
+    // `YYYY-MM-DDTHH:MM:SSZ` is already canonical.
     if !(s.len() == 20 && s.ends_with('Z')) {
         *s = time::format(t).into();
     }
@@ -55,7 +56,7 @@ pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
 }
 
 pub(super) fn quantity(v: &mut Value) -> Result<(), DecodeError> {
-    // The decoder hands the raw text over, whatever it is; only strings and numbers can be quantities.
+    // `Quantity.UnmarshalJSON` parses the raw JSON text of any value; only strings and numbers can succeed.
     let canonical = match &*v {
         Value::String(s) if is_plain(s) => return Ok(()),
         Value::String(s) => quantity::canonicalize(s),
@@ -65,7 +66,7 @@ pub(super) fn quantity(v: &mut Value) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// True for texts that are surely canonical: up to 15 digits that do not start or end in 0, and a unit of 10³ⁿ.
+/// Fast path: certainly canonical. Up to 15 digits without a leading or trailing 0, and an optional decimal SI suffix.
 fn is_plain(s: &str) -> bool {
     let digits = s.strip_suffix(['m', 'k', 'M', 'G']).unwrap_or(s);
     (1..=15).contains(&digits.len())

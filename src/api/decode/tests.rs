@@ -14,7 +14,7 @@ fn error(group: &str, version: &str, kind: &str, v: Value) -> String {
 }
 
 #[test]
-fn unknown_fields_are_named_by_path_and_dropped() {
+fn unknown_fields_are_reported_by_path_and_dropped() {
     let (v, findings) = decode(
         "apps",
         "v1",
@@ -38,14 +38,14 @@ fn unknown_fields_are_named_by_path_and_dropped() {
 }
 
 #[test]
-fn findings_stop_at_a_hundred() {
+fn findings_are_capped_at_one_hundred() {
     let spec: Map = (0..150).map(|i| (format!("x{i}"), Value::Int(1))).collect();
     let (_, findings) = decode("", "v1", "Pod", json!({"spec": Value::Object(spec)})).expect("types fit");
     assert_eq!(findings.len(), crate::apimachinery::codec::findings::Findings::MAX);
 }
 
 #[test]
-fn always_written_fields_come_and_empty_ones_go() {
+fn always_written_fields_are_added_and_empty_ones_dropped() {
     let (v, _) = decode(
         "",
         "v1",
@@ -92,7 +92,7 @@ fn scalars_take_their_canonical_form() {
 }
 
 #[test]
-fn wrong_types_are_told_in_gos_words() {
+fn type_errors_have_gos_messages() {
     assert_eq!(
         error("apps", "v1", "Deployment", json!({"spec": {"replicas": "5"}})),
         "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
@@ -134,7 +134,7 @@ fn wrong_types_are_told_in_gos_words() {
 }
 
 #[test]
-fn schemas_inside_definitions_are_walked() {
+fn json_schemas_in_crds_are_checked_recursively() {
     let crd = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {
         "type": "object", "nullable": false, "properties": {"a": {"type": "array", "readOnly": true, "items": {"type": "string", "odd": 1}}},
         "additionalProperties": false, "default": {"x": null}}}}]}});
@@ -153,7 +153,7 @@ fn schemas_inside_definitions_are_walked() {
 }
 
 #[test]
-fn a_part_is_told_with_its_path_and_errs_without() {
+fn findings_of_a_part_carry_its_path_and_type_errors_do_not() {
     let meta = crate::api::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("metadata");
     let findings = normalize_under("metadata", meta, &mut json!({"bogus": 1}));
     assert_eq!(findings, Ok(vec![r#"unknown field "metadata.bogus""#.to_owned()]));
@@ -195,7 +195,7 @@ fn tree() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_was_normalised_stays_as_it_is(v in tree()) {
+    fn normalization_is_idempotent(v in tree()) {
         if let Ok((once, _)) = decode("", "v1", "Pod", v) {
             let (twice, findings) = decode("", "v1", "Pod", once.clone()).expect("its own form fits");
             prop_assert_eq!(once, twice);

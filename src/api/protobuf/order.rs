@@ -1,6 +1,5 @@
-//! Fields in the order of their numbers. The table is sorted by JSON name; messages are written by number.
-//!
-//! Computed by the compiler from the table, so that there is one table to generate and nothing to do at the start.
+//! Index of each definition's fields by protobuf number: the table is sorted by JSON name, messages are written by
+//! number. Evaluated at compile time, so there is only one table to generate and no start-up cost.
 
 use crate::api::{Field, TypeDef, table::TYPES};
 
@@ -8,9 +7,9 @@ const KINDS: usize = TYPES.len();
 const ROWS: usize = rows();
 
 struct Order {
-    /// Where a type's part of `fields` begins; one more for the end.
+    /// Start of each type's range in `fields`, and the end of the last one.
     starts: [u16; KINDS + 1],
-    /// Places in [`TypeDef::fields`].
+    /// Indexes into [`TypeDef::fields`].
     fields: [u8; ROWS],
 }
 
@@ -26,7 +25,7 @@ const fn rows() -> usize {
     n
 }
 
-/// Numbers on the way to a field, the outermost in the highest place.
+/// Sort key of a field: the numbers of its enclosing messages, outermost in the highest byte, then its own.
 const fn path(f: &Field) -> u32 {
     match f.through {
         [0, _] => (f.tag as u32) << 16,
@@ -48,6 +47,7 @@ const fn sorted() -> Order {
         let mut i = 0;
         while i < fields.len() {
             let key = path(&fields[i]);
+            // Insertion sort: const evaluation has no `sort`.
             let mut at = start + i;
             while at > start && path(&fields[out.fields[at - 1] as usize]) > key {
                 out.fields[at] = out.fields[at - 1];
@@ -63,15 +63,15 @@ const fn sorted() -> Order {
     out
 }
 
-/// The places of a definition's fields, sorted by the numbers on their way; those without a number come first.
+/// Indexes of a definition's fields, sorted by their path of numbers; fields without a number come first.
 pub(super) fn of(def: &'static TypeDef) -> &'static [u8] {
-    // Definitions exist in the table only, so that the address tells the place.
+    // Definitions exist only in the table, so the address yields the index.
     let offset = std::ptr::from_ref(def) as usize - TYPES.as_ptr() as usize;
     let t = offset / size_of::<TypeDef>();
     &ORDER.fields[usize::from(ORDER.starts[t])..usize::from(ORDER.starts[t + 1])]
 }
 
-/// The number of a field on this level of embedding, and whether it stands for the field itself.
+/// The number that leads to a field at this level of embedding, and whether it is the field's own.
 pub(super) fn number(f: &Field, level: usize) -> (u8, bool) {
     match f.through.get(level) {
         Some(&n) if n != 0 => (n, false),

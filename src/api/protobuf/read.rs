@@ -1,4 +1,4 @@
-//! Messages to trees.
+//! Protobuf decoder: wire messages to trees. Start at [`message_within`].
 
 use super::{SCHEMA, is_wrapped, order};
 use crate::api::decode::DecodeError;
@@ -11,35 +11,37 @@ use crate::apimachinery::value::{Map, Str, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Deepest nesting of messages; only JSON schemas nest at all without end.
+/// Maximum nesting depth of messages. Only JSON schemas are recursive and can reach it.
 const MAX_DEPTH: usize = 200;
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Reads a message into the tree its JSON would give, empty values of omitted fields left out. Types are right
-/// afterwards; normalizing adds what is always written.
+/// Decodes a message into the tree that its JSON form would give, without empty `omitempty` values. All types are
+/// correct afterwards; always-written fields are added by [`normalize`](crate::api::decode::normalize).
 ///
 /// # Errors
-/// The decoder's text.
+/// The message is malformed or nests too deep.
 pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
     message_within(def, raw, &mut Budget::unlimited())
 }
 
-/// Reads a message into a tree that takes no more than a budget: an empty message of a list has two bytes on the wire.
+/// As [`message`], with a memory budget: an empty message in a list takes two bytes on the wire and far more in the
+/// tree.
 ///
 /// # Errors
-/// As of [`message`].
+/// As of [`message`], and if the budget is exhausted.
 pub fn message_within(def: &'static TypeDef, raw: &[u8], budget: &mut Budget) -> Result<Value> {
     struct_at(def, raw, (0, budget))
 }
 
-/// How deep a message stands, and what the tree may still take.
+/// Nesting depth and remaining memory budget.
 type Cx<'b> = (usize, &'b mut Budget);
 
 fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Value> {
     if depth > MAX_DEPTH {
         return Err(DecodeError("exceeded max depth".into()));
     }
+    // Ends here if the request was abandoned.
     budget.checkpoint();
     let mut parts = Parts::default();
     parts.fields(def, order::of(def), 0, raw, (depth, budget))?;
@@ -47,7 +49,7 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     Ok(parts.into_object(def))
 }
 
-/// Of the budget, which speaks as the decoders do.
+/// For [`Budget`], whose errors are plain texts.
 impl From<String> for DecodeError {
     fn from(text: String) -> Self {
         Self(text)
@@ -60,11 +62,11 @@ impl From<WireError> for DecodeError {
     }
 }
 
-/// An object on the way: by places of fields, which are sorted as their names are.
+/// An object under construction, by field index. Fields are sorted by name, so sorting the indexes sorts the keys.
 #[derive(Default)]
 struct Parts {
     values: Vec<(u8, Value)>,
-    /// Entries in the order they came; sorting them once at the end takes a hostile order its sting.
+    /// Map entries in wire order, sorted once at the end: inserting each in place would be quadratic in the worst case.
     maps: Vec<(u8, Vec<(Str, Value)>)>,
 }
 
@@ -78,7 +80,7 @@ impl Parts {
         (depth, budget): Cx<'_>,
     ) -> Result<()> {
         let mut reader = Reader::new(raw);
-        // Fields mostly come by number, so the search goes on where it found the last one.
+        // Encoders write fields by number, so the search resumes at the last hit.
         let mut at = 0;
         while let Some((wanted, payload)) = reader.next()? {
             let is_it = |p: &u8| u32::from(order::number(&def.fields[usize::from(*p)], level).0) == wanted;
@@ -96,6 +98,7 @@ impl Parts {
             let Payload::Bytes(raw) = payload else {
                 return Err(wrong_wire(payload, f.name));
             };
+            // Fields of one embedded message are adjacent in the order.
             let run = places[at..].iter().take_while(|p| is_it(p)).count();
             self.fields(def, &places[at..at + run], level + 1, raw, (depth, budget))?;
         }
@@ -116,6 +119,7 @@ impl Parts {
                     budget.push(self.list(place), item)?;
                 }
             }
+            // Packed encoding, which decoders must accept although upstream's encoder never produces it.
             (Ty::List(Ty::Int32 | Ty::Int64 | Ty::Bool), Payload::Bytes(raw)) => {
                 let Ty::List(t) = f.ty else { return Ok(()) };
                 let mut packed = Reader::new(raw);
@@ -151,6 +155,7 @@ impl Parts {
             (ty, _) => {
                 let v = value(ty, f, payload, (depth, budget))?;
                 let old = self.values.iter().rposition(|(p, _)| *p == place);
+                // As in Go, the last occurrence of a singular field wins; an empty one resets it.
                 let leave_out = v.is_null() || f.emit == Emit::OmitEmpty && v.is_empty_value();
                 match (old, leave_out) {
                     (Some(i), true) => {
@@ -200,7 +205,7 @@ fn wrong_wire(payload: Payload<'_>, field: &str) -> DecodeError {
     DecodeError(format!("proto: wrong wireType = {wire} for field {field}"))
 }
 
-/// Text; what is no UTF-8 is replaced, as Go does when it writes JSON.
+/// Invalid UTF-8 is replaced, as Go does when encoding JSON.
 fn text(raw: &[u8]) -> Str {
     match std::str::from_utf8(raw) {
         Ok(s) => Str::new(s),
@@ -208,13 +213,13 @@ fn text(raw: &[u8]) -> Str {
     }
 }
 
-/// [`text`] that is part of the tree.
+/// As [`text`], charged to the budget.
 fn bounded(raw: &[u8], budget: &mut Budget) -> Result<Str> {
     budget.string(raw.len())?;
     Ok(text(raw))
 }
 
-/// The entry of a map: the key is field 1, the value field 2.
+/// A map entry: field 1 is the key, field 2 the value. Either may be missing, which means its zero value.
 fn entry(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<(Str, Value)> {
     let mut reader = Reader::new(raw);
     let (mut key, mut v) = (Str::default(), None);
@@ -234,7 +239,7 @@ fn entry(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<(Str,
     Ok((key, v))
 }
 
-/// A message that holds a list and nothing else.
+/// A message with a single repeated field 1.
 fn wrapped(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Vec<Value>> {
     let mut reader = Reader::new(raw);
     let mut out = Vec::new();
@@ -250,7 +255,7 @@ fn wrapped(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Vec
 fn value(ty: Ty, f: &Field, payload: Payload<'_>, (depth, budget): Cx<'_>) -> Result<Value> {
     Ok(match (ty, payload) {
         (Ty::String, Payload::Bytes(raw)) => Value::String(bounded(raw, budget)?),
-        // As Go's conversion does: the lower half.
+        // Truncates to the low 32 bits, as Go's conversion does.
         (Ty::Int32, Payload::Varint(n)) => Value::Int(i64::from(n as i32)),
         (Ty::Int64, Payload::Varint(n)) => Value::Int(n as i64),
         (Ty::Bool, Payload::Varint(n)) => Value::Bool(n != 0),
@@ -281,7 +286,8 @@ fn value(ty: Ty, f: &Field, payload: Payload<'_>, (depth, budget): Cx<'_>) -> Re
     })
 }
 
-/// JSON has neither NaN nor infinities; whole numbers are integers there.
+/// JSON can express neither NaN nor infinities, and the tree holds whole numbers as integers. Above 2^53 doubles
+/// no longer represent every integer, so those stay floats.
 fn double(bits: u64) -> Result<Value> {
     let d = f64::from_bits(bits);
     if !d.is_finite() {
@@ -291,7 +297,7 @@ fn double(bits: u64) -> Result<Value> {
     Ok(if whole { Value::Int(d as i64) } else { Value::Float(d) })
 }
 
-/// The value of a message's field; of several the last one.
+/// The length-delimited field with this number; the last occurrence wins.
 fn last_bytes(raw: &[u8], wanted: u32) -> Result<Option<&[u8]>> {
     let mut reader = Reader::new(raw);
     let mut out = None;
@@ -304,7 +310,7 @@ fn last_bytes(raw: &[u8], wanted: u32) -> Result<Option<&[u8]>> {
     Ok(out)
 }
 
-/// Null where the time is zero, which is how Go's generated types say "not set".
+/// Null for a zero timestamp, which is how Go's generated types encode an unset time.
 fn timestamp(raw: &[u8], micro: bool) -> Result<Value> {
     let mut reader = Reader::new(raw);
     let (mut seconds, mut nanos) = (0i64, 0i32);

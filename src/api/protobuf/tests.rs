@@ -1,4 +1,4 @@
-//! Round trips of every kind are in `tests/codecs.rs`.
+//! Unit tests of the codec; `tests/codecs.rs` round-trips every kind.
 
 use super::*;
 use crate::api::{by_gvk, types};
@@ -13,7 +13,7 @@ fn message(def: &'static TypeDef, object: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn a_config_map_is_written_as_upstream_writes_it() {
+fn a_config_map_encodes_to_upstreams_bytes() {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "a", "namespace": "d", "creationTimestamp": "1970-01-01T00:00:07Z"},
@@ -31,7 +31,7 @@ fn a_config_map_is_written_as_upstream_writes_it() {
 }
 
 #[test]
-fn a_services_port_is_written_whole() {
+fn non_pointer_fields_of_a_service_port_are_always_written() {
     let def = by_gvk("", "v1", "Service").unwrap();
     let mut bytes = Vec::new();
     let spec = json!({"spec": {"ports": [{"port": 80, "targetPort": "http"}], "clusterIP": "None"}});
@@ -40,12 +40,12 @@ fn a_services_port_is_written_whole() {
     assert_eq!(bytes[..metadata.len()], metadata[..]);
     let port = b"\n\x14\n\0\x12\0\x18\x50\x22\x0a\x08\x01\x10\0\x1a\x04http\x28\0";
     assert!(bytes.windows(port.len()).any(|w| w == port), "{bytes:x?}");
-    // spec.status: an empty load balancer stands in it.
+    // status: { loadBalancer: {} }
     assert!(bytes.ends_with(b"\x1a\x02\n\0"), "{bytes:x?}");
 }
 
 #[test]
-fn inlined_members_stand_in_messages_of_their_own() {
+fn inlined_structs_are_nested_messages() {
     let def = crate::api::by_name("io.k8s.api.core.v1.Volume").unwrap();
     let volume = json!({"name": "v", "configMap": {"name": "c"}});
     let bytes = message(def, &volume);
@@ -56,7 +56,7 @@ fn inlined_members_stand_in_messages_of_their_own() {
 }
 
 #[test]
-fn unknown_fields_are_passed_over_and_wrong_ones_refused() {
+fn unknown_fields_are_skipped_and_wrong_wire_types_rejected() {
     let def = by_gvk("", "v1", "ConfigMap").unwrap();
     assert_eq!(decode_message(def, b"\xfa\x07\x01x").unwrap(), json!({}));
     assert_eq!(
@@ -66,7 +66,7 @@ fn unknown_fields_are_passed_over_and_wrong_ones_refused() {
 }
 
 #[test]
-fn a_schema_without_end_is_refused() {
+fn overly_deep_schemas_are_rejected() {
     let def = crate::api::by_name(SCHEMA).unwrap();
     let not = def.field("not").unwrap().tag;
     let mut bytes = Vec::new();
@@ -79,7 +79,7 @@ fn a_schema_without_end_is_refused() {
 }
 
 #[test]
-fn fields_stand_by_their_numbers() {
+fn fields_are_ordered_by_number() {
     for def in types() {
         let places = order::of(def);
         assert_eq!(places.len(), def.fields.len(), "{}", def.name);
@@ -89,7 +89,7 @@ fn fields_stand_by_their_numbers() {
 }
 
 #[test]
-fn the_deepest_schema_that_json_can_hold_is_written() {
+fn schemas_at_the_json_depth_limit_are_encoded() {
     let written = std::thread::Builder::new().stack_size(8 << 20).spawn(|| {
         let schema = (0..999).fold(Value::object(), |inner, _| {
             let mut outer = Map::new();

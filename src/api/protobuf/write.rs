@@ -1,4 +1,4 @@
-//! Trees to messages.
+//! Protobuf encoder: trees to wire messages. Start at [`message`].
 
 use super::{SCHEMA, is_wrapped, order};
 use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
@@ -9,13 +9,14 @@ use crate::apimachinery::value::{Map, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Appends the message of an object. Members of wrong types, which a normalized object has not, are written as zero.
+/// Appends the encoding of an object. Members of a wrong type, which a normalized object does not have, are written as
+/// zero values.
 pub fn message(def: &'static TypeDef, object: &Value, out: &mut Vec<u8>) {
     static NONE: Map = Map::new();
     fields(def, order::of(def), 0, object.as_object().unwrap_or(&NONE), out);
 }
 
-/// Writes the fields at these places, which share the embedded messages above `level`.
+/// Writes the fields with these indexes, all of which are in the same embedded messages above `level`.
 fn fields(def: &'static TypeDef, places: &[u8], level: usize, object: &Map, out: &mut Vec<u8>) {
     let mut i = 0;
     while let Some(&place) = places.get(i) {
@@ -60,11 +61,11 @@ fn field(def: &TypeDef, f: &Field, v: Option<&Value>, out: &mut Vec<u8>) {
     }
 }
 
-/// What Go's generated code writes of a field that is not set: nothing of pointers, lists and maps, else a zero value.
+/// What Go's generated marshallers write for an unset field: nothing for pointers, lists and maps, else the zero value.
 fn absent(f: &Field, out: &mut Vec<u8>) {
     let is_value = match f.ty {
         Ty::List(_) | Ty::Map(_) | Ty::Bytes | Ty::SchemaOr(_) => false,
-        // A value that is written as null: times and embedded objects have a zero form of their own.
+        // JSON writes these as null although they are not pointers; protobuf writes an empty message.
         Ty::Time | Ty::MicroTime | Ty::Any(_) => f.emit != Emit::OmitNil,
         _ => matches!(f.emit, Emit::OmitEmpty | Emit::Zero),
     };
@@ -73,7 +74,7 @@ fn absent(f: &Field, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes one value; null is the zero value.
+/// Writes one value; null stands for the zero value.
 fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
     match ty {
         Ty::String => put_bytes(out, tag, v.as_str().unwrap_or("").as_bytes()),
@@ -98,9 +99,9 @@ fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
         }),
         Ty::SchemaOr(or) => put_message(out, tag, |out| schema_or(or, v, out)),
         Ty::Struct(r) => put_message(out, tag, |out| message(r.get(), v, out)),
-        // A list in a list or map is a message with the list in it.
+        // Protobuf has no nested lists: an inner list is wrapped in a message.
         Ty::List(t) => put_message(out, tag, |out| v.items().iter().for_each(|v| value(*t, 1, v, out))),
-        // No kind has a map in a list or map.
+        // No kind has a map inside a list or map.
         Ty::Map(_) => {}
     }
 }

@@ -1,5 +1,6 @@
-//! What a write changes, as managers name it: each in the shape of the version its fields are named in. The write is
-//! compared once per shape, however many managers and versions there are.
+//! The fields a write changes, in terms of each API version that managers recorded their fields in.
+//!
+//! [`Changes`] converts and compares the objects once per distinct shape, however many managers and versions there are.
 
 use super::fieldset::FieldSet;
 use super::managed::ManagedEntry;
@@ -7,12 +8,12 @@ use super::typed::{self, Comparison};
 use super::{ApplySchema, AtVersion, Versions};
 use crate::apimachinery::value::Value;
 
-/// What a write changes in one shape.
+/// The fields a write changes, in one shape.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
-    /// Added, or given another value: it becomes the writer's.
+    /// Fields added or modified; the writer becomes their owner.
     pub taken: FieldSet,
-    /// Gone: nobody owns it.
+    /// Fields removed; they lose all owners.
     pub removed: FieldSet,
 }
 
@@ -28,14 +29,14 @@ impl From<Comparison> for Change {
 }
 
 impl Change {
-    /// Takes from an entry what is not its own any more.
+    /// Removes the changed fields from an entry of another manager.
     pub fn release(&self, entry: &mut ManagedEntry) {
         entry.lose(&self.taken);
         entry.lose(&self.removed);
     }
 }
 
-/// What a write changes in every shape that entries need.
+/// The fields a write changes, in every shape that the entries use.
 pub(super) struct Changes<'a, S> {
     here: Change,
     api_version: &'a str,
@@ -44,7 +45,7 @@ pub(super) struct Changes<'a, S> {
 }
 
 impl<'a, S: ApplySchema> Changes<'a, S> {
-    /// `here` is the change in the version of the write. Entries whose version is not known any more are dropped.
+    /// `here` is the change in the version of the write. Drops the entries whose version is no longer served.
     pub fn new(
         here: Comparison,
         api_version: &'a str,
@@ -65,6 +66,7 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
                     return true;
                 }
                 let shape = versions.shape(&e.api_version);
+                // Compared once per shape; the writer's own shape is in `here`.
                 if shape != own && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s)) {
                     changes.compare(&e.api_version, live, new);
                 }
@@ -82,12 +84,12 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
         }
     }
 
-    /// In the version of the write.
+    /// The change in the version of the write.
     pub fn here(self) -> Change {
         self.here
     }
 
-    /// As an entry names it.
+    /// The change in the version of `entry`.
     pub fn of(&self, entry: &ManagedEntry) -> &Change {
         if entry.api_version == self.api_version || self.others.is_empty() {
             return &self.here;

@@ -1,4 +1,6 @@
-//! What a client may apply: the body of the request, and whether it fits its type.
+//! Validates the body of an apply request: decoding, and conformance to the schema of its type.
+//!
+//! Start at [`decode_config`]; [`check`] runs inside [`apply`](super::apply()).
 
 use super::fieldset::PathElement;
 use super::typed::{item_element, shape_of};
@@ -14,7 +16,7 @@ use crate::interrupt::checkpoint;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What does not fit, as far as it is told: each line names a whole path, and a client may make those long.
+/// Schema errors, bounded in number and size: every line contains a full path, and clients can make paths long.
 #[derive(Default)]
 struct Errors {
     lines: Vec<String>,
@@ -34,12 +36,12 @@ impl Errors {
     }
 }
 
-/// The object that a configuration means, in the words of upstream's field manager.
+/// Describes the object of a configuration in the format of upstream's field manager errors.
 pub fn described(config: &Value) -> String {
     format!("{}/{}; {}", config.namespace(), config.name(), config.gvk())
 }
 
-/// Checks that a configuration fits its type.
+/// Checks that a configuration conforms to its schema.
 pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
     let mut errors = Errors::default();
     check_below(config, schema, &mut String::new(), &mut errors);
@@ -76,6 +78,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             if !fits {
                 errors.push(|| match s {
                     Scalar::String => wrong("string", go_value(v)),
+                    // Upstream prints the wrapper's type here instead of its value.
                     Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
                     Scalar::Boolean => wrong("boolean", go_value(v)),
                     Scalar::Untyped => wrong("scalar", go_value(v)),
@@ -120,7 +123,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
     }
 }
 
-/// Go's `%#v` of upstream's value wrapper.
+/// Go's `%#v` of the `valueUnstructured` wrapper in structured-merge-diff.
 fn go_value(v: &Value) -> String {
     format!("&value.valueUnstructured{{Value:{}}}", go_literal(v))
 }
@@ -143,21 +146,21 @@ fn go_literal(v: &Value) -> String {
     }
 }
 
-/// Reads the body of an apply: YAML, of exactly the kind of the endpoint, without managed fields. Keys that occur twice
-/// are reported for strict validation.
+/// Decodes the body of an apply request: YAML, of exactly the endpoint's kind, without `managedFields`. Also returns
+/// the duplicate keys, which strict field validation reports.
 ///
 /// # Errors
-/// 400 in upstream's words.
+/// 400 with upstream's message.
 pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value, Vec<String>), Status> {
     let failed = |e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
     let (v, duplicates) = yaml::decode_noting(body).map_err(failed)?;
     Ok((check_config(v, expected)?, duplicates))
 }
 
-/// The same of a body that was read already.
+/// The checks of [`decode_config`] for a body that is already decoded.
 ///
 /// # Errors
-/// 400 in upstream's words.
+/// 400 with upstream's message.
 pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Status> {
     if !v.is_null() && v.as_object().is_none() {
         return Err(Status::bad_request(format!(

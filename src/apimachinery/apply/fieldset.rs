@@ -1,35 +1,37 @@
-//! Sets of paths into an object: a tree of path elements, each level sorted.
+//! [`FieldSet`]: a set of paths into an object, stored as a tree whose levels are sorted.
+//!
+//! Also reads and writes the `fieldsV1` encoding. Ownership rules are in `managed` and `merge`.
 
 pub use super::path::PathElement;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use std::cmp::Ordering;
 
-/// A set of paths. A path may be a member and have members below it at once.
+/// A set of paths. A path and paths below it can be members at the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldSet {
-    /// Sorted by element. Invariant: an entry is a member or has children.
+    /// Sorted by element. Invariant: every entry is a member or has children.
     entries: Vec<Entry>,
 }
 
-/// One element of one level.
+/// A path element at one level of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The element.
+    /// The path element.
     pub element: PathElement,
-    /// The path that ends here is in the set.
+    /// True if the path that ends here is in the set.
     pub member: bool,
-    /// What is in the set below.
+    /// The members below this element.
     pub children: FieldSet,
 }
 
 impl FieldSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { entries: Vec::new() }
     }
 
-    /// A set of paths through objects: `["metadata", "name"]`.
+    /// Builds a set from paths through objects, such as `["metadata", "name"]`.
     pub fn of_fields(paths: &[&[&str]]) -> Self {
         let mut out = Self::new();
         for path in paths {
@@ -38,12 +40,12 @@ impl FieldSet {
         out
     }
 
-    /// True where nothing is in the set.
+    /// True if the set has no members.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries of the first level, sorted.
+    /// The first level of the tree, sorted.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -52,12 +54,12 @@ impl FieldSet {
         self.entries.binary_search_by(|x| x.element.cmp(e))
     }
 
-    /// The entry of an element of the first level.
+    /// The entry of an element at the first level.
     pub fn get(&self, e: &PathElement) -> Option<&Entry> {
         self.find(e).ok().map(|i| &self.entries[i])
     }
 
-    /// Adds a path; the empty one is nowhere.
+    /// Adds a path; the empty path is ignored.
     pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -83,7 +85,7 @@ impl FieldSet {
         }
     }
 
-    /// True where the path is in the set.
+    /// True if the path is a member.
     pub fn has(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -92,8 +94,8 @@ impl FieldSet {
         }
     }
 
-    /// The set of entries in any order; those of one element become one. Costs a sort, whatever the entries are: sets come
-    /// from clients, and entering them one by one would cost the square.
+    /// Builds a set from entries in any order, merging equal elements. Sorts once: sets come from clients, and
+    /// inserting the entries one by one would be quadratic.
     pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
         entries.retain(|e| e.member || !e.children.is_empty());
         if entries.is_sorted_by(|a, b| a.element < b.element) {
@@ -103,6 +105,7 @@ impl FieldSet {
         let mut out: Vec<Entry> = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter().peekable();
         while let Some(mut one) = entries.next() {
+            // Equal elements are adjacent now: merge them into the first.
             let mut below = Vec::new();
             while let Some(same) = entries.next_if(|e| e.element == one.element) {
                 one.member |= same.member;
@@ -117,16 +120,17 @@ impl FieldSet {
         Self { entries: out }
     }
 
-    /// What is in any of the sets.
+    /// The union of many sets.
     pub(super) fn union_of(sets: impl Iterator<Item = Self>) -> Self {
         Self::of_entries(sets.flat_map(|s| s.entries).collect())
     }
 
-    /// Adds what a walk found below `element`. Cheap where elements come in order.
+    /// Adds the result of walking one element. Constant time (amortised) if elements arrive in order.
     pub(super) fn put(&mut self, element: PathElement, member: bool, children: Self) {
         if !member && children.is_empty() {
             return;
         }
+        // Walks visit sorted maps, so appending is the common case.
         if self.entries.last().is_none_or(|l| l.element < element) {
             self.entries.push(Entry {
                 element,
@@ -152,7 +156,7 @@ impl FieldSet {
         }
     }
 
-    /// What is in one of the sets.
+    /// The union of two sets.
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
             return other.clone();
@@ -167,7 +171,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in both sets. Costs as much as the smaller one on each level.
+    /// The intersection of two sets. Each level costs as much as its smaller side, up to a logarithmic factor.
     pub fn intersection(&self, other: &Self) -> Self {
         let mine_are_few = self.entries.len() <= other.entries.len();
         let (few, many) = if mine_are_few { (self, other) } else { (other, self) };
@@ -190,21 +194,21 @@ impl FieldSet {
         out
     }
 
-    /// What is in this set and not in the other.
+    /// The members of this set that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.subtract(other);
         out
     }
 
-    /// What is in this set, but neither in the other nor below a path that is.
+    /// The members of this set that are neither in `other` nor below a member of `other`.
     pub fn recursive_difference(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.exclude(other);
         out
     }
 
-    /// Removes what is in the other set, in place. True where that removed something.
+    /// Removes the members of `other` in place. Returns true if that removed something.
     pub fn subtract(&mut self, other: &Self) -> bool {
         self.remove_where(other, &|mine, theirs| {
             let was = mine.member;
@@ -213,7 +217,7 @@ impl FieldSet {
         })
     }
 
-    /// Removes what is in the other set or below a path that is, in place.
+    /// Removes the members of `other` and everything below them in place. Returns true if one of them was found here.
     pub fn exclude(&mut self, other: &Self) -> bool {
         self.remove_where(other, &|mine, theirs| {
             if theirs.member {
@@ -232,7 +236,7 @@ impl FieldSet {
             changed |= mine.children.remove_where(&theirs.children, f);
             emptied |= !mine.member && mine.children.is_empty();
         };
-        // The smaller side is walked, the other one searched.
+        // Walk the smaller side and search in the larger one.
         if self.entries.len() < other.entries.len() {
             for mine in &mut self.entries {
                 if let Some(theirs) = other.get(&mine.element) {
@@ -252,7 +256,7 @@ impl FieldSet {
         changed
     }
 
-    /// Lets `f` change every entry of the first level, and drops those that are left with nothing.
+    /// Lets `f` modify every entry of the first level and drops the entries left empty.
     pub(super) fn retain(&mut self, f: &mut impl FnMut(&mut Entry)) {
         self.entries.retain_mut(|e| {
             f(e);
@@ -260,13 +264,13 @@ impl FieldSet {
         });
     }
 
-    /// Adds what is in the other set, in place.
+    /// Adds the members of `other` in place.
     pub fn absorb(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
             return;
         }
-        /// More than these are sorted in, instead of entered one by one.
+        /// Above this, merging by sorting is cheaper than inserting one by one.
         const FEW: usize = 4;
         if other.entries.len() > FEW {
             self.entries.extend(other.entries);
@@ -278,7 +282,7 @@ impl FieldSet {
         }
     }
 
-    /// Members without members below them.
+    /// The members that have no members below them.
     pub fn leaves(&self) -> Self {
         let leaf = |e: &Entry| Entry {
             element: e.element.clone(),
@@ -315,14 +319,14 @@ impl FieldSet {
         }
     }
 
-    /// How many paths are in the set.
+    /// The number of paths in the set.
     pub fn members(&self) -> usize {
         let of = |e: &Entry| usize::from(e.member) + e.children.members();
         self.entries.iter().map(of).sum()
     }
 
-    /// Calls `f` with each path as it is shown in conflicts: `.spec.containers[name="a"].image`. On each level those that end
-    /// there come first.
+    /// Calls `f` with each path in the notation of conflict messages: `.spec.containers[name="a"].image`. At each
+    /// level the paths that end there come first.
     pub fn for_each(&self, f: &mut impl FnMut(&str)) {
         self.visit_while(&mut |path| {
             f(path);
@@ -330,8 +334,8 @@ impl FieldSet {
         });
     }
 
-    /// As [`for_each`](Self::for_each), as long as `f` wants more: each path repeats what stands above it, so that all of
-    /// them together may be far longer than the set.
+    /// Like [`for_each`](Self::for_each), but stops when `f` returns false. Every path repeats its prefix, so the
+    /// paths can be far longer in total than the set; callers use this to bound their output.
     pub fn visit_while(&self, f: &mut impl FnMut(&str) -> bool) {
         self.visit(&mut String::new(), f);
     }
@@ -357,13 +361,14 @@ impl FieldSet {
         true
     }
 
-    /// The object under `fieldsV1`.
+    /// Encodes the set as a `fieldsV1` object.
     pub fn encode(&self) -> Value {
         Value::Object(self.encode_map(false))
     }
 
     fn encode_map(&self, member: bool) -> Map {
         let mut pairs = Vec::with_capacity(self.entries.len() + 1);
+        // Only a member that also has children needs the explicit `.`.
         if member && !self.entries.is_empty() {
             pairs.push((Str::const_new("."), Value::object()));
         }
@@ -373,10 +378,10 @@ impl FieldSet {
         Map::from_pairs(pairs)
     }
 
-    /// Reads the object under `fieldsV1`.
+    /// Decodes a `fieldsV1` object.
     ///
     /// # Errors
-    /// What is wrong with a key.
+    /// Describes the malformed key.
     pub fn decode(v: &Value) -> Result<Self, String> {
         Self::decode_level(v).map(|(set, _)| set)
     }
@@ -385,7 +390,7 @@ impl FieldSet {
         checkpoint();
         let map = v.as_object().ok_or("expected an object of fields")?;
         let mut entries = Vec::with_capacity(map.len());
-        // A path without anything below it is a member without saying so.
+        // An empty object stands for a member; `.` marks members that have children.
         let mut member = map.is_empty();
         for (k, v) in map.iter() {
             if k == "." {
@@ -412,7 +417,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_encoding_is_upstreams_and_is_read_back() {
+    fn fields_v1_round_trips() {
         let v = json!({"f:metadata": {"f:labels": {".": {}, "f:a.b/c": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:l": {"i:0": {}}}});
         let s = FieldSet::decode(&v).unwrap();
@@ -435,7 +440,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_recursive_difference_takes_what_is_below() {
+    fn recursive_difference_removes_descendants() {
         let s = FieldSet::of_fields(&[&["status", "phase"], &["spec"], &["spec", "x"]]);
         assert_eq!(
             s.recursive_difference(&FieldSet::of_fields(&[&["status"]])),
@@ -469,7 +474,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn operations_agree_with_lists_of_paths(a in paths(), b in paths()) {
+        fn operations_match_a_model_of_path_lists(a in paths(), b in paths()) {
             let (sa, sb) = (set(&a), set(&b));
             for p in a.iter().chain(&b) {
                 let (ia, ib) = (a.contains(p), b.contains(p));

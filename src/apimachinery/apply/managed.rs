@@ -1,11 +1,14 @@
-//! `metadata.managedFields`: one entry per manager, with the fields it owns.
+//! `metadata.managedFields`: one entry per manager, listing the fields it owns.
+//!
+//! Start at [`update_managed_fields`], called for create, update and patch; applies go through [`super::merge`]. The
+//! rules:
 //!
 //! ```text
-//! a write by M changes f            f leaves every entry that had it, and enters M's
-//! a write removes f                 f leaves every entry; no entry is made or touched for it
-//! an entry becomes empty            it vanishes
-//! more than ten Update entries      the oldest of one version become "ancient-changes"
-//! the object has no entries at all  an update does not begin to track it; a create does, and an apply
+//! a write by M changes f         every other entry loses f; M's entry gains it
+//! a write removes f              every entry loses f; no entry is created for it
+//! an entry becomes empty         it is removed
+//! more than ten Update entries   the oldest of each version are merged into "ancient-changes"
+//! the object has no entries      an update does not start tracking; a create or an apply does
 //! ```
 
 use super::changes::Changes;
@@ -16,53 +19,53 @@ use crate::apimachinery::value::{Map, Str, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 
-/// Most Update entries before the oldest are merged.
+/// Maximum number of Update entries; beyond it the oldest are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
-/// Who writes, through what, when.
+/// Identifies a write: manager, endpoint, version and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The field manager.
+    /// The field manager's name.
     pub manager: &'a str,
-    /// The subresource written through, or `""`.
+    /// The subresource written through, or `""` for the main resource.
     pub subresource: &'a str,
-    /// The version the fields are named in.
+    /// The API version of the request, in which the fields are recorded.
     pub api_version: &'a str,
-    /// The time of the write, as it is recorded.
+    /// The time recorded for the write.
     pub now: &'a str,
 }
 
-/// What kind of write an entry records.
+/// The operation recorded in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Server-side apply.
     Apply,
-    /// Everything else.
+    /// Create, update, or any patch except apply.
     Update,
 }
 
-/// One entry.
+/// A decoded entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagedEntry {
     /// The manager's name.
     pub manager: Str,
-    /// What kind of write.
+    /// The recorded operation.
     pub operation: Operation,
-    /// The version the fields are named in.
+    /// The API version in which the fields are recorded.
     pub api_version: Str,
-    /// The subresource written through, or empty.
+    /// The subresource written through; empty for the main resource.
     pub subresource: Str,
-    /// When it last took something. Absent after an apply that changed nothing.
+    /// The time of the last change. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// What it owns. Changes go through `ManagedEntry::lose`.
+    /// The fields owned. Remove fields only with `ManagedEntry::lose`, which also invalidates the cached encoding.
     pub fields: FieldSet,
-    /// The entry as it was read, while it is unchanged.
+    /// The entry as it was read; reused on encoding while the entry is unchanged.
     encoded: Option<Value>,
 }
 
 impl ManagedEntry {
-    /// An entry of this writer, not yet timed.
+    /// Creates an entry for this writer, without a time.
     pub(super) fn of(w: &Writer<'_>, operation: Operation, fields: FieldSet) -> Self {
         Self {
             manager: Str::new(w.manager),
@@ -75,14 +78,15 @@ impl ManagedEntry {
         }
     }
 
-    /// Takes fields away.
+    /// Removes fields from the entry.
     pub(super) fn lose(&mut self, fields: &FieldSet) {
         if self.fields.subtract(fields) {
             self.encoded = None;
         }
     }
 
-    /// Entries of one identity are one entry: applies of a manager whatever their version, updates per version.
+    /// Entries with equal identity are merged. Applies of a manager share one entry across versions; updates have one
+    /// per version.
     fn identity(&self) -> (Operation, &Str, &Str, Option<&Str>) {
         let version = (self.operation == Operation::Update).then_some(&self.api_version);
         (self.operation, &self.manager, &self.subresource, version)
@@ -148,7 +152,7 @@ impl ManagedEntry {
     }
 
     fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
-        // Times are written in UTC with whole seconds, so their text sorts as they do; none sorts first.
+        // Times are in UTC with whole seconds, so they sort as text; a missing time sorts first.
         (
             self.operation,
             self.time.as_deref(),
@@ -159,22 +163,22 @@ impl ManagedEntry {
     }
 }
 
-/// Reads `metadata.managedFields`.
+/// Decodes `metadata.managedFields`.
 ///
 /// # Errors
-/// What is wrong with the first bad entry.
+/// Describes the problem in the first invalid entry.
 pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, String> {
     decode_owned(list.clone())
 }
 
-/// [`decode`] of a list that is not needed any more.
+/// Like [`decode`], but reuses the list's memory.
 pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, String> {
     let Value::Array(list) = list else {
         return Ok(Vec::new());
     };
     let all = list.into_iter().map(ManagedEntry::decode);
     let mut all = all.collect::<Result<Vec<ManagedEntry>, String>>()?;
-    // Of one identity the last entry counts.
+    // Of entries with the same identity the last one wins.
     let again: BTreeSet<usize> = {
         let mut last = BTreeMap::new();
         let places = all.iter().enumerate();
@@ -187,7 +191,7 @@ pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, String> {
     Ok(all)
 }
 
-/// Writes entries into `metadata.managedFields`, in upstream's order; none: the field is removed.
+/// Writes entries to `metadata.managedFields` in upstream's order; removes the field if there are none.
 pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
     entries.retain(|e| !e.fields.is_empty());
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
@@ -199,8 +203,8 @@ pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
     }
 }
 
-/// Removes what nobody owns: identity, versions, and what only the server writes. What is below these stays: the labels in
-/// `metadata`.
+/// Removes the fields that no manager owns: object identity, versions, and metadata set only by the server. Other
+/// descendants of `metadata`, such as labels, stay.
 pub(super) fn strip(set: &mut FieldSet) {
     const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
     const METADATA: [&str; 9] = [
@@ -225,7 +229,9 @@ pub(super) fn strip(set: &mut FieldSet) {
     });
 }
 
-/// What a client asks for by sending `managedFields`.
+/// Selects the entries to start from: the client's list if it sent a valid one, otherwise the live one. An empty
+/// list, or a list with one empty entry, resets the managed fields. Writes through subresources always start from the
+/// live ones.
 fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
     let resets = match sent {
         Value::Array(a) => a.is_empty() || matches!(a.as_slice(), [Value::Object(m)] if m.is_empty()),
@@ -238,7 +244,8 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         if let Ok(mut entries) = decode(sent)
             && !entries.is_empty()
         {
-            // A client's encoding may say more than is understood; it is written anew.
+            // The client's encoding may contain unknown elements; dropping the cached form re-encodes only what was
+            // understood.
             entries.iter_mut().for_each(|e| e.encoded = None);
             return entries;
         }
@@ -246,11 +253,11 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
     decode(live).unwrap_or_default()
 }
 
-/// Brings `metadata.managedFields` of `new` up to date for a create (`live` is `None`), an update or a patch.
+/// Updates `metadata.managedFields` of `new` for a create (`live` is `None`), an update or a patch.
 ///
-/// `new` is the object after decoding and defaulting, before admission; what it says about managed fields is the client's
-/// wish. `reset` names the fields that writes through this endpoint never own. Both objects are at the writer's version and
-/// written as the server writes them, so that an empty struct stands on both sides.
+/// `new` is the object after decoding and defaulting, before admission; its own `managedFields` are the ones the
+/// client sent. `reset` lists the fields that writes through this endpoint never own. Both objects must be at the
+/// writer's version and normalised the way the server serialises them, so that empty structs compare equal.
 pub fn update_managed_fields<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -261,7 +268,7 @@ pub fn update_managed_fields<S: ApplySchema>(
     update_managed_fields_across(schema, live, new, writer, reset, &OneShape);
 }
 
-/// [`update_managed_fields`] for a kind whose versions differ in shape.
+/// [`update_managed_fields`] for a kind whose versions have different shapes.
 pub fn update_managed_fields_across<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -274,6 +281,7 @@ pub fn update_managed_fields_across<S: ApplySchema>(
     let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
     let change = difference(schema, live, new).excluding(reset);
     let no_wish = sent.is_null() || sent == *before || !writer.subresource.is_empty();
+    // Fast path: nothing changed, and the client did not touch managed fields.
     if no_wish && live.is_some() && change.is_same() {
         if !before.items().is_empty() {
             new.set(&["metadata", "managedFields"], before.clone());
@@ -281,6 +289,7 @@ pub fn update_managed_fields_across<S: ApplySchema>(
         return;
     }
     let mut entries = start(before, &sent, writer.subresource);
+    // An update does not start tracking an untracked object.
     if live.is_some() && entries.is_empty() {
         return;
     }
@@ -292,7 +301,7 @@ pub fn update_managed_fields_across<S: ApplySchema>(
     store(new, take(entries, changes.here().taken, writer));
 }
 
-/// How a write changes the object; a new one is compared with what its type writes when nothing is set.
+/// Compares the object with its previous state; a new object is compared with its type's zero value.
 pub(super) fn difference<S: ApplySchema>(schema: S, live: Option<&Value>, new: &Value) -> Comparison {
     match live {
         Some(l) => typed::compare(l, new, schema),
@@ -300,7 +309,7 @@ pub(super) fn difference<S: ApplySchema>(schema: S, live: Option<&Value>, new: &
     }
 }
 
-/// Gives the writer what it added or modified.
+/// Gives the writer ownership of the fields it added or modified.
 pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: &Writer<'_>) -> Vec<ManagedEntry> {
     strip(&mut taken);
     if !taken.is_empty() {
@@ -317,7 +326,8 @@ pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: 
     cap(entries)
 }
 
-/// Merges the oldest Update entries until ten are left, but never two versions into one.
+/// Merges the oldest Update entries per version until at most ten are left. Entries of different versions are never
+/// merged.
 fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     let mut count = entries.iter().filter(|e| e.operation == Operation::Update).count();
     if count <= MAX_UPDATE_ENTRIES {
@@ -325,7 +335,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     }
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
     let (mut kept, updates): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.operation == Operation::Apply);
-    // Per version: the oldest entry, which becomes the bucket once a second one is merged, and what is merged.
+    // Per version: the oldest entry, which becomes the "ancient-changes" entry once another is merged into it, and
+    // the merged sets.
     let mut buckets: BTreeMap<Str, (ManagedEntry, Vec<FieldSet>)> = BTreeMap::new();
     let mut rest = Vec::new();
     for e in updates {
@@ -347,7 +358,7 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         bucket
     }));
     for e in rest {
-        // An entry that already has the bucket's name is the bucket.
+        // An entry that already has the bucket's identity is merged into it.
         match kept.iter_mut().find(|k| k.same_manager(&e)) {
             Some(k) => {
                 k.encoded = None;
@@ -360,14 +371,15 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     kept
 }
 
-/// Gives `new` the managed fields of `live` where the two objects differ in nothing but times of entries, so that such a
-/// write is none.
+/// Restores the managed fields of `live` if the objects differ only in entry timestamps, so that such a write is a
+/// no-op.
 pub fn restore_times(live: &Value, new: &mut Value) {
     const PATH: [&str; 2] = ["metadata", "managedFields"];
     let (a, b) = (live.at(&PATH).items(), new.at(&PATH).items());
     if a.len() != b.len() || a == b {
         return;
     }
+    // Compared as sets: entries are sorted by time, so a new time can move an entry.
     let theirs: HashSet<Timeless<'_>> = b.iter().map(Timeless).collect();
     if !a.iter().all(|x| theirs.contains(&Timeless(x))) {
         return;
@@ -384,7 +396,7 @@ pub fn restore_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// An entry, whose time does not count.
+/// An entry compared and hashed without its time, in linear instead of quadratic time over the list.
 #[derive(Clone, Copy)]
 struct Timeless<'e>(&'e Value);
 
@@ -415,12 +427,12 @@ impl Hash for Timeless<'_> {
     }
 }
 
-/// The paths a struct of field names stands for, as reset fields are given: `["status"]`, `["metadata", "labels"]`.
+/// Builds the reset fields of a resource from field paths such as `["status"]` or `["metadata", "labels"]`.
 pub fn reset_fields(paths: &[&[&str]]) -> FieldSet {
     FieldSet::of_fields(paths)
 }
 
-/// The set that owns one field path, for subresources that translate ownership (scale).
+/// True if `entry` owns the field at `path`.
 pub fn owns(entry: &ManagedEntry, path: &[&str]) -> bool {
     let path: Vec<PathElement> = path.iter().map(|p| PathElement::Field(Str::new(p))).collect();
     entry.fields.has(&path)

@@ -1,4 +1,7 @@
-//! Apply: a manager says which fields it wants and how; the live object becomes that, unless others own what would change.
+//! Server-side apply: merges a manager's configuration into the live object.
+//!
+//! Start at [`apply`]. It detects conflicts with other managers, and removes fields that the manager applied before
+//! but does not apply any more, unless another manager owns them (structured-merge-diff's `merge.Updater`).
 
 use super::changes::{Change, Changes};
 use super::check::check;
@@ -16,31 +19,32 @@ use crate::interrupt::checkpoint;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How to apply.
+/// The parameters of an apply.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
-    /// Who applies.
+    /// The applying manager.
     pub writer: Writer<'a>,
-    /// Take fields from others instead of failing.
+    /// Take over fields owned by other managers instead of failing with a conflict.
     pub force: bool,
     /// Fields that applies through this endpoint never own.
     pub reset: &'a FieldSet,
 }
 
-/// What an apply leads to.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The object to go on with, its managed fields up to date.
+    /// The merged object, with updated managed fields.
     pub object: Value,
-    /// False where only managed fields differ from the live object: it need not be defaulted again.
+    /// False if the object differs from the live one only in managed fields, so that defaulting can be skipped.
     pub changed: bool,
 }
 
-/// Applies `config` to `live` (`None`: the object is created). Both are at the writer's version; `config` is as the client
-/// sent it, `live` as the server writes it.
+/// Applies `config` to `live`; `None` creates the object. Both are at the writer's version. `config` is as sent by
+/// the client, `live` as the server serialises it.
 ///
 /// # Errors
-/// A bare 500 for a configuration that does not fit the schema, 409 with one cause per conflict.
+/// 500 without a reason (as upstream) for a configuration that does not conform to the schema; 409 with one cause per
+/// conflicting field.
 pub fn apply<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -50,10 +54,10 @@ pub fn apply<S: ApplySchema>(
     apply_across(schema, live, config, request, &OneShape)
 }
 
-/// [`apply`] for a kind whose versions differ in shape.
+/// [`apply`] for a kind whose versions have different shapes.
 ///
 /// # Errors
-/// As [`apply`].
+/// The same as those of [`apply`].
 pub fn apply_across<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -66,6 +70,8 @@ pub fn apply_across<S: ApplySchema>(
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
     let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let mut entries = managed::decode_owned(before).unwrap_or_default();
+    // The object was never tracked: attribute its current fields to a synthetic manager, as upstream does, so that
+    // this apply can conflict with them.
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
@@ -93,7 +99,7 @@ pub fn apply_across<S: ApplySchema>(
     }
 
     let change = typed::compare(&base, &object, schema);
-    // Another order is a change, too, and so is what is reset later.
+    // Reordering counts as a change, and so does a change to a field that is reset later.
     let mut changed = base != object;
     let change = change.excluding(request.reset);
     let changes = Changes::new(
@@ -104,11 +110,11 @@ pub fn apply_across<S: ApplySchema>(
         &mut entries,
     );
     if !request.force {
-        // Per entry: what it owns and would lose to this write.
+        // Per entry: the fields it owns that this write takes over.
         let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).taken);
         let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
         if let Err(status) = conflicts(&entries, &lost) {
-            // Fields kubectl set by client-side apply, and nobody touched since, are its own.
+            // kubectl may take over fields that its own client-side apply set and that are unchanged since.
             let allowed = if writer.manager == "kubectl" {
                 client_side_applied(&base, schema)
             } else {
@@ -141,7 +147,7 @@ pub fn apply_across<S: ApplySchema>(
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The fields kubectl's annotation says it applied, as far as they still have those values.
+/// The fields recorded in kubectl's last-applied annotation that still have the recorded values.
 fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
     let Some(text) = live.annotation(LAST_APPLIED) else {
         return FieldSet::new();
@@ -156,8 +162,8 @@ fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
         .difference(&c.removed)
 }
 
-/// Keeps kubectl's annotation in step where the object has it, so that client-side apply can take over again. True where
-/// that changed something.
+/// Updates kubectl's last-applied annotation if the object has one, so that users can return to client-side apply.
+/// Returns true if the object changed.
 fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
     let Some(old) = object.annotation(LAST_APPLIED).filter(|a| !a.is_empty()) else {
         return false;
@@ -173,13 +179,14 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
     let size: usize = object.at(&path[..2]).as_object().map_or(0, |m| {
         m.iter().map(|(k, v)| k.len() + v.as_str().unwrap_or("").len()).sum()
     });
+    // The annotation must not make the object invalid.
     if size > ANNOTATIONS_MAX {
         object.unset(&path);
     }
     true
 }
 
-/// Fails where an entry would lose something.
+/// Returns a 409 if any entry would lose a field to this write.
 fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status> {
     let mut found: Vec<Lost<'_>> = Vec::new();
     for (entry, taken) in entries.iter().zip(taken) {
@@ -204,6 +211,7 @@ fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status>
         let manager = lost.manager();
         let before = causes.len();
         lost.leaves.visit_while(&mut |path| {
+            // The first conflict is always reported.
             let fits = causes.is_empty() || causes.len() < MAX_ERRORS && path.len() + manager.len() <= room;
             if fits {
                 room = room.saturating_sub(path.len() + manager.len());
@@ -235,7 +243,7 @@ fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status>
     Err(s)
 }
 
-/// What an entry would lose.
+/// The fields an entry would lose.
 struct Lost<'e> {
     entry: &'e ManagedEntry,
     leaves: FieldSet,
@@ -243,7 +251,7 @@ struct Lost<'e> {
 }
 
 impl Lost<'_> {
-    /// How conflicts name the manager.
+    /// The manager as shown in conflict messages.
     fn manager(&self) -> String {
         let e = self.entry;
         let mut shown = format!("{:?}", e.manager.as_str());
@@ -257,7 +265,7 @@ impl Lost<'_> {
     }
 }
 
-/// The live value with the configuration laid over it.
+/// Returns the live value with the configuration merged into it.
 fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S) -> Option<Value> {
     let (Some(a), Some(b)) = (live, config) else {
         return live.or(config).cloned();
@@ -266,7 +274,7 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
     let shape = shape_of(schema, if b.is_null() { a } else { b });
     match (shape, a, b) {
         (Shape::Object, Value::Object(x), Value::Object(y)) => {
-            // Both are sorted; each value is copied once, where it ends up.
+            // Both maps are sorted: a merge pass clones each value once, into its final place.
             let mut out: Vec<(Str, Value)> = Vec::with_capacity(x.len() + y.len());
             let mut wanted = y.iter().peekable();
             let mut add = |k: &str, live: Option<&Value>, v: Option<&Value>| {
@@ -296,14 +304,15 @@ fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S
     }
 }
 
-/// Weaves two lists: items of the configuration keep their order; items only the live list has stay before the shared item
-/// they stood before.
+/// Merges two lists. Items of the configuration keep their order; items only in the live list stay before the shared
+/// item they preceded.
 fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
     let elements = |items: &[Value]| -> Vec<Option<PathElement>> {
         items.iter().map(|v| item_element(list, shape, v).ok()).collect()
     };
     let (old, new) = (elements(live), elements(config));
-    // Where each item stands in the live list; one that stands there twice belongs to no item of the configuration.
+    // Position of each item in the live list. An item that occurs twice there is merged with no item of the
+    // configuration.
     let mut places: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (i, e) in old.iter().enumerate() {
         if let Some(e) = e {
@@ -335,7 +344,7 @@ fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, o
     Value::Array(out)
 }
 
-/// The version an object stands at, and how to get to others.
+/// The API version an object is at, with the conversions to other versions.
 struct Frame<'a, S> {
     schema: S,
     api_version: &'a str,
@@ -343,7 +352,7 @@ struct Frame<'a, S> {
 }
 
 impl<S: ApplySchema> Frame<'_, S> {
-    /// The object at another version.
+    /// Converts the object to another version; unknown versions leave it as it is.
     fn at<'o>(&self, object: &'o Value, api_version: &str) -> (Cow<'o, Value>, S) {
         if api_version == self.api_version && object.api_version() == self.api_version {
             return (Cow::Borrowed(object), self.schema);
@@ -354,7 +363,7 @@ impl<S: ApplySchema> Frame<'_, S> {
         }
     }
 
-    /// A number for what [`at`](Self::at) makes of objects: one per shape.
+    /// The index of the shape that [`at`](Self::at) produces; equal indexes need no second conversion.
     fn shape(&self, api_version: &str) -> Option<usize> {
         self.versions
             .shape(api_version)
@@ -362,7 +371,7 @@ impl<S: ApplySchema> Frame<'_, S> {
     }
 }
 
-/// Removes what the manager applied before, does not apply now, and nobody else owns.
+/// Removes the fields this manager applied before, does not apply now, and no other manager owns.
 fn prune<S: ApplySchema>(
     merged: Value,
     frame: &Frame<'_, S>,
@@ -378,8 +387,8 @@ fn prune<S: ApplySchema>(
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let named = with_named_fields(&last.fields, s);
     let mut pruned = cut(&at_last, &named, s);
-    // What somebody owns comes back, and with it the structs it stands in; each version in its own terms, that of the last
-    // apply first.
+    // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version each
+    // entry is recorded in, starting with that of the last apply.
     let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
     owners.sort_by_key(|e| (e.api_version != last.api_version, &e.api_version));
     let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
@@ -398,14 +407,14 @@ fn prune<S: ApplySchema>(
         gone.subtract(&with_named_fields(&owned, s));
         pruned = cut(&whole, &gone, s);
     }
-    // What only disappeared because something around it did, comes back as well.
+    // Also restore items that disappeared only because their parent did.
     let mut gone = fields(&at_last, s).intersection(&named);
     gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
     let left = without(&at_last, &gone, s).unwrap_or_else(Value::object);
     frame.at(&left, frame.api_version).0.into_owned()
 }
 
-/// The set with every declared field on its paths as a member of its own.
+/// Adds every declared field along the set's paths as a member.
 fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     let mut out = FieldSet::new();
     for e in set.entries() {
@@ -422,8 +431,8 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// The value without the members of a set. `None` where everything in it was removed; in an object null stands for that: it
-/// is still a field, which somebody may own as a whole.
+/// Returns the value without the members of `set`, or `None` if nothing is left. Inside an object an emptied field
+/// becomes null instead: it is still a field, and a manager may own it as a whole.
 fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
     if set.is_empty() {
         return Some(v.clone());

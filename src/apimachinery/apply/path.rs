@@ -1,4 +1,4 @@
-//! One step of a path into an object, and how it is written in `fieldsV1` and in conflicts.
+//! [`PathElement`]: one step of a path into an object, with its `fieldsV1` encoding and its display form in conflicts.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
@@ -6,16 +6,16 @@ use crate::apimachinery::value::{Str, Value};
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// One step of a path. Equal are those that sort as equal: `80` and `80.0` are one key.
+/// One step of a path. Equality follows the ordering, so `80` and `80.0` are the same key.
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// A member of an object: `f:name`.
     Field(Str),
-    /// The item of a list with these values under its keys, sorted by key: `k:{"name":"x"}`.
+    /// A list item identified by its key fields, sorted by name: `k:{"name":"x"}`.
     Key(Vec<(Str, Value)>),
-    /// The item of a set: `v:"x"`.
+    /// An item of a set, identified by its value: `v:"x"`.
     Value(Value),
-    /// The item at a position: `i:0`.
+    /// An item identified by its position: `i:0`.
     Index(i64),
 }
 
@@ -54,7 +54,7 @@ impl Ord for PathElement {
     }
 }
 
-/// A total order of JSON values; numbers by magnitude, so that `1` and `1.0` are one key, as upstream has it.
+/// A total order of JSON values. As upstream, numbers compare by magnitude, so `1` and `1.0` are the same key.
 fn compare_values(a: &Value, b: &Value) -> Ordering {
     fn class(v: &Value) -> u8 {
         match v {
@@ -93,7 +93,8 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Exact: through `f64`, large integers that differ would both equal one float, and the order would be none.
+/// Compares exactly. Converting to `f64` would make distinct large integers equal to the same float and break
+/// transitivity.
 fn compare_numbers(i: i64, f: f64) -> Ordering {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if f >= END {
@@ -115,7 +116,7 @@ impl PathElement {
         }
     }
 
-    /// The key this has in `fieldsV1`.
+    /// Encodes the element as a key of `fieldsV1`.
     pub(super) fn encode(&self) -> Str {
         match self {
             Self::Field(name) => {
@@ -125,6 +126,7 @@ impl PathElement {
                 s
             }
             Self::Key(pairs) => {
+                // The pairs are sorted already, so no `Map` is needed.
                 let mut out = b"k:{".to_vec();
                 for (i, (k, v)) in pairs.iter().enumerate() {
                     if i > 0 {
@@ -146,7 +148,7 @@ impl PathElement {
         }
     }
 
-    /// Reads a key of `fieldsV1`. `Ok(None)`: an element of a kind unknown here, which is dropped, as upstream does.
+    /// Decodes a key of `fieldsV1`. `Ok(None)` for an unknown kind of element, which is dropped as upstream does.
     pub(super) fn decode(s: &str) -> Result<Option<Self>, String> {
         let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
             return Err(format!("missing colon: {s}"));
@@ -208,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_in_one_order(a in number(), b in number(), c in number()) {
+        fn numbers_are_totally_ordered(a in number(), b in number(), c in number()) {
             let [x, y, z] = [a, b, c].map(PathElement::Value);
             prop_assert_eq!(x.cmp(&y), y.cmp(&x).reverse());
             if x <= y && y <= z {
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_floats_are_the_same_keys_as_integers() {
+    fn integral_floats_equal_integers() {
         let (int, float) = (Value::Int(80), Value::Float(80.0));
         assert_eq!(PathElement::Value(int.clone()), PathElement::Value(float.clone()));
         let key = |v| PathElement::Key(vec![("port".into(), v)]);

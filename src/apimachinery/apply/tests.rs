@@ -1,4 +1,4 @@
-//! One request, made to be expensive, costs no more than its size: what was the square of something took minutes here.
+//! Complexity tests: requests built to be expensive must not take quadratic time. Each took minutes before its fix.
 
 use super::managed::tests::{Toy, writer};
 use super::*;
@@ -13,7 +13,8 @@ fn is_done_soon(work: impl FnOnce() + Send + 'static) {
         work();
         let _ = done.send(());
     });
-    wait.recv_timeout(Duration::from_secs(60)).expect("it costs its size");
+    wait.recv_timeout(Duration::from_secs(60))
+        .expect("the work finishes without quadratic cost");
 }
 
 fn apply_and_update(live: &Value, config: &Value, versions: &dyn Versions<Toy>) {
@@ -49,7 +50,7 @@ fn managed(entries: Vec<Value>) -> Value {
 }
 
 #[test]
-fn a_set_may_be_long_and_in_any_order() {
+fn long_unsorted_sets_are_not_quadratic() {
     is_done_soon(|| {
         let items: Vec<Value> = (0..100_000)
             .rev()
@@ -62,14 +63,14 @@ fn a_set_may_be_long_and_in_any_order() {
 }
 
 #[test]
-fn a_manager_may_own_much_in_any_order() {
+fn large_unsorted_managed_fields_are_not_quadratic() {
     is_done_soon(|| {
-        // Sorted as text, not as numbers; and all of them written in a second way.
+        // Sorted as text rather than as numbers, and each element in two spellings.
         let elements = (0..60_000).flat_map(|i| [format!("v:{i}"), format!("v:{i}.0")]);
         let fields: Value = Value::Object(elements.map(|e| (e, Value::object())).collect());
         let live = managed(vec![entry(0, "Apply", "v1", json!({"f:spec": {"f:set": fields}}))]);
         apply_and_update(&live, &json!({"spec": {"x": 2}}), &OneShape);
-        // One element in many ways, with something else below each.
+        // One element in many spellings, each with different children.
         let ways = (0..2_000).map(|n| {
             let below = Value::Object(
                 (0..50)
@@ -85,7 +86,7 @@ fn a_manager_may_own_much_in_any_order() {
 }
 
 #[test]
-fn there_may_be_many_managers() {
+fn many_managers_are_not_quadratic() {
     for (operation, versions) in [("Apply", 1), ("Update", 1), ("Apply", 20_000), ("Update", 20_000)] {
         is_done_soon(move || {
             let entries = (0..20_000).map(|i| {
@@ -107,7 +108,7 @@ fn there_may_be_many_managers() {
     }
 }
 
-/// Versions of two shapes, of which one is this.
+/// Versions of two shapes; counts conversions.
 struct Counted(Cell<usize>);
 
 impl Versions<Toy> for Counted {
@@ -131,7 +132,7 @@ fn objects_are_converted_once_per_shape() {
 }
 
 #[test]
-fn refusals_are_no_longer_than_a_megabyte() {
+fn error_messages_are_bounded() {
     let name = "n".repeat(100_000);
     let mut item = json!({"name": name});
     for i in 0..1_000 {
@@ -146,7 +147,7 @@ fn refusals_are_no_longer_than_a_megabyte() {
     };
     let refused = apply(Toy::Object, None, &config, &request).unwrap_err();
     assert!(refused.message.len() < 2 << 20, "{}", refused.message.len());
-    // As an owner of all that sees it: what conflicts.
+    // Conflicts are bounded as well, when another manager owns all fields.
     for i in 0..1_000 {
         item.set(&[&format!("f{i}")], "1");
     }

@@ -1,28 +1,32 @@
-//! Walking objects with their schema.
+//! Schema-guided walks: the field set of an object ([`to_field_set`]) and the difference between two objects
+//! ([`compare`]).
+//!
+//! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is decided in
+//! `managed` and `merge`.
 
 use super::fieldset::{Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 
-/// How two objects differ.
+/// The fields in which two objects differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// In the new object only.
+    /// Fields only in the new object.
     pub added: FieldSet,
-    /// In both, with other values.
+    /// Fields in both objects, with different values.
     pub modified: FieldSet,
-    /// In the old object only.
+    /// Fields only in the old object.
     pub removed: FieldSet,
 }
 
 impl Comparison {
-    /// True where nothing differs.
+    /// True if the objects do not differ.
     pub fn is_same(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// Without what `ignored` names and what is below.
+    /// Removes the fields in `ignored` and everything below them.
     pub fn excluding(mut self, ignored: &FieldSet) -> Self {
         for set in [&mut self.added, &mut self.modified, &mut self.removed] {
             set.exclude(ignored);
@@ -44,7 +48,7 @@ impl Comparison {
     }
 }
 
-/// What became of the value at the end of a path itself.
+/// The change of the value at a path itself, apart from its descendants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Own {
     Same,
@@ -53,7 +57,7 @@ enum Own {
     Removed,
 }
 
-/// A shape with [`Shape::Deduced`] made concrete for a value.
+/// The schema's shape, with [`Shape::Deduced`] resolved from the value.
 pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     match schema.shape() {
         Shape::Deduced => match v {
@@ -65,10 +69,10 @@ pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     }
 }
 
-/// The path element of an item of a list.
+/// Returns the path element that identifies a list item.
 ///
 /// # Errors
-/// Why the item cannot be told apart, in upstream's words.
+/// Returns upstream's message if the item cannot be identified.
 pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Value) -> Result<PathElement, String> {
     match (shape, item) {
         (Shape::Keyed(of), Value::Object(m)) => {
@@ -80,6 +84,7 @@ pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Valu
                 }
                 i += 1;
             }
+            // Some keys may be missing, but not all.
             if pairs.is_empty() {
                 let keys: Vec<String> = (0..i).filter_map(|i| list.key(i).map(|k| format!("{k:?}"))).collect();
                 return Err(format!(
@@ -99,12 +104,12 @@ pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Valu
     }
 }
 
-/// The fields of an object, as an applier owns them: leaves, items of lists, keys of maps; not the structs above them.
+/// The fields an applier of `v` owns: leaves, list items and map keys, but not the structs that contain them.
 pub fn to_field_set<S: ApplySchema>(v: &Value, schema: S) -> FieldSet {
     fields_below(v, schema).1
 }
 
-/// Whether the value is a leaf, and what is below it.
+/// Returns whether the value is a leaf, and the set below it.
 fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
     checkpoint();
     let mut out = FieldSet::new();
@@ -118,6 +123,7 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
                 let (leaf, below) = fields_below(v, schema);
                 out.put(PathElement::Field(Str::new(k)), leaf || !declared, below);
             }
+            // An empty object is a leaf: a manager can own its presence.
             (m.is_empty(), out)
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
@@ -128,13 +134,14 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
                     children: fields_below(item, of).1,
                 })
             };
+            // A list of individually owned items is never a leaf, not even when it is empty.
             (false, FieldSet::of_entries(a.iter().filter_map(entry).collect()))
         }
         _ => (true, out),
     }
 }
 
-/// How `new` differs from `old`. Items of lists that cannot be told apart are left out.
+/// Compares two objects. List items that cannot be identified are ignored.
 pub fn compare<S: ApplySchema>(old: &Value, new: &Value, schema: S) -> Comparison {
     let mut out = Comparison::default();
     compare_below(Some(old), Some(new), schema, 0, &mut out);
@@ -158,7 +165,7 @@ fn presence(old: Option<&Value>, new: Option<&Value>) -> Own {
     }
 }
 
-/// A value that counts as one.
+/// Compares a value that is owned as a whole.
 fn leaf(old: Option<&Value>, new: Option<&Value>) -> Own {
     match (old, new) {
         (Some(a), Some(b)) if a != b => Own::Modified,
@@ -173,8 +180,7 @@ fn compare_below<S: ApplySchema>(
     depth: usize,
     out: &mut Comparison,
 ) -> Own {
-    /// Below, equal values are walked like others: looking at all of them again on each level of a deep tree costs the
-    /// square.
+    /// Depth limit of the equality shortcut. Comparing whole subtrees at every level of a deep tree would be quadratic.
     const LOOKED_AT: usize = 16;
     if let (Some(a), Some(b)) = (old, new)
         && depth < LOOKED_AT
@@ -184,7 +190,7 @@ fn compare_below<S: ApplySchema>(
     }
     checkpoint();
     let depth = depth + 1;
-    // Null takes the form of the other side.
+    // A null takes the shape of the other side.
     let decisive = new
         .filter(|v| !v.is_null())
         .or(old.filter(|v| !v.is_null()))
@@ -223,7 +229,7 @@ fn compare_below<S: ApplySchema>(
     }
 }
 
-/// A deduced value that was an object, a list or a scalar and now is another of these.
+/// Compares a schemaless value that changed its type among object, list and scalar.
 fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, depth: usize, out: &mut Comparison) -> Own {
     if let Value::Object(m) = old {
         compare_objects(Some(m), None, schema, depth, out);
@@ -279,7 +285,7 @@ fn compare_lists<S: ApplySchema>(
     {
         let (before, after) = (run(&mut a, element), run(&mut b, element));
         let mut below = Comparison::default();
-        // Items under one element are duplicates, which count as one value.
+        // Items with the same element are duplicates, compared as a single value.
         let own = match (before, after) {
             ([x], [y]) => compare_below(Some(x.1), Some(y.1), of, depth, &mut below),
             ([x], []) => compare_below(Some(x.1), None, of, depth, &mut below),
@@ -295,7 +301,7 @@ fn compare_lists<S: ApplySchema>(
 
 type Item<'v> = (PathElement, &'v Value);
 
-/// Items sorted by their path elements, those of one element in source order.
+/// Sorts items by path element; the sort is stable, so duplicates keep their source order.
 fn sorted_items<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>) -> Vec<Item<'v>> {
     let element = |v: &'v Value| item_element(list, shape, v).ok().map(|e| (e, v));
     let mut all: Vec<Item<'v>> = items.iter().filter_map(element).collect();
@@ -303,7 +309,7 @@ fn sorted_items<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>
     all
 }
 
-/// Splits the items under `element` off the front.
+/// Splits off the leading items identified by `element`.
 fn run<'i, 'v>(items: &mut &'i [Item<'v>], element: &PathElement) -> &'i [Item<'v>] {
     let n = items.iter().take_while(|i| i.0 == *element).count();
     let (front, rest) = items.split_at(n);

@@ -1,23 +1,24 @@
-//! How much memory a decoded document may take.
+//! [`Budget`]: a memory limit for decoded documents.
 //!
-//! A tree is larger than the text it is read from: an element of `[0,0,…]` has two bytes in the text and 32 in the tree, an
-//! empty message of a protobuf list has two and 32, a number in CBOR has one, and an alias of YAML stands for as many bytes
-//! as it likes. Each decoder counts what it allocates against a [`Budget`] before it does so, and gives up beyond it.
+//! A tree is larger than its encoding: an element of `[0,0,…]` takes two bytes of text and 32 in the tree, an empty
+//! message in a protobuf list likewise, a small CBOR number takes a single byte, and a YAML alias expands to any
+//! size. Every decoder charges an allocation to the budget before it allocates, and fails once the budget is
+//! exhausted.
 
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
 
-/// What an element of a list takes.
+/// Bytes per element of a list.
 pub(crate) const ITEM: usize = size_of::<Value>();
-/// What a member of an object takes.
+/// Bytes per member of an object.
 pub(crate) const PAIR: usize = size_of::<(Str, Value)>();
 
-/// The refusal of a document whose tree is too large.
+/// The error for a document whose tree exceeds the limit.
 pub(crate) fn refusal(limit: usize) -> String {
     format!("the document takes more than {limit} bytes of memory when it is decoded")
 }
 
-/// What the tree of one document may still take, in bytes.
+/// The remaining memory allowance of one document, in bytes.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: usize,
@@ -25,33 +26,32 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Documents of any size may take this much.
+    /// The smallest budget, granted to documents of any size.
     pub const LEAST: usize = 4 << 20;
-    /// No document may take more. That is sixteen times the largest body, which has room for any JSON: no text of JSON has a
-    /// tree that is larger than that.
+    /// The largest budget: sixteen times the largest body. No JSON text has a tree larger than that factor.
     pub const MOST: usize = 48 << 20;
-    /// Bytes of a tree per byte of a body.
+    /// Bytes of budget per byte of body.
     pub const FACTOR: usize = 16;
 
-    /// For a document that a client sent, of this length.
+    /// The budget for a client's document of `length` bytes.
     pub fn of_body(length: usize) -> Self {
         Self::of(length.saturating_mul(Self::FACTOR).clamp(Self::LEAST, Self::MOST))
     }
 
-    /// For a document that is known to fit into memory: a stored object, a file of the administrator.
+    /// The budget for trusted documents that fit into memory, such as stored objects and the administrator's files.
     pub const fn unlimited() -> Self {
         Self::of(usize::MAX)
     }
 
-    /// Of so many bytes.
+    /// A budget of `limit` bytes.
     pub const fn of(limit: usize) -> Self {
         Self { left: limit, limit }
     }
 
-    /// Takes from the budget.
+    /// Charges `bytes` to the budget.
     ///
     /// # Errors
-    /// The text of a refusal, where it is used up.
+    /// Returns a message for the client if the budget is exhausted.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
         self.checkpoint();
         match self.left.checked_sub(bytes) {
@@ -63,8 +63,8 @@ impl Budget {
         }
     }
 
-    /// Lets a computation that nobody waits for end here, unless the document is the server's own: those are also decoded
-    /// where a lock is held, or behind a write.
+    /// A cancellation point for decoding whose requester is gone. Unlimited budgets have none: the server's own
+    /// documents are also decoded while a lock is held or in the course of a write.
     #[inline]
     pub(crate) fn checkpoint(&self) {
         if self.limit != usize::MAX {
@@ -72,13 +72,13 @@ impl Budget {
         }
     }
 
-    /// Appends to a list, and takes the memory that it grows by.
+    /// Appends to a list and charges the memory by which its capacity grows.
     ///
     /// # Errors
-    /// As of [`take`](Self::take).
+    /// The errors of [`take`](Self::take).
     pub(crate) fn push<T>(&mut self, list: &mut Vec<T>, item: T) -> Result<(), String> {
         if list.len() == list.capacity() {
-            // As a vector grows by itself, but that a list of one item, as many are, has room for one.
+            // Doubles like `Vec`, but starts with a capacity of one, because single-item lists are common.
             let more = list.len().max(1);
             self.take(more.saturating_mul(size_of::<T>()))?;
             list.reserve_exact(more);
@@ -87,10 +87,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the memory of a string; short ones stand where they are.
+    /// Charges the memory of a string; short strings are stored inline and cost nothing extra.
     ///
     /// # Errors
-    /// As of [`take`](Self::take).
+    /// The errors of [`take`](Self::take).
     pub(crate) fn string(&mut self, length: usize) -> Result<(), String> {
         if length > size_of::<Str>() {
             return self.take(length);
@@ -99,7 +99,7 @@ impl Budget {
     }
 }
 
-/// What a tree takes, beside the value at its root.
+/// The heap memory of a tree, excluding the root value itself.
 pub(crate) fn weight(v: &Value) -> usize {
     let text = |s: &Str| if s.is_heap_allocated() { s.len() } else { 0 };
     match v {
@@ -113,10 +113,10 @@ pub(crate) fn weight(v: &Value) -> usize {
     }
 }
 
-/// The most memory that decoding a body takes, for those who admit requests: the body itself, the text that strings are
-/// made of, and the tree. Of YAML also the tokens that its parser holds.
+/// An upper bound of the memory needed to decode a body, for admission by memory: the body, the text strings are
+/// built from, and the tree. For YAML also the tokens its parser buffers.
 pub fn decoded_size_estimate(body_length: usize, is_yaml: bool) -> usize {
-    /// What an element of two bytes takes as tokens.
+    /// Parser memory per body byte: a token of 376 bytes for an element of two.
     const TOKENS: usize = 376 / 2;
     let bounded = |factor: usize| body_length.saturating_mul(factor).min(Budget::MOST);
     let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
@@ -131,19 +131,19 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn budgets_follow_the_body_between_their_bounds() {
+    fn budget_scales_with_the_body_within_bounds() {
         assert_eq!(Budget::of_body(10).limit, Budget::LEAST);
         assert_eq!(Budget::of_body(1 << 20).limit, 16 << 20);
         assert_eq!(Budget::of_body(1 << 40).limit, Budget::MOST);
         assert_eq!(
             (ITEM, PAIR),
             (32, 56),
-            "the factor is the size of an element over the two bytes of its text"
+            "FACTOR is the size of an element divided by the two bytes of its text"
         );
     }
 
     #[test]
-    fn lists_take_what_they_grow_by() {
+    fn lists_are_charged_for_capacity_growth() {
         let mut budget = Budget::of(8 * ITEM);
         let mut list = Vec::new();
         for i in 0..8 {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_weighs_its_elements_members_and_long_strings() {
+    fn weight_counts_elements_members_and_long_strings() {
         let v = json!({"a": [1, 2], "b": "x".repeat(100)});
         assert_eq!(weight(&v), 2 * PAIR + 2 * ITEM + 100);
     }

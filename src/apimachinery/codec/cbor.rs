@@ -1,7 +1,9 @@
-//! CBOR (RFC 8949) as Kubernetes writes it behind its gate: the self-described tag in front, strings and keys as byte
-//! strings, keys sorted by their encoding, the shortest exact float, definite lengths. Read are text strings, indefinite
-//! lengths and expected-conversion tags, too; duplicate keys, bignums, NaN and infinities are refused. As upstream's
+//! CBOR (RFC 8949) with the restrictions of Kubernetes' `CBORServingAndStorage` format, as configured in upstream's
 //! `runtime/serializer/cbor/internal/modes`.
+//!
+//! Start at [`to_vec`] and [`decode`]. The encoder writes the self-described tag, byte strings for strings and keys,
+//! keys sorted by their encoding, the shortest exact float, and definite lengths. The decoder also accepts text
+//! strings, indefinite lengths and expected-conversion tags. It rejects duplicate keys, bignums, NaN and infinities.
 
 use super::budget::{Budget, ITEM, PAIR};
 use super::hex;
@@ -11,11 +13,11 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use std::borrow::Cow;
 
-/// Media type of one item.
+/// Media type of a single document.
 pub const CONTENT_TYPE: &str = "application/cbor";
-/// Media type of a sequence of items, such as a watch.
+/// Media type of a sequence of documents, such as a watch.
 pub const STREAM_TYPE: &str = "application/cbor-seq";
-/// Tag 55799, which every document starts with.
+/// Tag 55799, which starts every document written.
 const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
 const UNSIGNED: u8 = 0;
@@ -33,17 +35,17 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     out
 }
 
-/// Appends what stands for a value inside of a document.
+/// Appends the encoding of a value nested in a document, without the self-described tag.
 pub fn append(value: &Value, out: &mut Vec<u8>) {
     write(out, value);
 }
 
-/// Appends the beginning of a list of so many items, which the caller appends.
+/// Appends the head of an array; the caller appends its `items` elements.
 pub fn append_array_head(items: usize, out: &mut Vec<u8>) {
     head(out, ARRAY, items as u64);
 }
 
-/// Encodes a watch event; `object` is its object's tree.
+/// Encodes a watch event of type `kind` with its object.
 pub fn event(kind: &str, object: &Value) -> Vec<u8> {
     let mut out = SELF_DESCRIBED.to_vec();
     head(&mut out, MAP, 2);
@@ -57,7 +59,7 @@ pub fn event(kind: &str, object: &Value) -> Vec<u8> {
 fn head(out: &mut Vec<u8>, major: u8, n: u64) {
     let major = major << 5;
     let wide = n.to_be_bytes();
-    // Each arm's bound says that the bytes cut off are zero.
+    // The bounds of each arm guarantee that the bytes cut off are zero.
     match n {
         0..=23 => out.push(major | wide[7]),
         24..=0xff => out.extend_from_slice(&[major | 24, wide[7]]),
@@ -81,12 +83,12 @@ fn string(out: &mut Vec<u8>, s: &str) {
     out.extend_from_slice(s.as_bytes());
 }
 
-/// The half-precision float that is exactly this, if there is one.
+/// The half-precision representation of a float, if it is exact.
 fn half_bits(f: f64) -> Option<u16> {
     let bits = f.to_bits();
     let sign = (bits >> 48) as u16 & 0x8000;
     let magnitude = f.abs();
-    // Below 2^-14 a half counts in steps of 2^-24; scaling by a power of two is exact.
+    // Below 2^-14, half precision is subnormal: multiples of 2^-24. Scaling by a power of two is exact.
     if magnitude < 2f64.powi(-14) {
         let steps = magnitude * 2f64.powi(24);
         return (steps.fract() == 0.0).then_some(sign | steps as u16);
@@ -97,7 +99,7 @@ fn half_bits(f: f64) -> Option<u16> {
     exact.then(|| sign | ((exponent + 15) as u16) << 10 | (mantissa >> 42) as u16)
 }
 
-/// The value of a half-precision float.
+/// Converts a half-precision float.
 fn half_value(bits: u16) -> f64 {
     let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 0x3ff));
     let magnitude = match exponent {
@@ -127,7 +129,7 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.push(0xf6),
         Value::Bool(b) => out.push(0xf4 | u8::from(*b)),
-        // -1 - n, of which the complement is n.
+        // CBOR encodes a negative number as -1 - n; n is its bitwise complement.
         Value::Int(i) if *i < 0 => head(out, NEGATIVE, !*i as u64),
         Value::Int(i) => head(out, UNSIGNED, *i as u64),
         Value::Float(f) => float(out, *f),
@@ -141,7 +143,8 @@ fn write(out: &mut Vec<u8>, value: &Value) {
         Value::Object(map) => {
             head(out, MAP, map.len() as u64);
             let mut pairs: Vec<(&str, &Value)> = map.iter().collect();
-            // The length stands first in a key's encoding, so shorter keys come first; the map is in byte order already.
+            // An encoded key starts with its length, so shorter keys sort first. The map is already in byte order,
+            // and the sort is stable.
             pairs.sort_by_key(|(k, _)| k.len());
             for (k, v) in pairs {
                 string(out, k);
@@ -151,10 +154,10 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Decodes one document; anything after it is an error. The tree may take what [`Budget::of_body`] allows.
+/// Decodes one document; trailing data is an error. Memory is limited to [`Budget::of_body`].
 ///
 /// # Errors
-/// The text of the decoder, for a 400.
+/// Returns the message for a 400.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     let mut d = Decoder {
         rest: bytes,
@@ -175,10 +178,10 @@ struct Decoder<'a> {
     budget: Budget,
 }
 
-/// What stands before an item's content.
+/// The initial byte of an item with its argument.
 struct Head {
     major: u8,
-    /// The argument; `None`: the length is indefinite, or this is a break.
+    /// The argument; `None` for an indefinite length or a break.
     n: Option<u64>,
     info: u8,
 }
@@ -212,7 +215,7 @@ impl<'a> Decoder<'a> {
         Ok(Head { major, n, info })
     }
 
-    /// True where the next byte ends an item of indefinite length; takes it.
+    /// Consumes a break and returns true if it is the next byte.
     fn broken(&mut self) -> Result<bool, String> {
         let ends = *self.rest.first().ok_or("unexpected EOF")? == BREAK;
         if ends {
@@ -262,7 +265,7 @@ impl<'a> Decoder<'a> {
         Ok(out.into())
     }
 
-    /// True while there is another element.
+    /// True if the container has another element; counts it.
     fn more(&mut self, left: &mut Option<u64>) -> Result<bool, String> {
         match left {
             None => Ok(!self.broken()?),
@@ -274,8 +277,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A vector for as many elements as the sender says there are, of at least so many bytes each. What the rest of the
-    /// document has no room for is not believed; of an indefinite length, nothing is known.
+    /// Allocates a vector for the number of elements announced by the sender. The number is untrusted, so it is
+    /// capped by how many elements of at least `shortest` bytes the rest of the document can hold.
     fn room<T>(&mut self, elements: Option<u64>, shortest: usize, each: usize) -> Result<Vec<T>, String> {
         let fits = self.rest.len() / shortest;
         let n = elements.map_or(0, |n| usize::try_from(n).map_or(fits, |n| n.min(fits)));
@@ -315,7 +318,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn tagged(&mut self, tag: u64, depth: usize) -> Result<Value, String> {
-        // Bytes that are to be read as text become that text.
+        // Expected-conversion tags turn a byte string into text of the given encoding.
         let convert: fn(&[u8]) -> String = match tag {
             21 => |b| URL_SAFE_NO_PAD.encode(b),
             22 => |b| STANDARD.encode(b),
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_byte_strings_and_shorter_keys_come_first() {
+    fn strings_encode_as_bytes_and_shorter_keys_sort_first() {
         let value = json!({"b": 1, "aa": "x", "a": [true, null, (-1), 1.5, 300]});
         assert_eq!(
             shown(&to_vec(&value)),
@@ -371,14 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_self_described_item() {
+    fn events_encode_as_one_self_described_item() {
         let bytes = event("ADDED", &json!({}));
         assert_eq!(shown(&bytes), "d9d9f7a24474797065454144444544466f626a656374a0");
         assert_eq!(decode(&bytes).unwrap(), json!({"type": "ADDED", "object": {}}));
     }
 
     #[test]
-    fn the_shortest_exact_float_is_written() {
+    fn floats_use_the_shortest_exact_encoding() {
         for (f, text) in [
             (0.0, "f90000"),
             (-0.0, "f98000"),
@@ -396,13 +399,13 @@ mod tests {
     }
 
     #[test]
-    fn text_indefinite_lengths_and_tags_are_read() {
+    fn text_indefinite_lengths_and_tags_decode() {
         let bytes = b"\xd9\xd9\xf7\xbf\x61a\x7f\x61x\x61y\xff\x41b\x9f\x01\xff\x41c\xd6\x42hi\xff";
         assert_eq!(decode(bytes).unwrap(), json!({"a": "xy", "b": [1], "c": "aGk="}));
     }
 
     #[test]
-    fn what_kubernetes_refuses_is_refused() {
+    fn unsupported_cbor_is_rejected() {
         for (bytes, why) in [
             (&b"\xa2\x41a\x01\x41a\x02"[..], "duplicate map key"),
             (b"\xf9\x7e\x00", "NaN"),
@@ -417,7 +420,7 @@ mod tests {
             (b"", "EOF"),
         ] {
             let said = decode(bytes).unwrap_err();
-            assert!(said.contains(why), "{said} for {why}");
+            assert!(said.contains(why), "expected {why:?} in {said:?}");
         }
         assert!(decode(&[0x81; 100_000]).unwrap_err().contains("max nested level"));
     }
@@ -444,12 +447,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(value in trees()) {
+        fn values_round_trip(value in trees()) {
             prop_assert_eq!(decode(&to_vec(&value)).unwrap(), value);
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(value) = decode(&bytes) {
                 prop_assert_eq!(decode(&to_vec(&value)).unwrap(), value);
             }

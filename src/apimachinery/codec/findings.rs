@@ -1,9 +1,9 @@
-//! What strict decoding finds: a bounded list of texts.
+//! [`Findings`]: the bounded list of strict-decoding problems of one document.
 
 use crate::apimachinery::field::{MAX_TEXT, cut};
 
-/// Findings of one document, in order: unknown and duplicate fields. Upstream's strict decoder stops at
-/// [`MAX`](Self::MAX), too; here their texts are bounded as well, since each repeats a path that a client chose.
+/// Unknown and duplicate fields in document order. Upstream's strict decoder also stops at [`MAX`](Self::MAX); the
+/// texts are bounded here as well, because each contains a path chosen by the client.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     texts: Vec<String>,
@@ -11,12 +11,12 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Most findings of one document.
+    /// Maximum number of findings per document.
     pub const MAX: usize = 100;
-    /// Most bytes of one finding.
+    /// Maximum bytes of a single finding.
     const LONGEST: usize = 4096;
 
-    /// Adds a finding, unless there are too many already.
+    /// Adds a finding unless the list is full; `text` is not called in that case.
     pub fn add(&mut self, text: impl FnOnce() -> String) {
         if self.is_full() {
             return;
@@ -26,17 +26,17 @@ impl Findings {
         self.texts.push(text);
     }
 
-    /// Adds all of these.
+    /// Adds several findings, as far as they fit.
     pub fn extend(&mut self, texts: impl IntoIterator<Item = String>) {
         texts.into_iter().for_each(|t| self.add(|| t));
     }
 
-    /// True where no more are kept.
+    /// True if further findings are dropped.
     pub fn is_full(&self) -> bool {
         self.texts.len() >= Self::MAX || self.size > MAX_TEXT
     }
 
-    /// The texts.
+    /// Returns the findings' texts.
     pub fn into_texts(self) -> Vec<String> {
         self.texts
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_bounded_in_number_and_in_text() {
+    fn findings_are_bounded_in_number_and_size() {
         let mut many = Findings::default();
         many.extend((0..1000).map(|i| i.to_string()));
         assert_eq!(many.into_texts().len(), Findings::MAX);

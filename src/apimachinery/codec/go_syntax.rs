@@ -1,6 +1,8 @@
-//! What is wrong with a JSON text, in the words of Go's `encoding/json`.
+//! Explains JSON syntax errors with the messages of Go's `encoding/json`.
+//!
+//! Start at [`explain`]. It runs only after decoding has failed, so it favours exact messages over speed.
 
-/// The first error, or `None` where the text is one JSON value.
+/// Returns the first syntax error, or `None` if the text is a single JSON value.
 pub fn explain(bytes: &[u8]) -> Option<String> {
     let mut at = Cursor { bytes, i: 0 };
     match at.value().and_then(|()| at.end()) {
@@ -24,7 +26,7 @@ fn shown(b: u8) -> String {
         b'\r' => r"'\r'".to_owned(),
         b'\t' => r"'\t'".to_owned(),
         0x20..=0x7e => format!("'{}'", char::from(b)),
-        // Go quotes the byte as if it were a character of Latin-1.
+        // Go formats the byte as the Latin-1 character of that number.
         0xa1.. if b != 0xad => format!("'{}'", char::from(b)),
         0x80.. => format!("'\\u{b:04x}'"),
         b => format!("'\\x{b:02x}'"),
@@ -64,7 +66,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Reads a value without recursion: bodies are untrusted, and nest as deep as they like.
+    /// Skips a value iteratively: bodies are untrusted and may nest arbitrarily deep.
     fn value(&mut self) -> Step {
         let mut open: Vec<u8> = Vec::new();
         'value: loop {
@@ -164,6 +166,7 @@ impl Cursor<'_> {
     }
 
     fn number(&mut self, first: u8) -> Step {
+        // A leading zero ends the integer part.
         if first != b'0' {
             self.digits();
         }
@@ -196,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn errors_read_as_gos() {
+    fn errors_match_go() {
         for (text, want) in [
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),
@@ -222,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_decodes_has_no_error_and_the_other_way_round(text in r#"[\[\]{},:"a1. \\-]{0,12}"#) {
+        fn explain_fails_exactly_when_decode_does(text in r#"[\[\]{},:"a1. \\-]{0,12}"#) {
             let decodes = crate::apimachinery::codec::json::decode(text.as_bytes()).is_ok();
             prop_assert_eq!(explain(text.as_bytes()).is_none(), decodes);
         }

@@ -1,5 +1,8 @@
-//! JSON, as Go's decoder reads it and Go's encoder writes it: integers stay integers, floats print as Go prints them,
-//! `<`, `>`, `&`, U+2028 and U+2029 are escaped, nesting is limited, duplicate keys are found.
+//! JSON with the behaviour of Go's decoder and encoder.
+//!
+//! Start at [`decode`], [`decode_noting`] and [`to_vec`]. Integers stay integers; floats print as in Go; `<`, `>`,
+//! `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported. Decoding tries the
+//! single-pass decoder in `fast` and falls back to serde_json for anything unusual, errors included.
 
 mod fast;
 pub mod parts;
@@ -13,39 +16,42 @@ use sizes::Sizes;
 use std::cell::RefCell;
 use std::fmt;
 
-/// Deepest nesting accepted. Go's `sigs.k8s.io/json` takes 10,000; the tree is walked recursively, and no object nests
-/// deeper than a few dozen, so a bound that fits every thread's stack is the safer one (docs/wire/differences.md).
+/// Maximum nesting accepted. Go's `sigs.k8s.io/json` allows 10,000. The tree is processed recursively and real
+/// objects nest a few dozen levels, so the limit is chosen to fit every thread's stack (docs/wire/differences.md).
 pub const MAX_DEPTH: usize = 1_000;
 
-/// What decoding noticed beside the value.
+/// Observations made while decoding.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Paths of keys that occurred more than once (`metadata.labels.a`), in source order, as many as [`Findings`] keeps.
+    /// Paths of duplicate keys (`metadata.labels.a`) in source order, as many as [`Findings`] holds.
     pub duplicates: Vec<String>,
 }
 
-/// Decodes one document; anything but white space after it is an error.
+/// Decodes one document; trailing data other than white space is an error.
+///
+/// Has no cancellation points: use it for the server's own documents, which may be decoded while a lock is held.
 ///
 /// # Errors
-/// The text of the decoder, for a 400.
+/// Returns the message for a 400, in Go's words for syntax errors.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     decode_as(bytes, Whose::Server).map(|(v, _)| v)
 }
 
-/// Decodes one document and reports duplicate keys (the last one wins, as in Go).
+/// Decodes one client document and reports duplicate keys, of which the last wins, as in Go. Has cancellation points.
 ///
 /// # Errors
-/// The text of the decoder, for a 400.
+/// Returns the message for a 400, in Go's words for syntax errors.
 pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
     decode_as(bytes, Whose::Client)
 }
 
-/// Whose document it is.
+/// The origin of a document, which decides whether decoding may be interrupted.
 #[derive(Clone, Copy, PartialEq)]
 enum Whose {
-    /// A client's. Decoding it may be interrupted.
+    /// A client's request; decoding may be interrupted.
     Client,
-    /// Our own: those are also decoded where a lock is held, or behind a write, where nothing may be interrupted.
+    /// The server's own document. It may be decoded while a lock is held or in the course of a write, so it is not
+    /// interrupted.
     Server,
 }
 
@@ -66,10 +72,11 @@ fn decode_as(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
 }
 
 fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
-    // Go replaces invalid UTF-8 with U+FFFD instead of refusing it.
+    // Like Go, replace invalid UTF-8 by U+FFFD instead of failing.
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
+    // `Seed` enforces MAX_DEPTH; serde_json's own limit of 128 is lower than what upstream accepts.
     d.disable_recursion_limit();
     let cx = Cx {
         whose,
@@ -93,7 +100,7 @@ fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
     ))
 }
 
-/// The error in Go's words, where it is one of syntax.
+/// The error with Go's message if it is a syntax error.
 fn words(bytes: &[u8], e: &serde_json::Error) -> String {
     super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string())
 }
@@ -106,14 +113,14 @@ struct Cx {
 }
 
 impl Cx {
-    /// A container opens: about how many members it has.
+    /// Called when a container opens; returns the estimated number of its members.
     fn open(&self) -> usize {
         self.whose.checkpoint();
         self.sizes.borrow_mut().next(self.length)
     }
 }
 
-/// The path to where the decoder stands, linked through the call stack so that it costs nothing until needed.
+/// The decoder's position as a path, linked through the call stack so that it costs nothing unless it is printed.
 #[derive(Clone, Copy)]
 struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -182,6 +189,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
         Ok(Value::Int(i))
     }
+    // Like in Go's decoder, integers beyond `i64` become floats.
     fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
         Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
     }
@@ -226,6 +234,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             })?;
             pairs.push((key, v));
         }
+        // Strictly ascending keys cannot contain duplicates.
         if !sorted {
             let mut seen: Vec<&str> = pairs.iter().map(|(k, _)| k.as_str()).collect();
             seen.sort_unstable();
@@ -294,31 +303,33 @@ pub fn encode(v: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The compact encoding.
+/// Encodes `v` compactly.
 pub fn to_vec(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     encode(v, &mut out);
     out
 }
 
-/// The compact encoding as text.
+/// Encodes `v` compactly as text.
 pub fn to_string(v: &Value) -> String {
     String::from_utf8(to_vec(v)).unwrap_or_default()
 }
 
-/// The compact encoding as text; of one longer than `max` bytes about that much, and a note that there is more.
+/// Encodes `v` compactly as text, truncated to about `max` bytes with a note that more follows.
 pub fn to_string_within(v: &Value, max: usize) -> String {
     let mut out = Vec::new();
     if encode_within(v, max, &mut out) {
         return String::from_utf8(out).unwrap_or_default();
     }
+    // May split a character, which the lossy conversion replaces.
     out.truncate(max);
     let mut text = String::from_utf8_lossy(&out).into_owned();
     text.push_str("... (more bytes)");
     text
 }
 
-/// Appends the compact encoding as far as it is known to fit; false where `out` becomes longer than `max`.
+/// Appends the compact encoding until `out` exceeds `max` bytes; returns false if it does. May overshoot by one
+/// scalar or key.
 pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
@@ -352,18 +363,18 @@ pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     out.len() <= max
 }
 
-/// Values that stand deeper than this are written on one line: with a thousand levels, each element of a list of a few bytes
-/// would stand behind two kilobytes of spaces.
+/// Values nested deeper than this are written on one line. Otherwise, at a thousand levels, every short list element
+/// would be preceded by two kilobytes of spaces.
 pub const DEEPEST_INDENT: usize = 64;
 
-/// The encoding upstream's `?pretty=true` gives: two spaces, empty containers closed at once, no final newline.
+/// Encodes like upstream's `?pretty=true`: two spaces of indent, empty containers on one line, no final newline.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     pretty(v, 0, &mut out);
     out
 }
 
-/// Appends the indented encoding of a value that stands so deep in a document.
+/// Appends the indented encoding of a value at nesting level `depth` of a document.
 pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
     fn line(depth: usize, out: &mut Vec<u8>) {
         out.push(b'\n');
@@ -401,8 +412,9 @@ pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends an integer.
+/// Appends an integer in decimal.
 pub fn encode_int(i: i64, out: &mut Vec<u8>) {
+    // Filled from the end; 2^63 has 19 digits.
     let mut digits = [0u8; 20];
     let (mut at, mut n) = (digits.len(), i.unsigned_abs());
     loop {
@@ -419,7 +431,7 @@ pub fn encode_int(i: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a float as Go's `encoding/json` prints it: shortest form, exponent below 1e-6 and from 1e21 on, no `.0`.
+/// Appends a float as Go's `encoding/json` does: the shortest form, an exponent below 1e-6 and from 1e21, no `.0`.
 pub fn encode_float(f: f64, out: &mut Vec<u8>) {
     use std::io::Write;
     let abs = f.abs();
@@ -431,7 +443,7 @@ pub fn encode_float(f: f64, out: &mut Vec<u8>) {
             None => ('+', exp),
         };
         write!(out, "{mantissa}e{sign}{digits:0>2}").expect("writing to a Vec cannot fail");
-        // Go cleans up e-09 to e-9, and leaves e+21 alone.
+        // Go shortens e-09 to e-9, but does not change e+21.
         let n = out.len();
         if n >= 4 && out[n - 4] == b'e' && out[n - 3] == b'-' && out[n - 2] == b'0' {
             out[n - 2] = out[n - 1];
@@ -442,7 +454,7 @@ pub fn encode_float(f: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are not written as they are, or begin what may not be.
+/// Bytes that must be escaped, or that may start a sequence that must be.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut c = 0;
@@ -453,7 +465,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Appends a quoted string with Go's escapes.
+/// Appends a quoted string with the escapes of Go's encoder.
 pub fn encode_str(s: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -462,12 +474,13 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
     let mut i = 0;
     while i < b.len() {
         let c = b[i];
+        // Runs of plain bytes are copied in one piece.
         if !SPECIAL[usize::from(c)] {
             i += 1;
             continue;
         }
         if c == 0xe2 {
-            // U+2028 and U+2029 are e2 80 a8 and e2 80 a9.
+            // U+2028 and U+2029 are encoded as e2 80 a8 and e2 80 a9.
             if b[i + 1] == 0x80 && (b[i + 2] == 0xa8 || b[i + 2] == 0xa9) {
                 out.extend_from_slice(&b[start..i]);
                 out.extend_from_slice(if b[i + 2] == 0xa8 { b"\\u2028" } else { b"\\u2029" });
@@ -508,7 +521,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_print_as_go_prints_them() {
+    fn numbers_print_like_go() {
         for (f, want) in [
             (1.0, "1"),
             (1e21, "1e+21"),
@@ -527,21 +540,21 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_escaped_as_go_escapes_them() {
+    fn strings_are_escaped_like_go() {
         let v = Value::from("a<b>&\u{2028}€\"\\\n\u{1}");
         assert_eq!(to_string(&v), r#""a\u003cb\u003e\u0026\u2028€\"\\\n\u0001""#);
         assert_eq!(decode(to_string(&v).as_bytes()), Ok(v));
     }
 
     #[test]
-    fn duplicates_are_named_with_their_path_and_the_last_wins() {
+    fn duplicate_keys_are_reported_and_the_last_wins() {
         let (v, notes) = decode_noting(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
         assert_eq!(v.at(&["b", "x"]).as_i64(), Some(2));
         assert_eq!(notes.duplicates, ["b.x", "a[0].k"]);
     }
 
     #[test]
-    fn deep_values_are_indented_no_further() {
+    fn indentation_is_limited() {
         let mut v = Value::from(vec![1i64; 1000]);
         for _ in 0..250 {
             v = Value::Array(vec![v]);

@@ -1,9 +1,10 @@
-//! What is wrong with PEM, in words that hold none of it: a key without line breaks is one long line, and messages about
-//! keys go into conditions and logs.
+//! PEM error messages that do not quote the input.
+//!
+//! A key without line breaks is one long line, and messages about keys end up in status conditions and logs.
 
 use rustls::pki_types::pem::Error;
 
-/// What is wrong. The library's own text quotes the line that it stumbles over, and with it what a private key consists of.
+/// Describes a PEM error. The library's own message quotes the offending line, which may be the private key itself.
 pub fn flaw(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "the PEM block has no end: it is cut off, or has lost its line breaks",
@@ -22,7 +23,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject as _;
 
     #[test]
-    fn what_is_wrong_with_a_key_is_told_without_any_of_it() {
+    fn pem_errors_do_not_leak_the_key() {
         for (pem, told) in [
             ("-----BEGIN PRIVATE KEY-----\nTUlJ\n", "has no end"),
             (

@@ -1,68 +1,69 @@
-//! Protobuf without schemas: the wire format, and the envelope Kubernetes puts around its objects.
+//! Schemaless protobuf: the wire format, and the envelope Kubernetes wraps its objects in.
 //!
-//! Messages of API kinds are read and written over the schema table by [`api::protobuf`](crate::api::protobuf).
+//! Start at [`open`] and [`Reader`] for decoding, [`envelope`] and [`frame`] for encoding. Messages of API kinds are
+//! converted by [`api::protobuf`](crate::api::protobuf) with the schema table.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The media type of an object.
+/// Media type of a single object.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// The media type of a watch.
+/// Media type of a watch stream.
 pub const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-/// What every object starts with.
+/// The prefix of every encoded object.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// Why bytes are no message; reads as gogo's decoders word it.
+/// A wire format error; the messages are those of gogo/protobuf's decoders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     /// The bytes end inside a field.
     UnexpectedEof,
-    /// A number of more than 64 bits.
+    /// A varint of more than 64 bits.
     Overflow,
-    /// A length beyond 63 bits.
+    /// A length of 2^63 or more.
     NegativeLength,
-    /// A group ends that never began.
+    /// An end-group tag without a start.
     EndGroup,
-    /// A field number of zero, or one that is too big.
+    /// A field number of zero, or above 2^31 − 1.
     IllegalTag,
-    /// One of the two wire types nobody defined.
+    /// One of the two undefined wire types.
     IllegalWireType(u8),
 }
 
-/// What a field holds, as far as the wire says.
+/// A field's value, as typed by the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Integers, booleans.
+    /// An integer, boolean or enum.
     Varint(u64),
-    /// Doubles.
+    /// A double.
     Fixed64(u64),
-    /// Strings, bytes, messages, packed lists.
+    /// A string, bytes, message or packed list.
     Bytes(&'a [u8]),
-    /// A group, which was skipped: no kind has any.
+    /// A group, which was skipped: no Kubernetes kind uses groups.
     Group,
-    /// Floats; no kind has any.
+    /// A float: no Kubernetes kind uses one.
     Fixed32(u32),
 }
 
-/// Reads the fields of one message. Never reads outside of its bytes, never recurses.
+/// Reads the fields of one message. It stays within the message's bytes and does not recurse.
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
-/// The envelope: `k8s\0` and a `runtime.Unknown`.
+/// The decoded envelope: `k8s\0` followed by a `runtime.Unknown`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown<'a> {
-    /// `apiVersion`; may be empty.
+    /// The object's `apiVersion`; may be empty.
     pub api_version: Cow<'a, str>,
-    /// `kind`; may be empty.
+    /// The object's `kind`; may be empty.
     pub kind: Cow<'a, str>,
-    /// The message.
+    /// The encoded message.
     pub raw: &'a [u8],
 }
 
-/// Opens the envelope. `contentEncoding` and `contentType` are not looked at.
+/// Decodes the envelope. `contentEncoding` and `contentType` are ignored.
 ///
 /// # Errors
-/// The decoder's text, in upstream's words.
+/// Returns upstream's message.
 pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, String> {
     if bytes.is_empty() {
         return Err("empty data".to_owned());
@@ -104,14 +105,14 @@ fn unknown(body: &[u8]) -> Result<Unknown<'_>, WireError> {
     Ok(out)
 }
 
-/// Puts a message into the envelope.
+/// Appends an envelope around the message that `message` writes.
 pub fn envelope(out: &mut Vec<u8>, api_version: &str, kind: &str, message: impl FnOnce(&mut Vec<u8>)) {
     envelope_head(out, api_version, kind);
     put_message(out, 2, message);
     envelope_tail(out);
 }
 
-/// What stands before the field that holds the message.
+/// Appends the part of the envelope before the field that holds the message.
 pub fn envelope_head(out: &mut Vec<u8>, api_version: &str, kind: &str) {
     out.extend_from_slice(&MAGIC);
     put_message(out, 1, |out| {
@@ -120,14 +121,15 @@ pub fn envelope_head(out: &mut Vec<u8>, api_version: &str, kind: &str) {
     });
 }
 
-/// What stands behind it: no content encoding, no content type.
+/// Appends the part of the envelope after the message: an empty content encoding and content type.
 pub fn envelope_tail(out: &mut Vec<u8>) {
     out.extend_from_slice(&ENVELOPE_TAIL);
 }
 
 const ENVELOPE_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 
-/// What stands before and behind a message of `message` bytes in the [`frame`] of its envelope.
+/// Returns the bytes before and after a message of `message` bytes in a watch [`frame`] with its envelope, so that
+/// the message can be shared between watchers without a copy.
 pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) -> (Vec<u8>, &'static [u8]) {
     let mut envelope = Vec::with_capacity(64);
     envelope_head(&mut envelope, api_version, kind);
@@ -150,7 +152,7 @@ pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) 
     (out, &ENVELOPE_TAIL)
 }
 
-/// A watch frame: the length in four bytes, then a `WatchEvent` around an enveloped object.
+/// Encodes a watch frame: the length in four big-endian bytes, then a `WatchEvent` that contains an enveloped object.
 pub fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len() + event.len() + 20);
     out.extend_from_slice(&[0; 4]);
@@ -161,7 +163,7 @@ pub fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends a number, seven bits a byte, lowest first.
+/// Appends a varint: seven bits per byte, least significant group first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -170,31 +172,31 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a field of an integer.
+/// Appends an integer field.
 pub fn put_number(out: &mut Vec<u8>, field: u8, value: u64) {
     put_varint(out, u64::from(field) << 3);
     put_varint(out, value);
 }
 
-/// Appends a field of a double.
+/// Appends a double field.
 pub fn put_double(out: &mut Vec<u8>, field: u8, value: f64) {
     put_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a field of bytes or text.
+/// Appends a bytes or string field.
 pub fn put_bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     put_length(out, field, value.len());
     out.extend_from_slice(value);
 }
 
-/// Appends the head of a field of so many bytes, which the caller appends.
+/// Appends the head of a bytes field; the caller appends its `length` bytes.
 pub fn put_length(out: &mut Vec<u8>, field: u8, length: usize) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, length as u64);
 }
 
-/// Appends a field of a message, whose length is filled in when `message` has written it.
+/// Appends a message field and fills in the length after `message` has written the content.
 pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, u64::from(field) << 3 | 2);
     let at = out.len();
@@ -205,7 +207,7 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u
         out[at] = length as u8;
         return;
     }
-    // The length needs more than the one byte that was kept free.
+    // The length needs more than the one byte reserved for it: move the content.
     let end = out.len();
     put_varint(out, length as u64);
     let width = out.len() - end;
@@ -216,7 +218,7 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u
     out[at..at + width].copy_from_slice(&digits[..width]);
 }
 
-/// How many bytes a number takes.
+/// The encoded size of a varint in bytes.
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -241,18 +243,18 @@ impl std::error::Error for WireError {}
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    /// Over the bytes of a message, without its length.
+    /// Reads a message given without its length prefix.
     pub fn new(message: &'a [u8]) -> Self {
         Self(message)
     }
 
-    /// The next field; `None` at the end.
+    /// Returns the next field; `None` at the end.
     ///
     /// # Errors
-    /// Where the bytes are no field.
+    /// Fails if the bytes are not a valid field.
     #[allow(
         clippy::should_implement_trait,
-        reason = "an iterator over results would be read with `?` all the same"
+        reason = "an iterator of results would be consumed with `?` all the same"
     )]
     pub fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, WireError> {
         if self.0.is_empty() {
@@ -281,18 +283,18 @@ impl<'a> Reader<'a> {
         Ok(Some((number, payload)))
     }
 
-    /// Reads one number of a packed list; `None` at the end.
+    /// Reads the next varint of a packed list; `None` at the end.
     ///
     /// # Errors
-    /// Where the bytes are no number.
+    /// Fails if the bytes are not a varint.
     pub fn packed(&mut self) -> Result<Option<u64>, WireError> {
         (!self.0.is_empty()).then(|| self.varint()).transpose()
     }
 
-    /// Reads one double of a packed list; `None` at the end.
+    /// Reads the bits of the next double of a packed list; `None` at the end.
     ///
     /// # Errors
-    /// Where fewer than eight bytes are left.
+    /// Fails if fewer than eight bytes are left.
     pub fn packed_double(&mut self) -> Result<Option<u64>, WireError> {
         (!self.0.is_empty())
             .then(|| self.array().map(u64::from_le_bytes))
@@ -335,7 +337,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Everything up to the end of the group that has begun; groups in it are counted, not entered.
+    /// Skips to the end of the current group. Nested groups are counted instead of recursed into.
     fn skip_group(&mut self) -> Result<(), WireError> {
         let mut open = 1usize;
         while open > 0 {
@@ -347,6 +349,7 @@ impl<'a> Reader<'a> {
                 3 => open += 1,
                 4 => open -= 1,
                 _ => {
+                    // Not a group delimiter: rewind to the tag and skip the field.
                     self.0 = before;
                     self.next()?;
                 }
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_they_were_written() {
+    fn fields_round_trip() {
         let mut out = Vec::new();
         put_number(&mut out, 1, 300);
         put_bytes(&mut out, 44, b"x");
@@ -382,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_fields_are_refused() {
+    fn malformed_fields_are_rejected() {
         for (bytes, want) in [
             (&b"\x0a\x05abc"[..], WireError::UnexpectedEof),
             (b"\x08", WireError::UnexpectedEof),
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelope_opens_or_says_why_not() {
+    fn envelope_round_trips_or_reports_the_error() {
         let mut out = Vec::new();
         envelope(&mut out, "v1", "Pod", |out| put_bytes(out, 1, b"m"));
         let unknown = open(&out).expect("an envelope");
@@ -418,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_of_any_size_are_filled_in(n in 0usize..70_000, before in 0usize..5) {
+        fn put_message_encodes_lengths_of_any_size(n in 0usize..70_000, before in 0usize..5) {
             let mut out = vec![7u8; before];
             put_message(&mut out, 2, |out| out.resize(out.len() + n, 9));
             let body = vec![9u8; n];
@@ -427,7 +430,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = fields(&bytes);
             let _ = open(&bytes);
         }

@@ -1,9 +1,9 @@
-//! YAML as `sigs.k8s.io/yaml` reads and writes it: a detour to JSON, with the scalars of YAML 1.1.
+//! YAML with the behaviour of `sigs.k8s.io/yaml`, which converts through JSON and resolves scalars by YAML 1.1.
 //!
-//! Reading: only the first document counts; `yes`, `on`, `y` are booleans, `0755` is 493, `1_000` a number, `1e3` a string
-//! (an exponent needs a sign), times and `1:20` are strings; keys become strings; anchors, aliases and `<<` work, within
-//! limits on nesting and on what aliases may multiply. Writing: sorted keys, two spaces, lists at the indent of their key,
-//! quotes only where needed.
+//! Start at [`decode`] and [`to_vec`]. Reading: only the first document counts; `yes`, `on` and `y` are booleans,
+//! `0755` is 493, `1_000` is a number, `1e3` is a string (an exponent needs a sign), timestamps and `1:20` are
+//! strings; keys become strings; anchors, aliases and `<<` work, with limits on nesting and expansion. Writing:
+//! sorted keys, an indent of two, lists at the indent of their key, quotes only where needed.
 
 mod emit;
 mod places;
@@ -20,27 +20,27 @@ use resolve::{Plain, resolve};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use std::collections::{HashMap, HashSet};
 
-/// Deepest nesting accepted.
+/// Maximum nesting accepted.
 pub const MAX_DEPTH: usize = 1_000;
-/// Upstream's refusal of aliases that multiply a document.
+/// Upstream's error for aliases that expand excessively.
 const ALIASING: &str = "yaml: document contains excessive aliasing";
 
-/// Decodes the first document; an empty one is null.
+/// Decodes the first document; an empty text is null.
 ///
 /// # Errors
-/// `yaml: line 3: ...`, as upstream shows it behind its own words.
+/// Returns a message like `yaml: line 3: ...`; callers prepend upstream's context.
 pub fn decode(text: &[u8]) -> Result<Value, String> {
     decode_noting(text).map(|(v, _)| v)
 }
 
-/// Decodes the first document and reports keys that occur twice, of which the last wins:
-/// `line 4: key "x" already set in map`. The tree may take what [`Budget::of_body`] allows.
+/// Decodes the first document and reports duplicate keys, of which the last wins: `line 4: key "x" already set in
+/// map`. Memory is limited to [`Budget::of_body`].
 ///
 /// # Errors
-/// As [`decode`].
+/// The errors of [`decode`].
 pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
     let text = String::from_utf8_lossy(text);
-    // JSON is YAML; it takes the fast way, with the one difference that its numbers lose a `.0` on the detour.
+    // JSON is valid YAML: use the faster decoder. Only floats without a fraction differ, which become integers here.
     if text.trim_start().starts_with('{')
         && let Ok((mut v, notes)) = json::decode_noting(text.as_bytes())
         && notes.duplicates.is_empty()
@@ -69,16 +69,17 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
     Ok((build.root.unwrap_or_default(), build.duplicates.into_texts()))
 }
 
-/// The parser keeps the tokens of a whole flow collection (`[…]`) until it knows that it is no key, before anybody hears of
-/// it: 376 bytes for each element of `[0,0,…]`, measured. How many tokens there are at most follows from the characters that
-/// begin one.
+/// Limits the number of tokens. The parser buffers the tokens of a whole flow collection (`[…]`) until it knows that
+/// it is not a key, before it emits any event: measured at 376 bytes per element of `[0,0,…]`. The indicator
+/// characters bound the number of tokens.
 fn check_tokens(text: &[u8]) -> Result<(), String> {
-    /// So many take about [`Budget::MOST`]. Half a megabyte of dense JSON in a text block has fewer.
+    /// About [`Budget::MOST`] bytes of tokens. Half a megabyte of dense JSON in a block scalar stays below.
     const MOST: usize = 128 * 1024;
     let halves: usize = text
         .iter()
         .map(|b| match b {
             b',' | b'[' | b']' | b'{' | b'}' | b':' | b'?' | b'&' | b'*' | b'!' => 2,
+            // Quotes come in pairs.
             b'"' | b'\'' => 1,
             _ => 0,
         })
@@ -89,7 +90,7 @@ fn check_tokens(text: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The parser's words, but for the mistake that is most of all mistakes.
+/// The parser's message, except for the most common mistake, which gets upstream's text.
 fn words(info: &str) -> &str {
     if info.contains("while parsing a node") {
         "did not find expected node content"
@@ -98,7 +99,7 @@ fn words(info: &str) -> &str {
     }
 }
 
-/// What the detour through JSON does to numbers: a float that prints without a fraction is read back as an integer.
+/// Normalises numbers like the conversion through JSON does: floats that print without a fraction become integers.
 fn settle(v: &mut Value) {
     match v {
         Value::Float(f) => *v = number(*f),
@@ -109,7 +110,7 @@ fn settle(v: &mut Value) {
 }
 
 fn number(f: f64) -> Value {
-    // Exactly representable bounds: 2^63 itself no longer fits.
+    // Both bounds are exactly representable; 2^63 itself does not fit an `i64`.
     if f.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f) {
         Value::Int(f as i64)
     } else {
@@ -130,11 +131,11 @@ enum Frame {
     },
 }
 
-/// Members of a map that is still open.
+/// The members of a map that is still open.
 #[derive(Default)]
 struct Pairs {
     list: Vec<(Str, Value)>,
-    /// The keys, once there are too many to look through the list.
+    /// The keys of `list`; filled once a linear scan becomes too slow.
     keys: HashSet<Str>,
 }
 
@@ -143,14 +144,14 @@ enum Key {
     Merge,
 }
 
-/// What an alias stands for.
+/// The value of an anchor, for its aliases.
 struct Anchored {
     value: Value,
     nodes: usize,
     bytes: usize,
 }
 
-/// What an anchor takes in the table of anchors, half of which may be empty.
+/// Bytes per entry of the anchor table, which may be half empty.
 const ANCHOR: usize = 2 * size_of::<(usize, Anchored)>();
 
 struct Builder {
@@ -164,10 +165,10 @@ struct Builder {
 }
 
 impl Pairs {
-    /// So many are looked through one by one.
+    /// Up to this many members a linear scan replaces the hash set.
     const FEW: usize = 16;
 
-    /// Adds a member; true where the key stands there already.
+    /// Adds a member; returns true if its key is already present.
     fn add(&mut self, key: Str, value: Value, budget: &mut Budget) -> Result<bool, String> {
         let known = match self.list.len() {
             ..Self::FEW => self.list.iter().any(|(k, _)| *k == key),
@@ -183,7 +184,7 @@ impl Pairs {
         Ok(known)
     }
 
-    /// Adds the members of a merged map; where a key stands there already, that is what merging is for.
+    /// Adds the members of a merged map. Existing keys are expected here and not reported.
     fn merge(&mut self, map: Map, budget: &mut Budget) -> Result<(), String> {
         for (key, value) in map {
             self.add(key, value, budget)?;
@@ -242,7 +243,8 @@ impl Builder {
                 let anchored = self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?;
                 self.nodes += anchored.nodes;
                 self.aliased += anchored.nodes;
-                // Upstream counts nodes alone, so that a hundred thousand aliases of a long string pass. Their bytes count here.
+                // Upstream only counts nodes, so a hundred thousand aliases of one long string would pass; here the
+                // bytes count, too.
                 self.budget.take(anchored.bytes).map_err(|_| ALIASING)?;
                 let v = anchored.value.clone();
                 self.check_aliases()?;
@@ -252,7 +254,7 @@ impl Builder {
         }
     }
 
-    /// Aliases may stand for most of a small document, but only for a tenth of a huge one.
+    /// Upstream's alias limit: 99% of the nodes of a small document may come from aliases, but only 10% of a huge one.
     fn check_aliases(&self) -> Result<(), String> {
         const LOW: f64 = 400_000.0;
         const HIGH: f64 = 4_000_000.0;
@@ -313,7 +315,7 @@ fn merge(pairs: &mut Pairs, v: Value, budget: &mut Budget) -> Result<(), String>
     match v {
         Value::Object(m) => pairs.merge(m, budget)?,
         Value::Array(a) => {
-            // Of several maps the first has the last word.
+            // The first of several merged maps takes precedence, so it is added last.
             for v in a.into_iter().rev() {
                 match v {
                     Value::Object(m) => pairs.merge(m, budget)?,
@@ -355,7 +357,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
         }
         _ => {}
     }
-    // A quoted scalar, or one with a tag of its own, is a string unless its tag says otherwise.
+    // A quoted scalar, or one with a custom tag, is a string unless a core tag says otherwise.
     if (style != ScalarStyle::Plain && core.is_none()) || (tag.is_some() && core.is_none()) {
         return Ok(Value::from(text));
     }

@@ -1,28 +1,30 @@
-//! Error lists of bounded size. A body of three megabytes can be wrong in a million places; nobody reads more than a few
-//! of them, and each costs far more memory than the bytes that are wrong.
+//! [`ErrorList`]: a bounded list of validation errors, and their aggregation into one message.
+//!
+//! A body of three megabytes can be invalid in a million places. Nobody reads that many errors, and each takes far
+//! more memory than the bytes at fault.
 
 use super::{FieldError, FieldErrorKind};
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 
-/// Most errors a list holds, and a Status names as causes. Further ones are counted.
+/// Maximum errors in a list, and causes in a Status. Further ones are counted.
 pub const MAX_ERRORS: usize = 100;
 
-/// Most bytes of a message, and of all causes of a Status together.
+/// Maximum bytes of a message, and of all causes of a Status together.
 pub const MAX_TEXT: usize = 64 * 1024;
 
-/// All that is wrong with an object: the first [`MAX_ERRORS`] errors. Where there are more, the last element counts them
-/// ([`FieldErrorKind::More`]), so that a list that is copied, filtered or appended never looks better than it is.
+/// The first [`MAX_ERRORS`] validation errors of an object. If there are more, the last element counts them
+/// ([`FieldErrorKind::More`]), so the total survives copying, filtering and appending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(Vec<FieldError>);
 
 impl ErrorList {
-    /// No errors.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Adds an error, or counts it where the list is full.
+    /// Adds an error, or counts it if the list is full.
     pub fn push(&mut self, error: FieldError) {
         match error.kind {
             FieldErrorKind::More(n) => self.count(n),
@@ -31,7 +33,7 @@ impl ErrorList {
         }
     }
 
-    /// As [`push`](Self::push), for errors whose text is expensive: it is made only where there is room for it.
+    /// Like [`push`](Self::push), but only builds the error if the list has room for it.
     pub fn push_with(&mut self, error: impl FnOnce() -> FieldError) {
         if self.is_full() {
             self.count(1);
@@ -40,7 +42,7 @@ impl ErrorList {
         }
     }
 
-    /// Adds the same error `times` over, as upstream does where several pairs of elements are wrong in one way.
+    /// Adds the same error several times, as upstream does once per offending pair of elements.
     pub fn push_times(&mut self, times: usize, error: impl Fn() -> FieldError) {
         for done in 0..times {
             if self.is_full() {
@@ -50,12 +52,12 @@ impl ErrorList {
         }
     }
 
-    /// True where further errors are counted, but not kept.
+    /// True if further errors are only counted.
     pub fn is_full(&self) -> bool {
         self.0.len() >= MAX_ERRORS
     }
 
-    /// How many errors there are, those that were not kept included.
+    /// The number of errors, including those that were only counted.
     pub fn total(&self) -> usize {
         let more = |e: &FieldError| match e.kind {
             FieldErrorKind::More(n) => n,
@@ -64,17 +66,17 @@ impl ErrorList {
         self.0.iter().map(more).sum()
     }
 
-    /// Adds all of these errors.
+    /// Adds several errors.
     pub fn extend(&mut self, errors: impl IntoIterator<Item = FieldError>) {
         errors.into_iter().for_each(|e| self.push(e));
     }
 
-    /// Keeps the errors `f` approves of, and the count of those that were not kept.
+    /// Removes the errors for which `f` returns false. The count of omitted errors stays.
     pub fn retain(&mut self, mut f: impl FnMut(&FieldError) -> bool) {
         self.0.retain(|e| matches!(e.kind, FieldErrorKind::More(_)) || f(e));
     }
 
-    /// Removes everything.
+    /// Removes all errors and the count.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -141,8 +143,8 @@ impl From<Vec<FieldError>> for ErrorList {
     }
 }
 
-/// The joined message of a list: one error bare, several in brackets; equal messages are said once, and those that do not
-/// fit in [`MAX_TEXT`] are counted.
+/// Joins errors like upstream's `utilerrors.Aggregate`: a single one bare, several in brackets, duplicates once.
+/// Errors that do not fit into [`MAX_TEXT`] are counted.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut out = Aggregate::default();
     for e in errors {
@@ -154,7 +156,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     out.text()
 }
 
-/// The same of other errors.
+/// [`aggregate`] for errors given as text.
 pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
     let mut out = Aggregate::default();
     errors.into_iter().for_each(|e| out.add(e));
@@ -173,6 +175,7 @@ impl Aggregate {
         if self.said.contains(&text) {
             return;
         }
+        // The first error is kept whatever its size.
         if self.said.len() >= MAX_ERRORS || self.joined.len() + text.len() > MAX_TEXT && !self.said.is_empty() {
             self.more += 1;
             return;
@@ -197,7 +200,7 @@ pub(super) fn more_errors(n: usize) -> String {
     format!("{n} more error{}", if n == 1 { "" } else { "s" })
 }
 
-/// The text; of a longer one than `max` bytes the beginning, and how much is missing.
+/// Truncates a text to `max` bytes and notes how many are missing.
 pub fn cut(mut text: String, max: usize) -> String {
     if text.len() > max {
         let end = text.floor_char_boundary(max);
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_beyond_the_bound_are_counted() {
+    fn errors_beyond_the_limit_are_counted() {
         let mut list: ErrorList = errors(250).collect();
         assert_eq!((list.len(), list.total()), (101, 250));
         let other = list.clone();
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filtered_list_keeps_the_count_of_what_was_not_looked_at() {
+    fn retain_keeps_the_count_of_omitted_errors() {
         let mut list: ErrorList = errors(101).collect();
         list.retain(|_| false);
         assert_eq!(list.total(), 1);
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_bounded() {
+    fn aggregated_messages_are_bounded() {
         let long = "x".repeat(MAX_TEXT);
         let text = aggregate_texts([long.clone(), "b".to_owned(), format!("{long}y")]);
         assert!(text.ends_with("x, and 2 more errors]") && text.len() < MAX_TEXT + 100);

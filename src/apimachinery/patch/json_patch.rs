@@ -1,5 +1,7 @@
-//! JSON patch (RFC 6902), in the dialect of `evanphx/json-patch` v4: negative indices count from the end, a test of an
-//! absent member against null succeeds, and the whole document can only be replaced or tested.
+//! JSON patch (RFC 6902) in the dialect of `evanphx/json-patch` v4.
+//!
+//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, a `test` of an absent member against
+//! null succeeds, and the whole document can only be replaced or tested.
 
 use super::{go_syntax_error, json_type, rejected};
 use crate::apimachinery::codec::findings::Findings;
@@ -8,17 +10,17 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 
-/// Most operations of one patch.
+/// Maximum operations per patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// Most bytes of JSON that all copies of one patch may make: upstream's `JSONPatchMaxCopyBytes`.
+/// Maximum JSON bytes that all copies of a patch may produce: upstream's `JSONPatchMaxCopyBytes`.
 const MAX_COPIED: usize = 3 << 20;
 
-/// Most bytes of memory that all operations of one patch may move in lists and objects, to make room in them or to close a
-/// gap. Ten thousand operations at the beginning of a list of half a million elements would move 160 GB.
+/// Maximum bytes of memory that all operations of a patch may move within lists and objects by inserting and
+/// removing. Ten thousand insertions at the front of a list of half a million elements would move 160 GB.
 const MAX_MOVED: u64 = 4 << 30;
 
-/// What the operations of a patch have cost so far.
+/// The cost of the operations so far.
 #[derive(Default)]
 struct Spent {
     copied: usize,
@@ -27,7 +29,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// A copy of a value is made.
+    /// Clones a value and charges its encoded size; `None` beyond the limit.
     fn copy(&mut self, v: &Value) -> Option<Value> {
         let left = MAX_COPIED - self.copied;
         self.scratch.clear();
@@ -38,27 +40,27 @@ impl Spent {
         Some(v.clone())
     }
 
-    /// So many elements of one container move.
+    /// Charges the move of elements of type `T` within a container; `None` beyond the limit.
     fn shift<T>(&mut self, elements: usize) -> Option<()> {
         self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
         (self.moved <= MAX_MOVED).then_some(())
     }
 }
 
-/// A decoded patch.
+/// A decoded patch, ready to apply.
 #[derive(Debug, Default)]
 pub struct JsonPatch {
     operations: Vec<Map>,
-    /// What strict field validation holds against the patch itself, in document order:
-    /// `json patch unknown field "[0].x"`.
+    /// Problems of the patch itself for strict field validation, in document order: `json patch unknown field "[0].x"`.
     pub findings: Vec<String>,
 }
 
 impl JsonPatch {
-    /// Decodes a patch. `prefixed` is set where field validation is `Warn` or `Strict`, whose decoding errors have a prefix.
+    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`, in which case upstream prefixes
+    /// decoding errors.
     ///
     /// # Errors
-    /// 400 for no list of operations, 413 for too many.
+    /// 400 if the body is not a list of operations, 413 for too many of them.
     pub fn decode(body: &[u8], prefixed: bool) -> Result<Self, Status> {
         let fail = |e: String| {
             Status::bad_request(if prefixed {
@@ -123,7 +125,7 @@ impl JsonPatch {
     /// Applies all operations in order.
     ///
     /// # Errors
-    /// 422 with one fixed text, whatever is wrong; also where the operations copy or move more than they may.
+    /// 422 with a fixed text for any failure, including exceeded copy and move limits.
     pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
         let mut spent = Spent::default();
         for op in self.operations {
@@ -134,8 +136,9 @@ impl JsonPatch {
     }
 }
 
-/// `None`: the operation does not apply.
+/// Applies one operation; `None` if it fails.
 fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
+    // A missing value counts as null.
     let value = op.remove("value").unwrap_or_default();
     let path = op.get("path")?.as_str()?;
     match op.str("op") {
@@ -165,7 +168,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
             let (parent, key) = parent(doc, path)?;
             let equal = match (&*parent, parent_get(parent, &key)) {
                 (_, Some(v)) => *v == value,
-                // An absent member of an object equals null; an absent element is an error.
+                // An absent member of an object equals null; an absent list element is an error.
                 (Value::Object(_), None) => value.is_null(),
                 _ => false,
             };
@@ -179,9 +182,9 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// The container a pointer's last token is looked up in, and that token.
+/// Resolves a pointer to the container of its last token, and that token.
 fn parent<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)> {
-    // Upstream drops what stands before the first slash; a pointer without any has no parent.
+    // Upstream ignores anything before the first slash; a pointer without a slash has no parent.
     let (_, rest) = path.split_once('/')?;
     let mut tokens: Vec<&str> = rest.split('/').collect();
     let last = tokens.pop()?;
@@ -192,7 +195,7 @@ fn parent<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)>
     matches!(at, Value::Object(_) | Value::Array(_)).then(|| (at, unescape(last)))
 }
 
-/// The position an index names among `len` elements.
+/// Resolves an array index, which may be negative, against the length of the list.
 fn index(token: &str, len: usize) -> Option<usize> {
     let i: i64 = token.parse().ok()?;
     let i = if i < 0 { i + i64::try_from(len).ok()? } else { i };
@@ -229,6 +232,7 @@ fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<(
         }
         Value::Array(a) if key == "-" => a.push(value),
         Value::Array(a) => {
+            // The position after the last element is valid for insertion; negative indices count from it.
             let i = index(&key, a.len() + 1)?;
             spent.shift::<Value>(a.len() - i)?;
             a.insert(i, value);
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_follow_the_dialect_upstream_uses() {
+    fn operations_follow_upstreams_dialect() {
         let doc = json!({"a": {"b": 1}, "l": [1, 2, 3], "x/y": {"~": null}});
         for (ops, want) in [
             (
@@ -319,19 +323,22 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_bounded_as_upstream_bounds_them() {
+    fn copied_bytes_are_limited_like_upstream() {
         let text = "x".repeat(1 << 20);
         let copy = |i: usize| json!({"op": "copy", "from": "/a", "path": (format!("/{i}"))});
         let doc = json!({"a": text});
         let ops = |n| Value::Array((0..n).map(copy).collect());
         assert!(patch(doc.clone(), ops(2)).is_some());
-        assert!(patch(doc, ops(3)).is_none(), "three times a MiB and its quotes");
+        assert!(
+            patch(doc, ops(3)).is_none(),
+            "three copies of 1 MiB plus quotes exceed the limit"
+        );
         let doubled = json!({"op": "copy", "from": "/a", "path": "/a/-"});
         assert!(patch(json!({"a": [1]}), Value::Array(vec![doubled; 100])).is_none());
     }
 
     #[test]
-    fn operations_that_move_a_large_list_again_and_again_are_bounded() {
+    fn moved_bytes_are_limited() {
         let doc = Value::Object([("l", Value::Array(vec![Value::Null; 1 << 20]))].into_iter().collect());
         let op = json!({"op": "add", "path": "/l/0", "value": 1});
         let few = patch(doc.clone(), Value::Array(vec![op.clone(); 10])).map(|v| v.get("l").items().len());
@@ -340,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_operations_and_wrong_bodies_are_refused() {
+    fn oversized_and_malformed_patches_are_rejected() {
         let op = json!({"op": "add", "path": "/x", "value": "1"});
         let body = json::to_vec(&Value::Array(vec![op; MAX_OPERATIONS + 1]));
         let e = JsonPatch::decode(&body, true).unwrap_err();
@@ -367,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_copies_end_before_memory_does() {
+    fn exponential_copies_are_rejected() {
         let ops: Vec<Value> = (0..64)
             .map(|i| json!({"op": "copy", "from": "", "path": format!("/{i}")}))
             .collect();
@@ -380,7 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adding_and_removing_a_member_is_no_change(n in 0usize..6, at in 0usize..6, v in any::<i64>()) {
+        fn add_then_remove_restores_the_document(n in 0usize..6, at in 0usize..6, v in any::<i64>()) {
             let doc = Value::from((0..n as i64).collect::<Vec<_>>());
             let at = at.min(n);
             let path = format!("/l/{at}");

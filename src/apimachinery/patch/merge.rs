@@ -1,14 +1,16 @@
-//! JSON merge patch (RFC 7386), with `evanphx/json-patch`'s treatment of nulls: those inside what is newly added go too.
+//! JSON merge patch (RFC 7386), and [`diff`], its inverse.
+//!
+//! Follows `evanphx/json-patch` in that nulls inside newly added values are dropped, too.
 
 use super::decode_object;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 
-/// A decoded merge patch and the keys it has twice (`metadata.labels.a`).
+/// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object. `prefixed` as for [`super::json_patch::JsonPatch::decode`].
+/// 400 for anything but an object. `prefixed` is that of [`super::json_patch::JsonPatch::decode`].
 pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
     match decode_object(body) {
         Ok((Some(m), duplicates)) => Ok((Value::Object(m), duplicates)),
@@ -46,7 +48,7 @@ fn members(doc: &mut Map, patch: Map) {
     doc.change(changes);
 }
 
-/// Removes null members, also of objects inside arrays; null elements stay.
+/// Removes null members recursively, also from objects in arrays; null elements of arrays stay.
 pub(super) fn prune_nulls(v: &mut Value) {
     match v {
         Value::Object(m) => m.retain(|_, v| {
@@ -58,7 +60,7 @@ pub(super) fn prune_nulls(v: &mut Value) {
     }
 }
 
-/// The merge patch that leads from `old` to `new`; lists are one value.
+/// Computes the merge patch that turns `old` into `new`. Lists are compared as a whole.
 pub fn diff(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return new.clone();
@@ -82,7 +84,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_examples_of_the_rfc_hold() {
+    fn rfc_7386_examples_hold() {
         for (doc, patch, want) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -104,7 +106,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_an_object_is_a_merge_patch() {
+    fn non_objects_are_rejected() {
         let e = |b: &[u8]| decode(b, true).unwrap_err().message;
         assert_eq!(e(b"null"), "Invalid JSON Patch");
         assert_eq!(e(b""), "error decoding patch: unexpected end of JSON input");
@@ -114,7 +116,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// Any JSON value without nulls in objects.
+    /// Any JSON value without null members.
     pub(crate) fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             any::<bool>().prop_map(Value::from),
@@ -131,7 +133,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn many_members_merge_as_few_do(a in "[a-p]{0,40}", b in "[a-p]{0,40}", gone in "[a-p]{0,10}") {
+        fn batched_members_merge_like_single_ones(a in "[a-p]{0,40}", b in "[a-p]{0,40}", gone in "[a-p]{0,10}") {
             let object = |keys: &str, v: i64| keys.chars().map(|k| (k.to_string(), Value::Int(v))).collect::<Map>();
             let doc = object(&a, 1);
             let mut patch = object(&b, 2);
@@ -149,7 +151,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn applying_the_difference_gives_the_other_object(a in any_value(), b in any_value()) {
+        fn applying_the_diff_yields_the_new_object(a in any_value(), b in any_value()) {
             let (a, b) = (json!({"v": serde_json::Value::from(a)}), json!({"v": serde_json::Value::from(b)}));
             let mut got = a.clone();
             apply(&mut got, diff(&a, &b));

@@ -1,19 +1,20 @@
-//! Strategic merge patch: a merge patch that knows which lists are maps in disguise.
+//! Strategic merge patch: a merge patch that uses the schema to merge lists of objects by key.
 //!
-//! Upstream's `strategicpatch` package is the reference, with its oddities: a value put where nothing (or another JSON
-//! type) stood loses every map with a `$patch` directive, merge keys compare as Go interfaces do (`80` is not `80.0`), and a
-//! patch list orders the items it names.
+//! Start at [`decode`] and [`apply`]. Upstream's `strategicpatch` package is the reference, including its quirks: a
+//! value added where nothing (or another JSON type) was before loses every map with a `$patch` directive; merge keys
+//! compare like Go interfaces (`80` differs from `80.0`); and the order of a patch list determines the order of the
+//! items it contains.
 //!
 //! ```text
 //! patch member                       effect on the live object
 //! k: null                            k is removed
-//! k: {..} / scalar / list            merged / set / merged by key, united (scalars) or replaced, as the schema says
+//! k: {..} / scalar / list            merged / set / merged by key, united (scalars) or replaced, per the schema
 //! $patch: replace | delete           this map is replaced by its other members | emptied
 //! [{$patch: delete, key: v}]         items with that key are removed
-//! [{$patch: replace}, ..]            the other items are the whole list
+//! [{$patch: replace}, ..]            the remaining items replace the list
 //! $deleteFromPrimitiveList/k: [..]   these scalars are removed from k
 //! $setElementOrder/k: [..]           after merging, items of k follow this order
-//! $retainKeys: [..]                  members not named are removed first
+//! $retainKeys: [..]                  all other members are removed first
 //! ```
 
 mod list;
@@ -30,31 +31,31 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// What a patch must know about a type. One method for structs, maps and lists alike.
+/// The patch-related parts of a type's schema: one trait for structs, maps and lists.
 pub trait PatchSchema: Copy {
-    /// The member `name`; `None` where a struct declares no such field.
+    /// The member `name`; `None` if a struct declares no such field.
     fn field(self, name: &str) -> Option<FieldPatch<Self>>;
-    /// The Go name of the type, for messages.
+    /// The type's Go name, used in messages.
     fn type_name(self) -> &'static str;
 }
 
 /// How a member is patched.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldPatch<S> {
-    /// The member's type; of a list, the type of its elements.
+    /// The member's type; for a list, the type of its elements.
     pub schema: S,
-    /// Of a list: merge it rather than replace it.
+    /// For a list: merge instead of replace.
     pub merge: bool,
-    /// Of an object: replace it rather than merge it.
+    /// For an object: replace instead of merge.
     pub replace: bool,
-    /// What tells the objects of a merged list apart; `None`: its elements are scalars.
+    /// The field that identifies the objects of a merged list; `None` for lists of scalars.
     pub merge_key: Option<&'static str>,
 }
 
-/// Decodes the body of a patch; its keys that occur twice are reported.
+/// Decodes the body of a patch; also returns its duplicate keys.
 ///
 /// # Errors
-/// 400 with Go's text; this format has no prefix.
+/// 400 with Go's text, which has no prefix for this format.
 pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
     let (m, duplicates) = decode_object(body).map_err(Status::bad_request)?;
     Ok((m.unwrap_or_default(), duplicates))
@@ -63,7 +64,7 @@ pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
 /// Merges `patch` into `doc`, an object of type `schema`.
 ///
 /// # Errors
-/// 400, 422 or a bare 500 as upstream has it for the kind of mistake.
+/// 400, 422 or 500 without a reason, depending on the mistake, as upstream.
 pub fn apply<S: PatchSchema>(doc: &mut Value, patch: Map, schema: S) -> Result<(), Status> {
     merge_map(doc.make_object(), patch, schema)
 }
@@ -84,7 +85,7 @@ fn no_merge_key(item: &Value, key: &str) -> Status {
     ))
 }
 
-/// Something else where a list belongs.
+/// The error for a non-list where a list is expected, with upstream's format verbs.
 fn no_list(v: &Value) -> Status {
     let found = match v {
         Value::Null => "%!s(<nil>)",
@@ -106,7 +107,7 @@ fn lookup<S: PatchSchema>(schema: S, name: &str) -> Result<FieldPatch<S>, Status
     })
 }
 
-/// The field a prefixed directive is about.
+/// The name of the field that a prefixed directive refers to.
 fn directed<'k>(key: &'k str, prefix: &str, what: &str) -> Result<&'k str, Status> {
     key.strip_prefix(prefix)
         .and_then(|k| k.strip_prefix('/'))
@@ -125,14 +126,14 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         }
         return Ok(());
     }
-    // Most maps of a patch have no directive; all directives sort together, before every name.
+    // Most maps in a patch have no directives. `$` sorts before all field names, so directives come first.
     if patch.keys().any(|k| k.starts_with('$')) {
         retain_keys(live, &mut patch)?;
         set_element_order(live, &mut patch, schema)?;
     }
-    // Members that come and go are collected: a large object is passed over once, not once per member. A directive may name a
-    // member that is named by itself as well; directives stand together, and what they or those before them change is carried
-    // out before the others.
+    // Insertions and removals are collected and applied in one pass, because single changes to a large object are
+    // quadratic. A directive may refer to a member that the patch also names directly. Directives are contiguous in
+    // key order, so pending changes are applied whenever the kind of entry changes.
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
     let mut deleting = false;
     for (key, value) in patch {
@@ -151,6 +152,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
             changes.push((Str::new(key), None));
             continue;
         }
+        // A value of another JSON type is replaced instead of merged.
         let Some(old) = live
             .get_mut(key)
             .filter(|old| std::mem::discriminant(*old) == std::mem::discriminant(&value))
@@ -184,13 +186,13 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
     Ok(())
 }
 
-/// What is left of a value that is put where none was.
+/// Prepares a value for insertion where none was before; `None` if nothing of it remains.
 fn inserted(mut v: Value) -> Option<Value> {
     prune_nulls(&mut v);
     without_directives(&mut v).then_some(v)
 }
 
-/// Removes every map with a `$patch` member below `v`; false where `v` itself is one.
+/// Removes every map with a `$patch` member below `v`; returns false if `v` itself is one.
 fn without_directives(v: &mut Value) -> bool {
     match v {
         Value::Object(m) if m.contains_key(DIRECTIVE) => return false,
@@ -217,7 +219,7 @@ fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
     Ok(())
 }
 
-/// Merges the lists that an order is given for, and takes them out of the patch.
+/// Merges and reorders the lists that have a `$setElementOrder` directive, and removes them from the patch.
 fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S) -> Result<(), Status> {
     const WHAT: &str = "setElementOrder list";
     let mut directives: Vec<(Str, Value)> = Vec::new();
@@ -228,7 +230,8 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         }
         !directive
     });
-    // What is done with at the end, as there may be many: lists of the patch, and of the live object those that are new.
+    // Removals from the patch and insertions into the live object are batched at the end, because a client may send
+    // many.
     let mut taken: HashSet<Str> = HashSet::new();
     let mut new: Vec<(Str, Option<Value>)> = Vec::new();
     for (directive, order) in directives {

@@ -1,33 +1,35 @@
-//! Field selectors: `metadata.name=a,status.phase!=Running`, with the grammar and error texts of
-//! `k8s.io/apimachinery/pkg/fields`. Which fields a kind supports is the kind's business.
+//! Field selectors such as `metadata.name=a,status.phase!=Running`, with the grammar and error texts of
+//! `k8s.io/apimachinery/pkg/fields`.
+//!
+//! Start at [`FieldSelector::parse`]. Which fields a kind supports is decided by the registry.
 
 use crate::apimachinery::value::Str;
 use std::fmt;
 
-/// One comparison.
+/// A comparison of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The field, as written.
+    /// The field name, as written.
     pub field: Str,
-    /// The value compared with.
+    /// The value to compare with, unescaped.
     pub value: Str,
-    /// `=` and `==`, against `!=`.
+    /// True for `=` and `==`, false for `!=`.
     pub equal: bool,
 }
 
-/// A conjunction of comparisons; without any it matches everything.
+/// A conjunction of comparisons; an empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
 }
 
 impl FieldSelector {
-    /// Matches every object.
+    /// A selector that matches every object.
     pub const fn everything() -> Self {
         Self { terms: Vec::new() }
     }
 
-    /// A selector for one field.
+    /// A selector that requires one field to equal a value.
     pub fn exact(field: &str, value: &str) -> Self {
         Self {
             terms: vec![Term {
@@ -38,10 +40,10 @@ impl FieldSelector {
         }
     }
 
-    /// Parses a selector; an empty text selects everything.
+    /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
-    /// Upstream's text, for a 400.
+    /// Returns upstream's message for a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
         for part in split(text) {
@@ -60,24 +62,24 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// The comparisons, in the order written.
+    /// The comparisons in source order.
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
 
-    /// True where this selects everything.
+    /// True if the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// True where fields, looked up by `get`, meet every comparison; an absent field reads as `""`.
+    /// True if the fields returned by `get` satisfy all comparisons; an absent field reads as `""`.
     pub fn matches<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         self.terms
             .iter()
             .all(|t| (get(&t.field).unwrap_or("") == t.value) == t.equal)
     }
 
-    /// The single value `field` must have for a match.
+    /// The value that `field` must equal, if the selector requires one.
     pub fn requires_exact(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -85,10 +87,10 @@ impl FieldSelector {
             .map(|t| t.value.as_str())
     }
 
-    /// The selector with every term passed through `f`, which may rename a field or refuse it.
+    /// Passes every term through `f`, which may rename the field or reject it.
     ///
     /// # Errors
-    /// The first error of `f`.
+    /// Returns the first error of `f`.
     pub fn try_map<E>(&self, mut f: impl FnMut(&Term) -> Result<Term, E>) -> Result<Self, E> {
         Ok(Self {
             terms: self.terms.iter().map(&mut f).collect::<Result<_, _>>()?,
@@ -96,7 +98,7 @@ impl FieldSelector {
     }
 }
 
-/// Cuts at commas that no backslash stands before.
+/// Splits at unescaped commas.
 fn split(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -116,6 +118,7 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 fn operator(term: &str) -> Option<(&str, bool, &str)> {
+    // The first operator separates field and value; operators in values must be escaped.
     let at = term
         .char_indices()
         .find(|&(i, c)| c == '=' || (c == '!' && term[i + 1..].starts_with('=')))?
@@ -177,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn terms_are_split_at_the_first_operator_and_escapes_are_undone() {
+    fn terms_split_at_the_first_operator_and_unescape() {
         let s = FieldSelector::parse(r"a=b,,c!=d,e==f\,g\=h").unwrap();
         assert_eq!(s.to_string(), r"a=b,c!=d,e=f\,g\=h");
         assert_eq!(s.requires_exact("e"), Some("f,g=h"));
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_carry_upstreams_words() {
+    fn parse_errors_match_upstream() {
         for (text, want) in [
             ("a=b,c", "invalid selector: 'a=b,c'; can't understand 'c'"),
             (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
@@ -204,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rendering_and_parsing_are_inverse(
+        fn display_round_trips(
             terms in proptest::collection::vec(("[a-z.]{1,6}", "[a-z,=\\\\! é]{0,6}", any::<bool>()), 0..4),
         ) {
             let terms = terms.into_iter()
@@ -214,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(s in "[a=!,\\\\\\PC]{0,20}") {
+        fn arbitrary_text_does_not_panic(s in "[a=!,\\\\\\PC]{0,20}") {
             let _ = FieldSelector::parse(&s);
         }
     }

@@ -1,43 +1,46 @@
-//! Label selectors: `a=b,c!=d,e in (f,g),!h,i>1`, with the grammar and error texts of `k8s.io/apimachinery/pkg/labels`.
+//! Label selectors such as `a=b,c!=d,e in (f,g),!h,i>1`, with the grammar and error texts of
+//! `k8s.io/apimachinery/pkg/labels`.
+//!
+//! Start at [`LabelSelector::parse`].
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
 use std::fmt;
 
-/// How a requirement compares.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `k in (a,b)`
     In,
-    /// `k notin (a,b)`; matches also where the key is absent.
+    /// `k notin (a,b)`; also matches if the key is absent.
     NotIn,
     /// `k=a`
     Equals,
     /// `k==a`
     DoubleEquals,
-    /// `k!=a`; matches also where the key is absent.
+    /// `k!=a`; also matches if the key is absent.
     NotEquals,
     /// `k`
     Exists,
     /// `!k`
     DoesNotExist,
-    /// `k>1`: both are 64-bit integers.
+    /// `k>1`; both sides are 64-bit integers.
     GreaterThan,
-    /// `k<1`: both are 64-bit integers.
+    /// `k<1`; both sides are 64-bit integers.
     LessThan,
 }
 
-/// One term of a selector.
+/// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Str,
     operator: Operator,
-    /// Sorted, unique.
+    /// Sorted and unique.
     values: Vec<Str>,
 }
 
-/// A conjunction of requirements, sorted by key; without any it matches everything.
+/// A conjunction of requirements, sorted by key; an empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -47,10 +50,10 @@ pub struct LabelSelector {
 // === impl Requirement ===
 
 impl Requirement {
-    /// A checked requirement.
+    /// Validates and builds a requirement.
     ///
     /// # Errors
-    /// Upstream's text for a bad key, a bad value or the wrong number of values.
+    /// Returns upstream's message for an invalid key, an invalid value or the wrong number of values.
     pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, String> {
         values.sort_unstable();
         values.dedup();
@@ -102,16 +105,16 @@ impl Requirement {
     pub fn key(&self) -> &str {
         &self.key
     }
-    /// The operator.
+    /// The requirement's operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
-    /// The values, sorted.
+    /// The values in sorted order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
         self.values.iter().map(Str::as_str)
     }
 
-    /// True where a label of this value (`None`: absent) meets the requirement.
+    /// True if a label with this value (`None`: the label is absent) satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let among = |v: &str| self.values.binary_search_by(|x| x.as_str().cmp(v)).is_ok();
         match self.operator {
@@ -164,7 +167,7 @@ impl fmt::Display for Requirement {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Matches every object.
+    /// A selector that matches every object.
     pub const fn everything() -> Self {
         Self {
             requirements: Vec::new(),
@@ -172,7 +175,7 @@ impl LabelSelector {
         }
     }
 
-    /// Matches no object.
+    /// A selector that matches no object.
     pub const fn nothing() -> Self {
         Self {
             requirements: Vec::new(),
@@ -180,7 +183,7 @@ impl LabelSelector {
         }
     }
 
-    /// A selector of these requirements.
+    /// Builds a selector from requirements.
     pub fn of(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self {
@@ -189,18 +192,18 @@ impl LabelSelector {
         }
     }
 
-    /// Parses a selector; an empty text selects everything.
+    /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
-    /// Upstream's text, for a 400.
+    /// Returns upstream's message for a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         Parser { rest: text }.selector().map(Self::of)
     }
 
-    /// The selector of a `metav1.LabelSelector` object: null selects nothing, an empty one everything.
+    /// Converts a `metav1.LabelSelector` object: null selects nothing, an empty object everything.
     ///
     /// # Errors
-    /// The text of an invalid operator, key or value.
+    /// Returns a message for an invalid operator, key or value.
     pub fn from_object(selector: &Value) -> Result<Self, String> {
         let Some(map) = selector.as_object() else {
             return Ok(Self::nothing());
@@ -236,8 +239,7 @@ impl LabelSelector {
         Ok(Self::of(requirements))
     }
 
-    /// A selector of equalities with the labels of a map object, as `spec.selector` of a Service is; null: nothing is
-    /// required.
+    /// Converts a map of labels, such as `spec.selector` of a Service, to equality requirements. Null requires nothing.
     pub fn from_map(labels: &Value) -> Self {
         let equal = |(k, v): (&str, &Value)| Requirement {
             key: Str::new(k),
@@ -252,7 +254,7 @@ impl LabelSelector {
         )
     }
 
-    /// True where this selects everything.
+    /// True if the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
     }
@@ -262,17 +264,17 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// True where labels, looked up by `get`, meet every requirement.
+    /// True if the labels returned by `get` satisfy all requirements.
     pub fn matches<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|r| r.matches(get(&r.key)))
     }
 
-    /// True where the labels of a map object meet every requirement.
+    /// True if the labels in a map object satisfy all requirements.
     pub fn matches_map(&self, labels: &Value) -> bool {
         self.matches(&|k| labels.get(k).as_str())
     }
 
-    /// The single value `key` must have for a match.
+    /// The value that `key` must equal, if the selector requires a single one.
     pub fn requires_exact(&self, key: &str) -> Option<&str> {
         self.requirements.iter().find_map(|r| match r.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals if r.key == key && r.values.len() == 1 => {
@@ -306,7 +308,7 @@ enum Token {
     Op(Operator),
 }
 
-/// A recursive-descent parser that lexes on demand: `in` and `notin` are operators only where one may stand.
+/// A recursive-descent parser that lexes on demand, because `in` and `notin` are operators only in operator position.
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -415,7 +417,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a,b)`, where an empty place between commas is the empty value.
+    /// Parses `(a,b)`; nothing between commas is the empty value.
     fn values(&mut self) -> Result<Vec<Str>, String> {
         match self.next() {
             (Token::Open, _) => {}
@@ -444,6 +446,7 @@ impl<'a> Parser<'a> {
                     }
                 }
                 (Token::Comma, _) => {
+                    // Nothing between commas or parentheses is the empty value.
                     if out.is_empty() {
                         out.push(Str::default());
                     }

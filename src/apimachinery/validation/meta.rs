@@ -1,4 +1,6 @@
-//! Object metadata on create and update.
+//! Validation of `metadata` on create and update (upstream: `pkg/api/validation/objectmeta.go`).
+//!
+//! Start at [`validate_object_meta`] and [`validate_object_meta_update`].
 
 use super::{NameFn, label_value, name_is_dns_label, name_is_path_segment, qualified_name};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
@@ -7,23 +9,24 @@ use crate::apimachinery::value::{Map, Value};
 use std::cell::LazyCell;
 use std::collections::HashSet;
 
-/// Most bytes all keys and values of the annotations may have together.
+/// Maximum total size of all annotation keys and values.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
 const IMMUTABLE: &str = "field is immutable";
 
-/// What differs between kinds in the checks of `metadata`.
+/// The ways in which the validation of `metadata` differs between kinds.
 #[derive(Clone, Copy)]
 pub struct MetaRules {
-    /// Objects live in a namespace.
+    /// Whether objects of the kind are namespaced.
     pub namespaced: bool,
-    /// How names are checked.
+    /// The check of names.
     pub name: NameFn,
-    /// Finalizers must be well-known or have a domain: most built-in kinds, not custom resources.
+    /// Requires finalizers to be well-known or domain-qualified: true for most built-in kinds, false for custom
+    /// resources.
     pub strict_finalizers: bool,
 }
 
 impl MetaRules {
-    /// What the generic registry checks of every kind once the kind found nothing wrong itself.
+    /// The rules the generic registry applies to every kind after the kind's own validation has passed.
     pub const fn generic(namespaced: bool) -> Self {
         Self {
             namespaced,
@@ -33,7 +36,7 @@ impl MetaRules {
     }
 }
 
-/// Checks the metadata of a new object (`ValidateObjectMeta`); `path` usually is `metadata`.
+/// Validates the metadata of a new object (`ValidateObjectMeta`); `path` is usually `metadata`.
 pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) -> ErrorList {
     let mut out = ErrorList::new();
     let generate = meta.str_at(&["generateName"]);
@@ -84,9 +87,10 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
     out
 }
 
-/// Checks the metadata of a changed object against the stored one (`ValidateObjectMetaUpdate`).
+/// Validates the metadata of a changed object against the stored one (`ValidateObjectMetaUpdate`).
 pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, path: &FieldPath) -> ErrorList {
     let mut out = ErrorList::new();
+    // Once deletion has started, finalizers can only be removed.
     if !old.get("deletionTimestamp").is_null() {
         let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
         let mut added: Vec<&str> = new
@@ -150,7 +154,7 @@ fn pairs(v: &Value) -> impl Iterator<Item = (&str, &str)> {
         .map(|(k, v)| (k, v.as_str().unwrap_or("")))
 }
 
-/// Checks a map of labels: every key and value.
+/// Validates the keys and values of a label map.
 pub fn validate_labels(labels: &Value, path: &FieldPath, out: &mut ErrorList) {
     for (k, v) in pairs(labels) {
         out.extend(qualified_name(k).into_iter().map(|m| FieldError::invalid(path, k, m)));
@@ -158,7 +162,7 @@ pub fn validate_labels(labels: &Value, path: &FieldPath, out: &mut ErrorList) {
     }
 }
 
-/// Checks a map of annotations: keys as those of labels once lower-cased, and the total size.
+/// Validates annotations: the keys, lower-cased, like those of labels, and the total size.
 pub fn validate_annotations(annotations: &Value, path: &FieldPath, out: &mut ErrorList) {
     let mut size = 0;
     for (k, v) in pairs(annotations) {
@@ -174,7 +178,7 @@ pub fn validate_annotations(annotations: &Value, path: &FieldPath, out: &mut Err
     }
 }
 
-/// An owner reference as Go prints it: in the order the fields are declared.
+/// Formats an owner reference like Go, with the fields in declaration order.
 fn show_reference(r: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let member = |k: &&str| match r.get(k) {
@@ -189,9 +193,10 @@ fn show_reference(r: &Value) -> String {
     format!("{{{}}}", fields.iter().filter_map(member).collect::<Vec<_>>().join(","))
 }
 
-/// Checks owner references. Upstream gives no index in the path.
+/// Validates owner references. Upstream's paths have no index.
 pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut ErrorList) {
     let mut controller: Option<&Value> = None;
+    // Formatted at most once: every additional controller repeats the whole list in its error.
     let all = LazyCell::new(|| refs.items().iter().map(show_reference).collect::<Vec<_>>().join(","));
     for r in refs.items() {
         let api_version = r.str_at(&["apiVersion"]);
@@ -231,7 +236,7 @@ pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut Error
     }
 }
 
-/// Checks finalizers: qualified names, and not both ways of deleting dependents.
+/// Validates finalizers: qualified names, and not both `orphan` and `foregroundDeletion`.
 pub fn validate_finalizers(finalizers: &Value, path: &FieldPath, out: &mut ErrorList) {
     let list = finalizers.items();
     for f in list.iter().filter_map(Value::as_str) {
@@ -254,7 +259,7 @@ fn validate_standard_finalizers(meta: &Value, path: &FieldPath, out: &mut ErrorL
     }
 }
 
-/// Checks entries of `managedFields`.
+/// Validates the entries of `managedFields`.
 pub fn validate_managed_fields(entries: &Value, path: &FieldPath, out: &mut ErrorList) {
     for (i, e) in entries.items().iter().enumerate() {
         let at = path.index(i);
@@ -281,7 +286,7 @@ pub fn validate_managed_fields(entries: &Value, path: &FieldPath, out: &mut Erro
     }
 }
 
-/// Checks the name of a field manager: at most 128 bytes, all printable.
+/// Validates a field manager name: at most 128 bytes, printable characters only.
 pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorList) {
     if manager.len() > 128 {
         out.push(FieldError::too_long(path, 128));
@@ -296,7 +301,7 @@ pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorLi
     }
 }
 
-/// Nearly Go's `unicode.IsPrint`: what Rust prints unescaped, where the only white space is ASCII's.
+/// Approximates Go's `unicode.IsPrint`: characters Rust prints unescaped, with the ASCII space as the only white space.
 fn is_print(c: char) -> bool {
     matches!(c, ' ' | '\'' | '"' | '\\') || (!c.is_whitespace() && !c.is_control() && c.escape_debug().len() == 1)
 }
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_is_told_all_that_is_wrong_in_upstreams_order() {
+    fn create_reports_all_errors_in_upstreams_order() {
         let m = json!({
             "generation": -1, "finalizers": ["nodomain"],
             "ownerReferences": [
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_and_deletion_marks_cannot_change() {
+    fn identity_and_deletion_fields_are_immutable() {
         let old = json!({"name": "a", "namespace": "n", "uid": "1", "resourceVersion": "1", "generation": 2,
             "deletionTimestamp": "2001-01-01T00:00:00Z", "finalizers": ["a/b"]});
         let new = json!({"name": "a", "namespace": "n", "uid": "2", "resourceVersion": "1", "generation": 1,

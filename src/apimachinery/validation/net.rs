@@ -1,15 +1,18 @@
-//! Addresses, ports and percentages.
+//! Validation of IP addresses, CIDRs, ports and percentages.
+//!
+//! Upstream has legacy and strict checks of addresses (`pkg/util/validation/ip.go`); each field keeps the one it
+//! started with.
 
 use super::{out_of_range, pattern_error};
 use crate::apimachinery::value::Value;
 use std::net::IpAddr;
 
-/// Parses an IP address as upstream's older checks do: IPv4 octets may have leading zeros, which are decimal.
+/// Parses an IP address like upstream's legacy checks, which accept leading zeros in IPv4 octets (read as decimal).
 pub fn parse_ip(s: &str) -> Option<IpAddr> {
     if let Ok(ip) = s.parse::<IpAddr>() {
         return Some(ip);
     }
-    // Only a zero-padded IPv4 address (bare or at the end of an IPv6 one) can still be right.
+    // Only a zero-padded IPv4 address (bare, or at the end of an IPv6 address) can still be valid.
     let (head, v4) = match s.rfind(':') {
         Some(i) => s.split_at(i + 1),
         None => ("", s),
@@ -28,7 +31,7 @@ pub fn parse_ip(s: &str) -> Option<IpAddr> {
     format!("{head}{}", octets?.join(".")).parse().ok()
 }
 
-/// Checks an IP address of either family, with leading zeros tolerated.
+/// Validates an IP address of either family with the legacy rules.
 pub fn ip(s: &str) -> Vec<String> {
     if parse_ip(s).is_some() {
         return Vec::new();
@@ -36,8 +39,9 @@ pub fn ip(s: &str) -> Vec<String> {
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
-/// Checks an IP address as newer fields do: canonical enough to mean one thing to everybody.
+/// Validates an IP address with the strict rules of newer fields: no form that other parsers interpret differently.
 pub fn ip_strict(s: &str) -> Vec<String> {
+    // The standard parser rejects leading zeros, the legacy one accepts them.
     match (s.parse::<IpAddr>(), parse_ip(s)) {
         (_, None) => ip(s),
         (Err(_), Some(_)) => vec!["must not have leading 0s".to_owned()],
@@ -48,10 +52,11 @@ pub fn ip_strict(s: &str) -> Vec<String> {
     }
 }
 
-/// Parses `address/bits`; host bits may be set.
+/// Parses `address/bits` with the legacy rules; host bits may be set.
 pub fn parse_cidr(s: &str) -> Option<(IpAddr, u8)> {
     let (addr, bits) = s.split_once('/')?;
     let addr = parse_ip(addr)?;
+    // `parse` alone would accept a plus sign.
     let n: u8 = if bits.bytes().all(|c| c.is_ascii_digit()) {
         bits.parse().ok()?
     } else {
@@ -60,7 +65,7 @@ pub fn parse_cidr(s: &str) -> Option<(IpAddr, u8)> {
     (n <= if addr.is_ipv4() { 32 } else { 128 }).then_some((addr, n))
 }
 
-/// Checks a CIDR.
+/// Validates a CIDR with the legacy rules.
 pub fn cidr(s: &str) -> Vec<String> {
     if parse_cidr(s).is_some() {
         return Vec::new();
@@ -68,7 +73,7 @@ pub fn cidr(s: &str) -> Vec<String> {
     vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
 }
 
-/// Checks a CIDR as newer fields and new values of old ones are checked.
+/// Validates a CIDR with the strict rules, which apply to newer fields and to new values of older ones.
 pub fn cidr_strict(s: &str) -> Vec<String> {
     let (Some((addr, bits)), Some((text, digits))) = (parse_cidr(s), s.split_once('/')) else {
         return cidr(s);
@@ -90,12 +95,12 @@ pub fn cidr_strict(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks a port number.
+/// Validates a port number.
 pub fn port(n: i64) -> Vec<String> {
     in_range(n, 1, 65535)
 }
 
-/// Checks `low <= n <= high`.
+/// Validates `low <= n <= high`.
 pub fn in_range(n: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&n) {
         Vec::new()
@@ -104,7 +109,7 @@ pub fn in_range(n: i64, low: i64, high: i64) -> Vec<String> {
     }
 }
 
-/// Checks the name of a port (an IANA service name).
+/// Validates a port name (an IANA service name).
 pub fn port_name(s: &str) -> Vec<String> {
     let mut out = Vec::new();
     if s.len() > 15 {
@@ -129,7 +134,7 @@ pub fn port_name(s: &str) -> Vec<String> {
     out
 }
 
-/// Checks `10%`.
+/// Validates a percentage such as `10%`.
 pub fn percent(s: &str) -> Vec<String> {
     if parse_percent(s).is_some() {
         return Vec::new();
@@ -141,13 +146,14 @@ pub fn percent(s: &str) -> Vec<String> {
     )]
 }
 
-/// The number before `%`, cut at `i64::MAX`.
+/// Parses the number before `%`, saturating at `i64::MAX`.
 pub fn parse_percent(s: &str) -> Option<i64> {
     let digits = s.strip_suffix('%')?;
     (!digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit())).then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// The absolute number an int-or-string stands for, of `total`; percentages are rounded up or down.
+/// Resolves an int-or-string against `total`; percentages are rounded up or down. `None` if it is neither, or
+/// overflows.
 pub fn scaled(v: &Value, total: i64, round_up: bool) -> Option<i64> {
     match v {
         Value::Int(n) => Some(*n),
@@ -164,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leading_zeros_of_ipv4_are_tolerated_where_they_always_were() {
+    fn legacy_parsing_accepts_leading_zeros_in_ipv4() {
         assert_eq!(parse_ip("010.0.0.01"), "10.0.0.1".parse().ok());
         assert_eq!(parse_ip("::ffff:1.2.3.04"), "::ffff:1.2.3.4".parse().ok());
         for bad in ["", "1.2.3", "1.2.3.256", "a", "1.2.3.4.5", "1..2.3", ":1.2.3.04"] {
@@ -175,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cidr_has_as_many_bits_as_its_family() {
+    fn cidr_prefix_length_is_bounded_by_the_address_family() {
         assert!(parse_cidr("10.0.0.1/32").is_some() && parse_cidr("::/128").is_some());
         for bad in ["10.0.0.0/33", "10.0.0.0", "10.0.0.0/", "10.0.0.0/+1", "::/129"] {
             assert!(parse_cidr(bad).is_none(), "{bad}");
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_name_is_told_all_that_is_wrong_with_it() {
+    fn port_names_report_all_errors() {
         assert!(port_name("http-2").is_empty());
         assert_eq!(port_name("-").len(), 2);
         assert_eq!(port_name("1--2").len(), 2);

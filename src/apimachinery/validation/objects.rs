@@ -1,4 +1,4 @@
-//! Checks of objects that stand inside many kinds: label selectors and conditions; and warnings about finalizers.
+//! Validation of types embedded in many kinds (label selectors, conditions), and warnings about finalizers.
 
 use super::meta::validate_labels;
 use super::{label_value, pattern_error, qualified_name};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32 * 1024;
 
-/// Checks a `metav1.LabelSelector`; null is fine.
+/// Validates a `metav1.LabelSelector`; null is valid.
 pub fn validate_label_selector(selector: &Value, path: &FieldPath, out: &mut ErrorList) {
     validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
     for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
@@ -27,13 +27,15 @@ pub fn validate_label_selector(selector: &Value, path: &FieldPath, out: &mut Err
     }
 }
 
-/// Checks a `metav1.LabelSelectorRequirement` of a review, which may have an operator that nobody knows yet.
+/// Validates a `metav1.LabelSelectorRequirement` of an authorization review, whose operator may be unknown to this
+/// version.
 pub fn validate_label_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     check_values(e, path, out);
     check_label(e, path, out);
 }
 
-/// Checks a `metav1.FieldSelectorRequirement`; its operator may be one that nobody knows yet.
+/// Validates a `metav1.FieldSelectorRequirement` of an authorization review, whose operator may be unknown to this
+/// version.
 pub fn validate_field_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     check_values(e, path, out);
     if e.str_at(&["key"]).is_empty() {
@@ -41,7 +43,7 @@ pub fn validate_field_requirement(e: &Value, path: &FieldPath, out: &mut ErrorLi
     }
 }
 
-/// Whether there are values where the operator takes some, and none where it takes none.
+/// Checks that values are present exactly if the operator takes some.
 fn check_values(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     let values = e.get("values").items();
     match e.str_at(&["operator"]) {
@@ -57,7 +59,7 @@ fn check_values(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     }
 }
 
-/// The key and the values of a requirement of labels.
+/// Checks key and values of a label requirement.
 fn check_label(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     let (key, at_key) = (e.str_at(&["key"]), path.child("key"));
     out.extend(
@@ -71,7 +73,7 @@ fn check_label(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     }
 }
 
-/// Checks a list of `metav1.Condition`.
+/// Validates a list of `metav1.Condition`.
 pub fn validate_conditions(conditions: &Value, path: &FieldPath, out: &mut ErrorList) {
     let mut seen = HashSet::new();
     for (i, c) in conditions.items().iter().enumerate() {
@@ -84,7 +86,7 @@ pub fn validate_conditions(conditions: &Value, path: &FieldPath, out: &mut Error
     }
 }
 
-/// Checks one `metav1.Condition`.
+/// Validates a `metav1.Condition`.
 pub fn validate_condition(c: &Value, path: &FieldPath, out: &mut ErrorList) {
     let ty = c.str_at(&["type"]);
     out.extend(
@@ -141,9 +143,9 @@ fn condition_reason(s: &str) -> Vec<String> {
     )]
 }
 
-/// Warnings about finalizers of a custom resource that are new in `metadata` against `old` (null on create).
+/// Warnings about unqualified finalizers of a custom resource in `metadata` that `old` (null on create) does not have.
 pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
-    /// More texts than headers have room for.
+    /// More warnings than response headers have room for.
     const MOST: usize = 100;
     let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
     let new = metadata.get("finalizers").items().iter().filter(|f| !had.contains(f));
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_told_what_their_operators_need() {
+    fn selector_values_must_suit_the_operator() {
         let s = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]}, {"key": "a", "operator": "X"}]});
         assert_eq!(
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_need_a_status_a_reason_and_a_time() {
+    fn conditions_require_status_reason_and_time() {
         let c = json!([
             {"type": "A", "status": "True", "reason": "Fine", "lastTransitionTime": "2001-01-01T00:00:00Z"},
             {"type": "A", "status": "true", "reason": "no-dash", "observedGeneration": -1},
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_unqualified_finalizers_are_warned_about() {
+    fn only_new_unqualified_finalizers_yield_warnings() {
         let new = json!({"finalizers": ["old", "plain", "with.dots", "a.b/c", "orphan"]});
         assert_eq!(
             finalizer_warnings(&new, &json!({"finalizers": ["old"]})),
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_of_reviews_may_have_unknown_operators_but_not_values_that_do_not_fit() {
+    fn review_requirements_accept_unknown_operators() {
         let path = FieldPath::new("r");
         let fields = |e: Value| {
             let mut out = ErrorList::new();

@@ -1,4 +1,4 @@
-//! DER, element by element.
+//! A strict DER reader. Encodings other than the canonical one are errors.
 
 use super::Malformed;
 
@@ -10,23 +10,23 @@ pub const OBJECT_IDENTIFIER: u8 = 0x06;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 
-/// One element.
+/// A tag-length-value element.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
-    /// Class, form and number in one byte.
+    /// Class, constructed bit and number in one byte.
     pub tag: u8,
-    /// What it holds.
+    /// The content.
     pub body: &'a [u8],
-    /// All of it, tag and length included.
+    /// The encoded element, including tag and length.
     pub whole: &'a [u8],
 }
 
-/// Reads elements one after the other.
+/// Reads consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Element<'a> {
-    /// Reads what this element holds.
+    /// A reader over the element's content.
     pub fn inside(&self) -> Reader<'a> {
         Reader(self.body)
     }
@@ -45,18 +45,19 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
-    /// The next element, whatever its tag.
+    /// Returns the next element, whatever its tag.
     pub fn any(&mut self) -> Result<Element<'a>, Malformed> {
         let bytes = self.0;
         let [tag, first, rest @ ..] = bytes else {
             return Err(Malformed("asn1: syntax error: data truncated"));
         };
-        // Tags of several bytes are in nothing that is read here.
+        // None of the structures read here has multi-byte tags.
         if tag & 0x1f == 0x1f {
             return Err(Malformed("asn1: syntax error: unsupported tag"));
         }
         let (length, header) = match first {
             0..=0x7f => (usize::from(*first), 2),
+            // Four bytes of length are more than any request needs.
             0x81..=0x84 => {
                 let count = usize::from(first & 0x7f);
                 let digits = rest
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next element, which has to have this tag.
+    /// Returns the next element, which must have the given tag.
     pub fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
         let element = self.any()?;
         match element.tag == tag {
@@ -91,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses what is left.
+    /// Fails if any data is left.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.is_empty() {
             true => Ok(()),
@@ -99,7 +100,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes of an object identifier. Two identifiers are the same where their bytes are: no part has leading zeros.
+    /// Returns the bytes of an object identifier. Padded arcs are rejected, so identifiers are equal exactly if their
+    /// bytes are.
     pub fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
         let body = self.expect(OBJECT_IDENTIFIER)?.body;
         let starts = |at: usize| at == 0 || body[at - 1] & 0x80 == 0;
@@ -110,7 +112,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A non-negative or negative number in its shortest form; nobody here needs its value.
+    /// Skips an integer after checking that its encoding is minimal. No caller needs the value.
     pub fn integer(&mut self) -> Result<(), Malformed> {
         match self.expect(INTEGER)?.body {
             [] => Err(Malformed("asn1: structure error: empty integer")),
@@ -122,7 +124,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes of a bit string without unused bits.
+    /// Returns the bytes of a bit string, which must have no unused bits.
     pub fn whole_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         match self.expect(BIT_STRING)?.body {
             [0, bytes @ ..] => Ok(bytes),
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_shortest_form_of_a_length_is_read() {
+    fn non_minimal_lengths_are_rejected() {
         let read = |bytes: &[u8]| Reader::new(bytes).any().map(|e| e.body.len());
         assert_eq!(read(&[0x04, 0x00]), Ok(0));
         assert_eq!(read(&[0x04, 0x01, 0xff]), Ok(1));
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_has_one_spelling() {
+    fn padded_identifiers_are_rejected() {
         let read = |body: &[u8]| {
             let bytes = [&[OBJECT_IDENTIFIER, u8::try_from(body.len()).unwrap()], body].concat();
             Reader::new(&bytes).identifier().map(<[u8]>::to_vec)

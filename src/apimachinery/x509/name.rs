@@ -1,11 +1,11 @@
-//! Distinguished names: which user and which groups a subject stands for.
+//! [`Name`]: the identity attributes of a distinguished name (user, groups and UID of a certificate's subject).
 
 use super::Malformed;
 use super::der::{Element, OBJECT_IDENTIFIER, Reader, SEQUENCE, SET};
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-/// 1.3.6.1.4.1.57683.2, Kubernetes' own.
+/// 1.3.6.1.4.1.57683.2, Kubernetes' attribute for the user's UID.
 const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
 
 const UTF8_STRING: u8 = 0x0c;
@@ -19,7 +19,7 @@ const GENERAL_STRING: u8 = 0x1b;
 const UNIVERSAL_STRING: u8 = 0x1c;
 const BMP_STRING: u8 = 0x1e;
 
-/// The attributes of a name that decide who somebody is, all of them decoded.
+/// The attributes of a name that determine an identity, all of them decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name {
     common_names: Vec<String>,
@@ -28,11 +28,11 @@ pub struct Name {
 }
 
 impl Name {
-    /// Reads a DER-encoded `Name`.
+    /// Parses a DER-encoded `Name`.
     ///
     /// # Errors
-    /// It is no DER; a string is not one of its type; a common name, organization or uid is no text, or holds a NUL, at
-    /// which other readers may end.
+    /// Fails if the encoding is not strict DER, if any string violates its type, or if a common name, organization or
+    /// UID is not text or contains a NUL (other parsers may truncate there).
     pub fn parse(der: &[u8]) -> Result<Self, Malformed> {
         let mut outside = Reader::new(der);
         let mut sets = outside.expect(SEQUENCE)?.inside();
@@ -61,28 +61,28 @@ impl Name {
         Ok(name)
     }
 
-    /// The common name that counts: the last, as in Go. Empty where there is none.
+    /// The effective common name: the last one, as in Go. Empty if there is none.
     pub fn common_name(&self) -> &str {
         self.common_names.last().map_or("", String::as_str)
     }
 
-    /// All common names.
+    /// All common names in order.
     pub fn common_names(&self) -> &[String] {
         &self.common_names
     }
 
-    /// All organizations, in order.
+    /// All organizations in order.
     pub fn organizations(&self) -> &[String] {
         &self.organizations
     }
 
-    /// All uids.
+    /// All UIDs in order.
     pub fn uids(&self) -> &[String] {
         &self.uids
     }
 }
 
-/// The text of a string; `None`: it is something else than a string.
+/// Decodes a string value; `None` if the value is not of a string type.
 fn text(value: &Element<'_>) -> Result<Option<String>, Malformed> {
     let bytes = value.body;
     let ascii = |allowed: fn(u8) -> bool| {
@@ -96,13 +96,14 @@ fn text(value: &Element<'_>) -> Result<Option<String>, Malformed> {
         NUMERIC_STRING => ascii(|b| b.is_ascii_digit() || b == b' '),
         PRINTABLE_STRING => ascii(is_printable),
         IA5_STRING => ascii(|b| b.is_ascii()),
-        // Escapes could change the character set of the last two.
+        // Restricted to printable ASCII: escape sequences could switch the character set of graphic and general
+        // strings.
         VISIBLE_STRING | GRAPHIC_STRING | GENERAL_STRING => ascii(|b| matches!(b, b' '..=b'~')),
-        // T.61 as everybody reads it: Latin-1.
+        // T.61 strings are read as Latin-1, as other implementations do in practice.
         TELETEX_STRING => Some(bytes.iter().map(|b| char::from(*b)).collect()),
         BMP_STRING => wide::<2>(bytes),
         UNIVERSAL_STRING => wide::<4>(bytes),
-        // A constructed string is in pieces, which DER does not allow.
+        // A constructed string is split into pieces, which DER forbids.
         tag if tag & 0x20 != 0 || tag & 0xc0 != 0 => return Err(Malformed("x509: invalid attribute value")),
         OBJECT_IDENTIFIER => {
             Reader::new(value.whole).identifier()?;
@@ -114,14 +115,15 @@ fn text(value: &Element<'_>) -> Result<Option<String>, Malformed> {
         .ok_or(Malformed("x509: a string of the subject is not what its type allows"))
 }
 
-/// Characters of so many bytes each. Halves of surrogate pairs are no characters.
+/// Decodes big-endian characters of `N` bytes. Surrogate halves are rejected.
 fn wide<const N: usize>(bytes: &[u8]) -> Option<String> {
     let (chunks, rest) = bytes.as_chunks::<N>();
     let char = |chunk: &[u8; N]| char::from_u32(chunk.iter().fold(0, |n, b| n << 8 | u32::from(*b)));
     rest.is_empty().then(|| chunks.iter().map(char).collect()).flatten()
 }
 
-/// What ASN.1 allows in a PrintableString, and `*` and `&`, which Go allows for the sake of certificates that have them.
+/// The PrintableString alphabet of ASN.1, plus `*` and `&`, which Go accepts because existing certificates contain
+/// them.
 fn is_printable(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b" '()+,-./:=?*&".contains(&b)
 }
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_is_refused() {
+    fn undecodable_values_are_rejected() {
         let masters = b"system:masters";
         for (tag, bytes) in [
             (UTF8_STRING, &b"\xff"[..]),
@@ -195,14 +197,14 @@ mod tests {
         ] {
             assert!(organization(tag, bytes).is_err(), "{tag:#x} {bytes:?}");
         }
-        // Go strips a terminator of a BMPString, C ends at one: nobody's name has it.
+        // Go strips a NUL terminator from a BMPString and C truncates at one, so NULs are rejected.
         let ended = utf16("system:masters\0");
         assert!(organization(BMP_STRING, &ended).is_err());
         assert!(organization(UTF8_STRING, b"system:masters\0x").is_err());
     }
 
     #[test]
-    fn all_attributes_of_all_sets_count() {
+    fn attributes_of_all_sets_are_collected() {
         let unit: &[u8] = &[0x55, 0x04, 0x0b];
         let pair = [
             attribute(COMMON_NAME, UTF8_STRING, b"first"),
@@ -225,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_around_a_name() {
+    fn extra_data_around_a_name_is_rejected() {
         let good = name(&[attribute(ORGANIZATION, UTF8_STRING, b"a")]);
         assert!(Name::parse(&good).is_ok());
         assert!(
             Name::parse(&[&good[..], b"\x05\x00"].concat()).is_err(),
-            "after the name"
+            "data after the name"
         );
         let twice = tlv(
             SEQUENCE,
@@ -241,11 +243,11 @@ mod tests {
             ]
             .concat(),
         );
-        assert!(Name::parse(&name(&[twice])).is_err(), "two values of one attribute");
+        assert!(Name::parse(&name(&[twice])).is_err(), "an attribute with two values");
         let spelled = attribute(&[0x55, 0x80, 0x04, 0x0a], UTF8_STRING, b"system:masters");
         assert!(
             Name::parse(&name(&[spelled])).is_err(),
-            "an identifier with leading zeros"
+            "an identifier with a padded arc"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Certificate signing requests (PKCS #10).
+//! [`CertificateRequest`]: certificate signing requests (PKCS #10), with their signature verified.
 
 use super::der::{BOOLEAN, OCTET_STRING, Reader, SEQUENCE, SET};
 use super::{Malformed, Name};
@@ -9,26 +9,26 @@ use std::collections::HashSet;
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
-/// PKCS #9's request for extensions, and Microsoft's older one, which OpenSSL reads as the same.
+/// The PKCS #9 extension request attribute, and Microsoft's older one, which OpenSSL treats alike.
 const EXTENSION_REQUESTS: [&[u8]; 2] = [
     &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e],
     &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x01, 0x0e],
 ];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// A request whose signature has been checked.
+/// A request whose signature has been verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Who asks to be certified as what.
+    /// The subject the certificate is requested for.
     pub subject: Name,
 }
 
 impl CertificateRequest {
-    /// Reads a request as it stands in `spec.request`: one PEM block without headers and nothing around it but white
-    /// space. The proof of possession, which is the request's own signature, is verified.
+    /// Parses the content of `spec.request`: a single PEM block without headers, surrounded by nothing but white
+    /// space. Verifies the request's own signature, which proves possession of the private key.
     ///
     /// # Errors
-    /// [`Malformed`], in upstream's words where it has them.
+    /// [`Malformed`], with upstream's message where it has one.
     pub fn from_pem(text: &[u8]) -> Result<Self, Malformed> {
         let der = only_block(text).ok_or(Malformed("PEM block type must be CERTIFICATE REQUEST"))?;
         Self::from_der(&der)
@@ -44,6 +44,7 @@ impl CertificateRequest {
         request.end()?;
 
         let mut fields = info.inside();
+        // The version, of which only the encoding is checked.
         fields.integer()?;
         let subject = Name::parse(fields.expect(SEQUENCE)?.whole)?;
         let mut key = fields.expect(SEQUENCE)?.inside();
@@ -63,9 +64,9 @@ impl CertificateRequest {
     }
 }
 
-/// What the only block of a text holds. Go's `pem.Decode` skips what it cannot use, before a block, in its headers and
-/// after it; other readers skip other things. Nothing is skipped here: no headers, no second block, no text but white
-/// space around it. Lines may have any length and end with spaces.
+/// Decodes the only PEM block of a text. Go's `pem.Decode` skips data it cannot use before, inside and after a block,
+/// and other parsers skip other data. To rule out different interpretations, nothing is skipped here: no headers, no
+/// second block, no text but white space. Lines may have any length and trailing spaces.
 fn only_block(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.trim_ascii().lines().map(str::trim_ascii_end);
@@ -73,11 +74,11 @@ fn only_block(text: &[u8]) -> Option<Vec<u8>> {
     if first != BEGIN || last != END {
         return None;
     }
-    // Borders and headers have characters that base64 has not.
+    // PEM boundaries and headers contain characters outside the base64 alphabet, so a stray one fails to decode.
     STANDARD.decode(lines.collect::<String>()).ok()
 }
 
-/// A signature, and what it is of.
+/// A signature with its algorithm and the signed message.
 struct Signed<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
@@ -97,7 +98,7 @@ impl Signed<'_> {
     }
 }
 
-/// Reads the extensions that are asked for to the end: none twice, alternative names well-formed.
+/// Parses the requested extensions completely: no duplicates, well-formed subject alternative names.
 fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
     let mut seen = HashSet::new();
     while !attributes.is_empty() {
@@ -105,6 +106,7 @@ fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
         let kind = attribute.identifier()?;
         let mut values = attribute.expect(SET)?.inside();
         attribute.end()?;
+        // Other attributes, such as a challenge password, do not affect the certificate.
         if !EXTENSION_REQUESTS.contains(&kind) {
             continue;
         }
@@ -131,7 +133,8 @@ fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Names are text without control characters, at which readers might end; addresses have the length of one.
+/// Names must be printable ASCII, because parsers may truncate at control characters; IP addresses must be 4 or 16
+/// bytes long.
 fn alternative_names(der: &[u8]) -> Result<(), Malformed> {
     let mut outside = Reader::new(der);
     let mut names = outside.expect(SEQUENCE)?.inside();
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_common_tools_are_read() {
+    fn common_requests_are_accepted() {
         let algorithms = [
             &rcgen::PKCS_ECDSA_P256_SHA256,
             &rcgen::PKCS_ECDSA_P384_SHA384,
@@ -194,12 +197,15 @@ mod tests {
             let request = read(&pem).unwrap();
             assert_eq!(request.subject.common_name(), "system:node:n");
             assert_eq!(request.subject.organizations(), ["system:nodes"]);
-            assert!(read(&pem.replace('\n', "\r\n")).is_ok(), "lines may end as in Windows");
+            assert!(
+                read(&pem.replace('\n', "\r\n")).is_ok(),
+                "CRLF line endings are accepted"
+            );
         }
     }
 
     #[test]
-    fn a_request_proves_that_it_holds_its_key() {
+    fn invalid_signatures_are_rejected() {
         let mut der = testing::request(&subject(), &[]);
         assert!(CertificateRequest::from_der(&der).is_ok());
         let at = der.windows(4).position(|w| w == b"jane").unwrap();
@@ -211,11 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_around_or_behind_the_request() {
+    fn extra_data_around_the_request_is_rejected() {
         let good = testing::csr(ORGANIZATION, 0x0c, b"demo");
         let masters = testing::csr(ORGANIZATION, 0x0c, b"system:masters");
         assert!(read(&good).is_ok());
-        assert!(read(&format!("\n{good}\n")).is_ok(), "white space hides nothing");
+        assert!(
+            read(&format!("\n{good}\n")).is_ok(),
+            "surrounding white space is accepted"
+        );
         for bad in [
             format!("{good}{masters}"),
             format!("{masters}junk"),
@@ -229,11 +238,14 @@ mod tests {
         }
         let der = testing::request(&subject(), &[]);
         let followed = [&der[..], b"\x05\x00"].concat();
-        assert!(CertificateRequest::from_der(&followed).is_err(), "after the request");
+        assert!(
+            CertificateRequest::from_der(&followed).is_err(),
+            "data after the request"
+        );
     }
 
     #[test]
-    fn extensions_are_read_to_the_end() {
+    fn extensions_are_parsed_completely() {
         let usage: &[u8] = &[0x55, 0x1d, 0x0f];
         let names = |names: &[Vec<u8>]| tlv(SEQUENCE, &names.concat());
         let good = names(&[
@@ -266,7 +278,7 @@ mod tests {
         let der = testing::request(&subject(), &twice.concat());
         assert!(
             CertificateRequest::from_der(&der).is_err(),
-            "two attributes that ask for one extension"
+            "two attributes requesting the same extension"
         );
         let second_value = tlv(
             SEQUENCE,
@@ -279,7 +291,7 @@ mod tests {
         let der = testing::request(&subject(), &second_value);
         assert!(
             CertificateRequest::from_der(&der).is_err(),
-            "a value that Go does not look at"
+            "a second attribute value, which Go ignores"
         );
     }
 }

@@ -1,15 +1,15 @@
-//! DER written by hand, for requests that no library makes.
+//! Builds DER by hand, for requests that no library would produce.
 
 use super::der::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The organization attribute.
+/// OID of the organization attribute.
 pub const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-/// The common name attribute.
+/// OID of the common name attribute.
 pub const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// PKCS #9's request for extensions.
+/// OID of the PKCS #9 extension request attribute.
 pub const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
 
 const EC_P256: &[u8] = &[
@@ -18,7 +18,7 @@ const EC_P256: &[u8] = &[
 ];
 const ECDSA_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
-/// An element.
+/// Encodes an element of up to 64 KiB.
 pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len()).unwrap().to_be_bytes();
     let header = match body.len() {
@@ -29,12 +29,12 @@ pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     [&header, body].concat()
 }
 
-/// An attribute of a name.
+/// Encodes an attribute of a name.
 pub fn attribute(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
     tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(tag, value)].concat())
 }
 
-/// A name of these sets of attributes.
+/// Encodes a name from sets of attributes.
 pub fn name(sets: &[Vec<u8>]) -> Vec<u8> {
     tlv(
         SEQUENCE,
@@ -42,7 +42,7 @@ pub fn name(sets: &[Vec<u8>]) -> Vec<u8> {
     )
 }
 
-/// A request for extensions of these values.
+/// Encodes an extension request attribute.
 pub fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
     let each =
         |(kind, value): &(&[u8], &[u8])| tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(0x04, value)].concat());
@@ -53,7 +53,7 @@ pub fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
     )
 }
 
-/// A signed request.
+/// Encodes a request signed with a new P-256 key.
 pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let point = [&[0], key.public_key().as_ref()].concat();
@@ -65,7 +65,7 @@ pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
     tlv(SEQUENCE, &[info, ECDSA_SHA256.to_vec(), signature].concat())
 }
 
-/// A PEM block.
+/// Encodes a PEM block.
 pub fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = text
@@ -76,7 +76,7 @@ pub fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
-/// A signed request in PEM, whose subject has one attribute.
+/// Encodes a signed request in PEM whose subject has a single attribute.
 pub fn csr(kind: &[u8], tag: u8, value: &[u8]) -> String {
     pem(
         "CERTIFICATE REQUEST",

@@ -1,5 +1,5 @@
-//! Tells each FlowSchema, in its condition `Dangling`, whether the priority level it names exists (upstream's
-//! `util/flowcontrol/apf_controller.go`): who writes a schema sees there that it is in effect.
+//! Maintains the condition `Dangling` of each FlowSchema, which shows whether its priority level exists (upstream's
+//! `k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`).
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -16,22 +16,22 @@ use tokio::sync::Notify;
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The writer of the conditions.
+/// The controller of the conditions.
 pub struct Dangling {
     pub(super) store: Arc<Store>,
     pub(super) schemas: Informer<Value>,
     pub(super) levels: Informer<Value>,
-    /// Notified at each change of either.
+    /// Notified when a schema or a level has changed.
     pub(super) changed: Arc<Notify>,
 }
 
 impl Dangling {
-    /// Keeps the conditions true, until dropped.
+    /// Reconciles the conditions until dropped.
     ///
     /// # Cancel safety
-    /// Cancel safe: a write is made or not.
+    /// Cancel safe: a write has either happened or not.
     pub async fn run(self) {
-        // Before all levels are known, one that exists would seem to be missing.
+        // Until both informers have synced, existing levels would look missing.
         self.levels.synced().wait().await;
         self.schemas.synced().wait().await;
         loop {
@@ -91,7 +91,7 @@ impl Dangling {
     }
 }
 
-/// The condition to write, if it is not there; without a time where the time is now.
+/// The condition to write, or `None` if it is up to date. Its transition time is left out if the status changes.
 fn due(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, end) = if exists {
         ("False", "Found", "and it exists")
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_written_when_it_is_not_there() {
+    fn the_condition_is_written_when_it_differs() {
         let mut schema = json!({"status": {}});
         let mut found = due(&schema, "x", true).unwrap();
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(
             renamed.str_at(&["lastTransitionTime"]),
             "then",
-            "the status is the same"
+            "the status has not changed"
         );
     }
 }

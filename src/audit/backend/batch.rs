@@ -1,4 +1,5 @@
-//! The worker of a batching backend: gathers, throttles, hands over. As upstream's `plugin/pkg/audit/buffered`.
+//! The worker of a batching backend: collects events into batches, throttles, and hands them to the sink. Follows
+//! upstream's `plugin/pkg/audit/buffered`.
 
 use super::{Batching, Sink, Write};
 use crate::audit::event::Event;
@@ -12,16 +13,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Most writes that are under way at once; a sink that retries holds no more events than these.
+/// Maximum number of concurrent writes. Bounds the events that a retrying sink holds in memory.
 const MOST_WRITES: usize = 16;
 
 pub(super) struct Worker {
     pub sink: Arc<dyn Sink>,
     pub how: Batching,
-    /// Most bytes of a write.
+    /// Maximum size of a batch, in bytes of JSON.
     pub max_bytes: Option<usize>,
     pub waiting: mpsc::Receiver<Arc<Event>>,
-    /// When it fires, what waits is written, and the worker ends.
+    /// Shutdown: the worker writes the queued events, then ends.
     pub stop: Signal,
 }
 
@@ -33,7 +34,7 @@ impl Worker {
         let mut bucket = self.how.throttle.map(|(qps, burst)| Bucket::new(qps, burst));
         loop {
             let first = tokio::select! {
-                // What is under way first: it makes room.
+                // Completed writes first: they free a slot.
                 biased;
                 Some(_) = writes.next() => continue,
                 event = self.waiting.recv() => event,
@@ -47,11 +48,12 @@ impl Worker {
             for part in self.parts(batch) {
                 if let Some(bucket) = &mut bucket {
                     let wait = bucket.take(Instant::now());
-                    // A server that goes down does not take its time.
+                    // No throttling at shutdown: flush before the deadline.
                     if !wait.is_zero() && !self.stop.fired() {
                         tokio::time::sleep(wait).await;
                     }
                 }
+                // Backpressure: meanwhile events stay in the bounded queue, where overflow is counted.
                 while writes.len() >= MOST_WRITES {
                     writes.next().await;
                 }
@@ -89,7 +91,7 @@ impl Worker {
         batch
     }
 
-    /// Cut where the bytes of a write are limited.
+    /// Splits a batch where its size in bytes is limited. An event larger than the limit is a batch of its own.
     fn parts(&self, batch: Vec<Arc<Event>>) -> Vec<Vec<Arc<Event>>> {
         let Some(most) = self.max_bytes else {
             return vec![batch];
@@ -110,7 +112,7 @@ impl Worker {
     }
 }
 
-/// A token bucket.
+/// A token bucket that may go into debt: `take` returns how long to sleep instead of queueing the caller.
 struct Bucket {
     qps: f64,
     burst: f64,
@@ -129,7 +131,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, of the future where there is none: how long to wait for it.
+    /// Takes a token and returns how long to wait for it. A negative balance is a token borrowed from the future.
     fn take(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_bucket_lets_a_burst_through_and_then_a_rate() {
+    async fn the_bucket_allows_a_burst_and_then_the_rate() {
         let mut b = Bucket::new(10.0, 2);
         let now = Instant::now();
         let waits: Vec<u128> = (0..4).map(|_| b.take(now).as_millis()).collect();

@@ -1,7 +1,7 @@
-//! Events as lines of a file, or of standard output.
+//! The log sink: writes events as lines to a file or to standard output.
 //!
-//! One thread owns the file, so that no request's thread waits for a disk; what is queued while it writes goes out in one
-//! write.
+//! One thread owns the file, so no async worker blocks on disk I/O. Lines that queue up during a write are coalesced
+//! into the next one.
 
 use super::rotate::{RotatingFile, Rotation};
 use super::{Sink, Write};
@@ -13,37 +13,37 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
 
-/// How a line looks.
+/// Line format (`--audit-log-format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The event as JSON.
     Json,
-    /// Upstream's older `key="value"` line.
+    /// Upstream's older `key="value"` format.
     Legacy,
 }
 
-/// Where lines go.
+/// Destination of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// A file that is rotated.
+    /// A file with rotation.
     File(PathBuf, Rotation),
 }
 
-/// Lines of one write, and who waits for it.
+/// One write request to the thread, and the sender of its result.
 struct Lines {
     bytes: Vec<u8>,
     events: usize,
     stored: oneshot::Sender<bool>,
 }
 
-/// Most writes that wait for the thread; beyond, those who write wait in tasks of their own.
+/// Capacity of the thread's queue, in writes. When it is full, callers wait in their own tasks.
 const QUEUE: usize = 1024;
-/// Bytes after which no more of what is queued is joined to a write.
+/// Size in bytes from which no more queued lines are coalesced into a write.
 const JOINED: usize = 1 << 20;
 
-/// The sink.
+/// The log sink, a handle to the writer thread.
 pub struct Log {
     format: Format,
     thread: mpsc::Sender<Lines>,
@@ -72,7 +72,7 @@ impl Log {
     /// Opens the file and starts the thread, which ends when the sink is dropped.
     ///
     /// # Errors
-    /// The file cannot be opened, or the thread not be started.
+    /// If the file cannot be opened or the thread cannot be started.
     pub fn open(target: &Target, format: Format, metrics: AuditMetrics) -> io::Result<Self> {
         let out = match target {
             Target::Stdout => Out::Stdout,
@@ -111,7 +111,7 @@ fn write_all(mut out: Out, mut waiting: mpsc::Receiver<Lines>, metrics: &AuditMe
             metrics.failed("log", events);
         }
         for waiter in tell {
-            // Nobody may be waiting any more.
+            // The receiver is gone if the client disconnected.
             let _ = waiter.send(done.is_ok());
         }
     }
@@ -143,6 +143,7 @@ impl Sink for Log {
                 self.metrics.failed("log", lines.events);
                 Write::Work(Box::pin(std::future::ready(false)))
             }
+            // The queue is full: the future waits for a slot, and no thread blocks.
             Err(TrySendError::Full(lines)) => Write::Work(Box::pin(async move {
                 match self.thread.send(lines).await {
                     Ok(()) => stored.await.unwrap_or(false),

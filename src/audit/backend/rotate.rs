@@ -1,6 +1,6 @@
-//! A file that is put aside when it has grown large: `audit.log` becomes `audit-2026-11-20T15-04-05.000.log`, and old
-//! ones are compressed and removed. Names and rules are those of the library upstream uses (lumberjack), so that what
-//! collects and prunes such files knows them.
+//! A log file with size-based rotation: `audit.log` is renamed to `audit-2026-11-20T15-04-05.000.log`, and old files
+//! are compressed and pruned. Names and rules are those of lumberjack, the library upstream uses, so that existing log
+//! collectors recognise the files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,16 +12,16 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-/// When a file is put aside, and how long those put aside are kept.
+/// Rotation limits and retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes from which on the file is put aside; 0: never.
+    /// Size in bytes at which the file is rotated; 0: never.
     pub max_bytes: u64,
-    /// Files that are kept; 0: all.
+    /// Number of rotated files to keep; 0: all.
     pub max_backups: usize,
-    /// How long they are kept; zero: for ever.
+    /// How long rotated files are kept; zero: forever.
     pub max_age: Duration,
-    /// Compress them.
+    /// Whether rotated files are compressed with gzip.
     pub compress: bool,
 }
 
@@ -33,11 +33,12 @@ pub(super) struct RotatingFile {
     rotation: Rotation,
     file: File,
     size: u64,
-    /// Compresses and removes; one at a time.
+    /// The thread that compresses and prunes; at most one at a time.
     keeper: Option<JoinHandle<()>>,
 }
 
 fn create(path: &Path) -> io::Result<File> {
+    // Owner only, like lumberjack: events may contain secrets.
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
@@ -56,7 +57,7 @@ impl RotatingFile {
         })
     }
 
-    /// Writes whole lines; never cuts one in two.
+    /// Appends whole lines. Rotates beforehand if they do not fit, so that no line is split across files.
     pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let max = self.rotation.max_bytes;
         if max > 0 && self.size > 0 && self.size + lines.len() as u64 > max {
@@ -71,7 +72,7 @@ impl RotatingFile {
         let Names { stem, ending } = Names::of(&self.path);
         let dir = self.path.parent().unwrap_or(Path::new(""));
         let mut at = OffsetDateTime::now_utc();
-        // Two in one millisecond do not overwrite each other.
+        // Advance the timestamp until the name is free, so that two rotations within a millisecond do not collide.
         let aside = loop {
             let stamp = at.format(STAMP).map_err(io::Error::other)?;
             let aside = dir.join(format!("{stem}-{stamp}{ending}"));
@@ -83,7 +84,7 @@ impl RotatingFile {
         fs::rename(&self.path, aside)?;
         self.file = create(&self.path)?;
         self.size = 0;
-        // One that still runs is left to it: the next rotation looks at all files again.
+        // If a maintenance run is still active, skip this one: the next rotation looks at all files again.
         if self.keeper.as_ref().is_none_or(JoinHandle::is_finished) {
             let (path, rotation) = (self.path.clone(), self.rotation);
             let name = std::thread::Builder::new().name("audit-log-files".to_owned());
@@ -98,13 +99,13 @@ impl RotatingFile {
 impl Drop for RotatingFile {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // A panic there has been printed.
+            // The panic hook has already reported a panic of the thread.
             let _ = keeper.join();
         }
     }
 }
 
-/// `audit` and `.log`.
+/// A log's file name, split into `audit` and `.log`.
 struct Names {
     stem: String,
     ending: String,
@@ -119,7 +120,7 @@ impl Names {
         }
     }
 
-    /// When a file of this name was put aside, and whether it is compressed.
+    /// Parses the name of a rotated file: when it was rotated, and whether it is compressed. `None` for other files.
     fn stamp(&self, name: &str) -> Option<(OffsetDateTime, bool)> {
         let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
         let (rest, gz) = rest.strip_suffix(".gz").map_or((rest, false), |r| (r, true));
@@ -129,7 +130,7 @@ impl Names {
     }
 }
 
-/// Removes what is too old or too much, and compresses the rest.
+/// Deletes rotated files beyond the retention limits, and compresses the rest.
 fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
     let names = Names::of(path);
     let dir = match path.parent() {
@@ -138,7 +139,7 @@ fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
     };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) => return tracing::error!("looking for old audit logs in {}: {error}", dir.display()),
+        Err(error) => return tracing::error!("listing rotated audit logs in {}: {error}", dir.display()),
     };
     let mut aside: Vec<(OffsetDateTime, bool, PathBuf)> = entries
         .flatten()
@@ -159,7 +160,7 @@ fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
             Ok(())
         };
         if let Err(error) = done {
-            tracing::error!("keeping old audit logs: {}: {error}", file.display());
+            tracing::error!("compressing or deleting rotated audit log {}: {error}", file.display());
         }
     }
 }
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_put_aside_and_only_so_many_are_kept() {
+    fn a_full_file_is_rotated_and_old_backups_are_pruned() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("below/audit.log");
         let rotation = Rotation {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_size_nothing_is_put_aside() {
+    fn without_a_size_limit_the_file_is_not_rotated() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         let mut file = RotatingFile::open(&path, Rotation::default()).unwrap();
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn old_files_go_and_strangers_stay() {
+    fn expired_files_are_deleted_and_unrelated_files_kept() {
         let dir = tempfile::tempdir().unwrap();
         for name in [
             "audit-2026-01-01T00-00-00.000.log",

@@ -48,7 +48,7 @@ fn counted(registry: &prometheus::Registry, name: &str) -> f64 {
     })
 }
 
-/// Remembers the sizes of lists, and fails as often as it is told to.
+/// Records the size of each list, and fails as often as configured.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<(u32, Vec<usize>)>>);
 
@@ -99,18 +99,18 @@ fn batching() -> Batching {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batches_are_of_their_size_and_the_rest_goes_at_shutdown() {
+async fn full_batches_are_written_and_the_rest_at_shutdown() {
     let fake = Fake::default();
     let (audit, _) = audit(&fake, Mode::Batch(batching()), None);
     for n in 0..5 {
-        assert!(audit.submit(event(&n.to_string())).is_empty(), "nobody waits");
+        assert!(audit.submit(event(&n.to_string())).is_empty(), "batch mode never waits");
     }
     audit.shut_down(Instant::now() + Duration::from_secs(10)).await;
     assert_eq!(fake.sizes(), [2, 2, 1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_does_not_fill_goes_after_its_wait() {
+async fn a_partial_batch_is_written_after_max_wait() {
     let fake = Fake::default();
     let (audit, _) = audit(&fake, Mode::Batch(batching()), None);
     let _ = audit.submit(event("a"));
@@ -132,7 +132,7 @@ async fn a_full_buffer_drops_and_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_help_is_tried_again_with_growing_pauses() {
+async fn transient_errors_are_retried_with_backoff() {
     let fake = Fake::failing(4);
     let (audit, registry) = audit(&fake, Mode::Blocking, None);
     let start = Instant::now();
@@ -143,7 +143,7 @@ async fn what_may_help_is_tried_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_strict_blocking_says_that_storing_failed() {
+async fn only_blocking_strict_reports_failed_writes() {
     for (mode, good) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
         let (audit, registry) = audit(&Fake::failing(9), mode, None);
         assert_eq!(audit.submit(event("a")).wait().await, good);
@@ -167,7 +167,7 @@ async fn large_events_lose_their_objects_and_larger_ones_are_dropped() {
 }
 
 #[tokio::test]
-async fn a_log_has_a_line_for_each_event() {
+async fn a_log_has_one_line_per_event() {
     use super::log::{Format, Log, Target};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("audit.log");

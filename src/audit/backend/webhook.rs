@@ -1,4 +1,4 @@
-//! Events as EventLists, posted to somebody else; what may help is tried again, with growing pauses.
+//! The webhook sink: posts events as EventLists and retries transient errors with exponential backoff.
 
 use super::{Sink, Write};
 use crate::audit::event::Event;
@@ -9,15 +9,15 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one try may take.
+/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Tries, in all.
+/// Maximum number of attempts.
 const TRIES: u32 = 5;
 
-/// Posts JSON.
+/// Posts JSON to one destination. A trait so that tests can inject failures.
 #[async_trait]
 pub trait Post: Send + Sync + 'static {
-    /// Once.
+    /// One attempt.
     async fn post(&self, json: Vec<u8>) -> Result<(), FetchError>;
 }
 
@@ -33,7 +33,7 @@ impl Post for ToUrl {
     }
 }
 
-/// The sink.
+/// The webhook sink.
 pub struct Webhook {
     to: Box<dyn Post>,
     initial_backoff: Duration,
@@ -41,10 +41,10 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// The server of a kubeconfig; the first pause between tries is `initial_backoff`.
+    /// Posts to the server of a kubeconfig. `initial_backoff` is the delay before the first retry.
     ///
     /// # Errors
-    /// The configuration cannot be used.
+    /// If the client configuration cannot be used.
     pub fn try_new(
         config: &ClientConfig,
         initial_backoff: Duration,
@@ -56,7 +56,7 @@ impl Webhook {
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }
 
-    /// Somebody who takes JSON.
+    /// Posts to the given destination.
     pub fn to(to: Box<dyn Post>, initial_backoff: Duration, metrics: AuditMetrics) -> Self {
         Self {
             to,
@@ -72,7 +72,7 @@ impl Webhook {
             match self.to.post(list.clone()).await {
                 Err(error) if error.transient => {
                     let pause = error.retry_after.map_or_else(|| jittered(wait), Duration::from_secs);
-                    tracing::debug!(?pause, "the audit webhook is tried again: {error}");
+                    tracing::debug!(?pause, "retrying the audit webhook: {error}");
                     tokio::time::sleep(pause).await;
                 }
                 done => return done,
@@ -83,10 +83,10 @@ impl Webhook {
     }
 }
 
-/// Up to a fifth longer, so that servers that failed together do not come back together.
+/// Adds up to 20 % of jitter, so that servers that failed together do not retry together.
 fn jittered(wait: Duration) -> Duration {
     let mut byte = [0u8];
-    // Without a random number the pauses are merely alike.
+    // If no random byte is available, the delay merely has no jitter.
     let _ = aws_lc_rs::rand::fill(&mut byte);
     wait + wait / 5 * u32::from(byte[0]) / 255
 }

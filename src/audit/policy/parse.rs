@@ -1,4 +1,4 @@
-//! Policy files → [`Policy`].
+//! Strict parser of policy files into [`Policy`]. Errors carry the line number.
 
 use super::{GroupResources, Policy, Rule, Stage, Stages, Verdict};
 use crate::apimachinery::codec::yaml;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a policy file.
+/// An invalid or unreadable policy file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PolicyError {
     file: PathBuf,
@@ -24,7 +24,7 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Largest file that is read; a policy is written by people.
+/// Maximum file size in bytes. Policies are written by hand, so a larger file is a misconfigured path.
 const LARGEST: u64 = 4 << 20;
 
 pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
@@ -79,7 +79,7 @@ const RULE: &[&str] = &[
 const RESOURCES: &[&str] = &["group", "resources", "resourceNames"];
 
 impl Reader {
-    /// An error at a path, or at the nearest one above that the file has.
+    /// An error at a field path, with the line of that path or of its nearest ancestor present in the file.
     fn at<T>(&self, path: &str, what: impl fmt::Display) -> Read<T> {
         let mut at = path;
         let line = loop {

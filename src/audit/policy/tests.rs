@@ -6,7 +6,7 @@ fn policy(rules: &str) -> Policy {
     Policy::parse(text.as_bytes()).unwrap()
 }
 
-/// `verb group/resource/subresource namespace name`, or `verb /path`.
+/// Parses `verb group/resource/subresource namespace name`, or `verb /path`.
 fn info(text: &str) -> RequestInfo {
     let mut words = text.split(' ');
     let (verb, what) = (words.next().unwrap(), words.next().unwrap());
@@ -31,7 +31,7 @@ fn info(text: &str) -> RequestInfo {
 }
 
 #[test]
-fn rules_match_as_upstreams_do() {
+fn rules_match_as_upstream() {
     let user = UserInfo::system("u", &["g", "h"]);
     for (rule, request, matches) in [
         ("users: [u]", "get :pods", true),
@@ -99,13 +99,13 @@ fn rules_match_as_upstreams_do() {
 }
 
 #[test]
-fn nobody_matches_no_rule_about_users() {
+fn an_unauthenticated_request_matches_no_user_rule() {
     let p = policy("- {level: Request, users: [u]}\n- {level: Request, userGroups: [g]}\n- {level: Metadata}\n");
     assert_eq!(p.decide(None, &info("get :pods")).level, AuditLevel::Metadata);
 }
 
 #[test]
-fn the_first_rule_decides_and_none_is_no_event() {
+fn the_first_matching_rule_applies_and_no_match_is_not_recorded() {
     let p = policy("- {level: None, verbs: [watch]}\n- {level: Request, verbs: [watch, list]}\n");
     let user = UserInfo::anonymous();
     let level = |verb: &str| p.decide(Some(&user), &info(&format!("{verb} :pods"))).level;
@@ -115,7 +115,7 @@ fn the_first_rule_decides_and_none_is_no_event() {
 }
 
 #[test]
-fn stages_are_united_and_managed_fields_overridden() {
+fn omitted_stages_are_merged_and_managed_fields_overridden() {
     let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n\
                 - {level: Request, verbs: [get], omitStages: [Panic], omitManagedFields: false}\n- level: Metadata\n";
     let p = Policy::parse(text.as_bytes()).unwrap();
@@ -126,7 +126,7 @@ fn stages_are_united_and_managed_fields_overridden() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_line() {
+fn errors_name_the_line() {
     let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
     for (text, want) in [
         ("", "line 1: expected a mapping"),

@@ -1,28 +1,28 @@
-//! What the ConfigMap says.
+//! Parser of the ConfigMap `kube-system/extension-apiserver-authentication`.
 
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::authn::RequestHeaderNames;
 use http::HeaderName;
 
-/// The core API server's authentication, as it publishes it.
+/// The authentication configuration published by the core API server.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
-    /// PEM of the CA of client certificates.
+    /// PEM bundle of the client CA.
     pub client_ca: Option<String>,
-    /// PEM of the CA of front proxies.
+    /// PEM bundle of the front proxies' CA.
     pub proxy_ca: Option<String>,
-    /// Names a front proxy's certificate may have; empty: any.
+    /// Allowed common names of front-proxy certificates; empty: any.
     pub allowed_names: Vec<String>,
-    /// The headers a front proxy names the caller in.
+    /// The headers in which front proxies pass the identity.
     pub headers: RequestHeaderNames,
 }
 
 impl Configuration {
-    /// Reads the ConfigMap.
+    /// Parses the ConfigMap.
     ///
     /// # Errors
-    /// What is no JSON list of strings, or no header name.
+    /// If a value is not a JSON list of strings, or contains an invalid header name.
     pub fn parse(config_map: &Value) -> Result<Self, String> {
         let text = |key: &str| {
             let text = config_map.str_at(&["data", key]);

@@ -26,7 +26,7 @@ fn config_map(client_ca: &str, proxy_ca: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_front_proxy_and_clients_of_the_config_map_are_believed_until_it_changes() {
+async fn trust_follows_the_config_map() {
     let (users, proxies, others) = (ca("users"), ca("proxies"), ca("others"));
     let map = config_map(&users.pem(), &proxies.pem());
     let d = Delegated::with(&Configuration::parse(&map).unwrap(), TokenReviews::new(nowhere())).unwrap();
@@ -54,7 +54,7 @@ async fn the_front_proxy_and_clients_of_the_config_map_are_believed_until_it_cha
 }
 
 #[test]
-fn what_is_wrong_with_the_config_map_is_said() {
+fn config_map_errors_name_the_key() {
     let mut map = config_map("a", "b");
     map.set(&["data", "requestheader-username-headers"], "[1]");
     assert_eq!(
@@ -65,7 +65,7 @@ fn what_is_wrong_with_the_config_map_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_an_error_in_the_end() {
+async fn start_fails_if_the_core_server_stays_unreachable() {
     let tasks = TaskGroup::new("test");
     let e = Delegated::start(nowhere(), &tasks, Duration::from_secs(3))
         .await

@@ -1,4 +1,4 @@
-//! Tokens, reviewed by the core API server.
+//! Token authentication by TokenReview against the core API server.
 
 use crate::apimachinery::Value;
 use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
@@ -13,20 +13,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-/// How long an answer holds: upstream's `--authentication-token-webhook-cache-ttl` of extension servers.
+/// How long a result is cached: upstream's default for delegated authentication in extension servers.
 const TTL: Duration = Duration::from_secs(10);
 const MAX_ENTRIES: usize = 4096;
 
 type Answer = Option<Arc<UserInfo>>;
 
-/// Sends tokens for review, and remembers the answers for ten seconds. Tokens themselves are not kept.
+/// Sends tokens for review and caches the results. The cache holds digests, not tokens.
 pub struct TokenReviews {
     client: Arc<Client>,
     known: Mutex<HashMap<[u8; 32], (Answer, Instant)>>,
 }
 
 impl TokenReviews {
-    /// Reviews by this server.
+    /// Reviews tokens through `client`.
     pub fn new(client: Arc<Client>) -> Self {
         Self {
             client,

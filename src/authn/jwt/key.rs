@@ -1,4 +1,4 @@
-//! Public keys: out of PEM files, certificates and key sets.
+//! Public keys, read from PEM files, certificates and JSON Web Key Sets.
 
 use super::Algorithm;
 use crate::apimachinery::value::Value;
@@ -51,7 +51,7 @@ impl Curve {
         }
     }
 
-    /// Bytes of a coordinate.
+    /// Size of a coordinate in bytes.
     fn size(self) -> usize {
         match self {
             Self::P256 => 32,
@@ -68,7 +68,7 @@ impl Curve {
         }
     }
 
-    /// The DER of a SubjectPublicKeyInfo up to the point.
+    /// The constant DER prefix of a SubjectPublicKeyInfo on this curve; the uncompressed point follows.
     fn spki_head(self) -> &'static [u8] {
         match self {
             Self::P256 => &[
@@ -93,18 +93,19 @@ enum Kind {
     Ec { curve: Curve, point: Vec<u8> },
 }
 
-/// A key that verifies.
+/// A key that verifies signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     kind: Kind,
     spki: Vec<u8>,
-    /// Upstream's id of a key of ours (the digest of its DER), or the one a key set gives it.
+    /// Key id: upstream's digest of the DER for our own keys, or the `kid` from a key set.
     pub id: String,
-    /// A key set may bind a key to one algorithm.
+    /// The only algorithm allowed for this key, if its key set names one.
     only: Option<Algorithm>,
 }
 
 fn without_zeros(bytes: &[u8]) -> &[u8] {
+    // DER integers have a leading zero byte if their top bit is set; JWK components have none.
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     &bytes[zeros..]
 }
@@ -114,10 +115,10 @@ fn bad(what: impl Into<String>) -> KeyError {
 }
 
 impl PublicKey {
-    /// Reads the DER of a `SubjectPublicKeyInfo`.
+    /// Reads a DER-encoded `SubjectPublicKeyInfo`.
     ///
     /// # Errors
-    /// Neither RSA of 2048 bits or more, nor one of the three NIST curves.
+    /// If the key is neither RSA with at least 2048 bits nor on one of the three NIST curves.
     pub fn from_spki(der: &[u8]) -> Result<Self, KeyError> {
         let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|e| bad(format!("no public key: {e}")))?;
         if !rest.is_empty() {
@@ -166,11 +167,11 @@ impl PublicKey {
         Self::from_spki(&[curve.spki_head(), point].concat())
     }
 
-    /// Every public key of a PEM file: public keys, certificates, and private keys, of which the public half is taken
-    /// (as upstream's `--service-account-key-file` has it).
+    /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys, as upstream's
+    /// `--service-account-key-file` accepts them. Other blocks are skipped.
     ///
     /// # Errors
-    /// A block that cannot be read, or none at all.
+    /// If a block is invalid, or the file has no key.
     pub fn from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
         let mut out = Vec::new();
         for block in Pem::iter_from_buffer(pem) {
@@ -204,10 +205,10 @@ impl PublicKey {
         Self::from_spki(spki.as_ref())
     }
 
-    /// A key of a key set; `None`: one that is not for verifying, or of a type that is not known here.
+    /// Reads a JSON Web Key. `None` if it is not for signatures or of an unsupported type, which a key set may contain.
     ///
     /// # Errors
-    /// It is of a known type and cannot be read.
+    /// If the key is of a supported type but invalid.
     pub fn from_jwk(jwk: &Value) -> Result<Option<Self>, KeyError> {
         if !matches!(jwk.str_at(&["use"]), "" | "sig") {
             return Ok(None);
@@ -242,7 +243,7 @@ impl PublicKey {
         Ok(Some(key))
     }
 
-    /// The key as a member of a key set, with `use`, `kid` and `alg`, members in the order upstream writes them.
+    /// The key as a JWK with `use`, `kid` and `alg`; members in upstream's order.
     pub fn to_jwk(&self) -> String {
         let b64 = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let algorithm = self.algorithm().name();
@@ -266,7 +267,7 @@ impl PublicKey {
         }
     }
 
-    /// The algorithm upstream signs with where it has this key.
+    /// The algorithm with which upstream signs under this type of key.
     pub fn algorithm(&self) -> Algorithm {
         match &self.kind {
             Kind::Rsa { .. } => Algorithm::Rs256,

@@ -1,4 +1,4 @@
-//! Making tokens.
+//! Signing of tokens.
 
 use super::key::{Curve, KeyError, PublicKey};
 use crate::apimachinery::codec::json;
@@ -16,7 +16,7 @@ enum Pair {
     Ec(EcdsaKeyPair),
 }
 
-/// A private key that signs, with the algorithm upstream picks for its type.
+/// A private key. It signs with the algorithm upstream uses for its type.
 pub struct Signer {
     pair: Pair,
     public: PublicKey,
@@ -42,7 +42,7 @@ impl Signer {
     /// The first private key of a PEM file.
     ///
     /// # Errors
-    /// There is none, or it is neither RSA (2048 bits or more) nor ECDSA on a NIST curve.
+    /// If there is none, or if it is neither RSA (at least 2048 bits) nor ECDSA on a NIST curve.
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         for block in Pem::iter_from_buffer(pem) {
             let block = block.map_err(|e| KeyError(format!("bad PEM: {e}")))?;
@@ -53,10 +53,10 @@ impl Signer {
         Err(KeyError("the file holds no private key (PEM)".to_owned()))
     }
 
-    /// A private key in PKCS#8, PKCS#1 or SEC 1.
+    /// Reads a private key in PKCS#8, PKCS#1 or SEC 1.
     ///
     /// # Errors
-    /// As [`Signer::from_pem`].
+    /// Like [`Signer::from_pem`].
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
             let spki = pair
@@ -83,25 +83,25 @@ impl Signer {
         ))
     }
 
-    /// What verifies.
+    /// The matching public key.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// A token that says `claims`, under a header of `alg` and `kid`.
+    /// Signs `claims` under a header with `alg` and `kid`.
     ///
     /// # Errors
-    /// The library refuses to sign.
+    /// If the cryptographic library fails.
     pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
         let header = crate::json!({"alg": (self.public.algorithm().name()), "kid": (self.public.id.as_str())});
         self.sign_with(&header, claims)
     }
 
-    /// As [`Signer::sign`] under a header of the caller's; the signature is made as this key makes it, whatever the
-    /// header says.
+    /// Like [`Signer::sign`], with a header of the caller's choice. The signature uses this key's own algorithm
+    /// whatever the header says, which lets tests forge headers.
     ///
     /// # Errors
-    /// The library refuses to sign.
+    /// If the cryptographic library fails.
     pub fn sign_with(&self, header: &Value, claims: &Value) -> Result<String, KeyError> {
         let part = |v: &Value| URL_SAFE_NO_PAD.encode(json::to_vec(v));
         let mut token = format!("{}.{}", part(header), part(claims));

@@ -1,4 +1,4 @@
-//! Judging the tokens of the configured providers.
+//! Verification of tokens against the configured providers. Entry point: [`JwtAuthenticators`].
 
 use super::claims;
 use super::configuration::JwtIssuer;
@@ -14,10 +14,11 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Clocks of providers may be ahead by this many seconds. (None is granted at the end of a token's life.)
+/// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in upstream's
+/// go-oidc.
 const NOT_BEFORE_LEEWAY: i64 = 300;
 
-/// Tokens of one provider.
+/// One provider with its token rules.
 struct JwtAuthenticator {
     issuer: JwtIssuer,
     provider: Arc<Provider>,
@@ -29,22 +30,22 @@ impl Drop for JwtAuthenticator {
     }
 }
 
-/// A set of providers, replaced as one.
+/// A set of providers. Configuration reloads replace it as a whole.
 #[derive(Clone, Default)]
 pub struct Set(Arc<Vec<JwtAuthenticator>>);
 
 impl Set {
-    /// True once every provider of it was discovered.
+    /// True once every provider has been discovered.
     pub fn is_ready(&self) -> bool {
         self.0.iter().all(|a| a.provider.is_ready())
     }
 }
 
-/// Makes the authenticators of `issuers` and starts to discover their providers, in tasks of `tasks` that end with the
-/// last holder of the set.
+/// Builds the authenticators for `issuers` and starts discovery in tasks of `tasks`. Discovery of a provider ends when
+/// the last clone of the set is dropped.
 ///
 /// # Errors
-/// A provider's CA certificates cannot be used.
+/// If the CA certificates of a provider cannot be used.
 pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<Set, String> {
     let mut all = Vec::new();
     for issuer in issuers {
@@ -54,13 +55,13 @@ pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<Set, String>
     Ok(set(all, tasks))
 }
 
-/// As [`discover`], with providers that are there already.
+/// Like [`discover`], with the providers already built.
 pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> Set {
     let start = |(issuer, provider): (JwtIssuer, Provider)| {
         let provider = Arc::new(provider);
         let (discovered, stop, dropped) = (provider.clone(), tasks.stop_signal().clone(), provider.dropped.clone());
         tasks.spawn(format!("discovery of {}", issuer.url), async move {
-            // Whichever ends it first; nothing is lost.
+            // All three branches end the task and lose nothing, so the order does not matter.
             tokio::select! {
                 () = stop.wait() => {}
                 () = dropped.wait() => {}
@@ -72,7 +73,7 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> S
     Set(Arc::new(providers.into_iter().map(start).collect()))
 }
 
-/// Recognises tokens of the providers of the current set.
+/// Authenticates tokens of the providers in the current set.
 pub struct JwtAuthenticators {
     set: ArcSwap<Set>,
     clock: Clock,
@@ -87,7 +88,7 @@ impl JwtAuthenticators {
         }
     }
 
-    /// Believes the providers of `set` from now on, and no others.
+    /// Replaces the trusted providers.
     pub fn replace(&self, set: Set) {
         self.set.store(Arc::new(set));
     }
@@ -103,7 +104,7 @@ impl TokenAuthenticator for JwtAuthenticators {
         let Some(unverified) = jwt::unverified_claims(asked.token) else {
             return Ok(None);
         };
-        // Issuers are unique.
+        // Issuer URLs are unique within a configuration, so the first match is the only one.
         let named = unverified.str_at(&["iss"]);
         match set.0.iter().find(|a| a.issuer.url == named) {
             Some(authenticator) => authenticator.judge(asked.token, (self.clock)()).await.map(Some),
@@ -133,7 +134,8 @@ impl JwtAuthenticator {
         Ok(TokenUser::from(Arc::new(claims::user(&self.issuer, &token.claims)?)))
     }
 
-    /// Issuer, audience, times. Nothing of it counts before the signature does; it is only cheaper first.
+    /// Checks issuer, audience and times. Cheaper than the signature, hence first; success means nothing until the
+    /// signature is verified too.
     fn check_claims(&self, token: &Token<'_>, now: i64) -> Result<(), Refused> {
         let claims = &token.claims;
         let issuer = claims.str_at(&["iss"]);
@@ -169,8 +171,8 @@ impl JwtAuthenticator {
     }
 }
 
-/// Groups that are kept elsewhere (`_claim_names`) are not fetched: such a user would come with fewer groups than it
-/// has, which a rule that denies may depend on.
+/// Rejects tokens whose groups are a distributed claim (`_claim_names`), because those are not fetched. Accepting such
+/// a user with missing groups could bypass a rule that denies by group.
 fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), Refused> {
     let Some(groups) = &issuer.groups else { return Ok(()) };
     if claims.get(&groups.claim).is_null() && !claims.at(&["_claim_names", &groups.claim]).is_null() {

@@ -1,4 +1,4 @@
-//! Claims → user.
+//! Mapping of verified claims to a user.
 
 use super::configuration::JwtIssuer;
 use crate::apimachinery::field::quote;
@@ -11,7 +11,7 @@ fn refused<T>(why: String) -> Result<T, Refused> {
     Err(Refused(format!("oidc: {why}")))
 }
 
-/// A claim that must be a text.
+/// A claim that must be a string.
 fn text<'a>(claims: &'a Value, claim: &str, role: &str) -> Result<&'a str, Refused> {
     match claims.get(claim) {
         Value::Null => refused(format!("parse {role} claims {}: claim not present", quote(claim))),
@@ -66,7 +66,7 @@ fn groups(issuer: &JwtIssuer, claims: &Value) -> Result<Vec<String>, Refused> {
     Ok(names.into_iter().map(|n| format!("{}{n}", mapping.prefix)).collect())
 }
 
-/// The user whom verified claims speak of.
+/// Builds the user from verified claims.
 pub(super) fn user(issuer: &JwtIssuer, claims: &Value) -> Result<UserInfo, Refused> {
     let mut user = UserInfo {
         name: user_name(issuer, claims)?,

@@ -1,69 +1,69 @@
-//! `AuthenticationConfiguration` (apiserver.config.k8s.io), strictly read: a field that is not known, or an expression
-//! (CEL), is refused instead of passed over. The words are upstream's where a field is wrong.
+//! Strict parser of `AuthenticationConfiguration` (apiserver.config.k8s.io). Unknown fields and CEL expressions are
+//! errors rather than ignored. Validation messages are upstream's.
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::Algorithm;
 
-/// Most providers.
+/// Maximum number of providers.
 const MOST_ISSUERS: usize = 64;
 
-/// A claim, and what is put in front of its values.
+/// A claim, and the prefix prepended to its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixed {
-    /// The claim's name.
+    /// The name of the claim.
     pub claim: String,
-    /// May be empty.
+    /// The prefix; may be empty.
     pub prefix: String,
 }
 
-/// A provider and how its claims are read.
+/// An identity provider and how its claims map to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtIssuer {
-    /// What tokens name.
+    /// The issuer URL, which must equal the `iss` claim.
     pub url: String,
-    /// Where its discovery document is; `None`: under the URL.
+    /// URL of the discovery document; `None`: the well-known path under `url`.
     pub discovery_url: Option<String>,
-    /// PEM of the CAs that vouch for it; `None`: the system's.
+    /// PEM bundle of the CAs that verify the provider's certificate; `None`: the system's roots.
     pub ca_pem: Option<String>,
-    /// A token must be for one of these.
+    /// Accepted audiences; a token must have at least one.
     pub audiences: Vec<String>,
-    /// Claims that must have these values.
+    /// Claims that must be present with the given value.
     pub required: Vec<(String, String)>,
-    /// The user's name.
+    /// Maps to the user name.
     pub username: Prefixed,
-    /// The user's groups.
+    /// Maps to the groups.
     pub groups: Option<Prefixed>,
-    /// The user's uid.
+    /// The claim that holds the user's uid.
     pub uid: Option<String>,
-    /// What its tokens may be signed with.
+    /// Accepted signature algorithms.
     pub algorithms: Vec<Algorithm>,
 }
 
-/// Who shows no credentials is anonymous: everywhere, or at some paths.
+/// The `anonymous` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnonymousConfig {
-    /// Whether at all.
+    /// Whether anonymous requests are allowed at all.
     pub enabled: bool,
-    /// Exact paths; empty: everywhere.
+    /// The exact paths where they are; empty: everywhere.
     pub paths: Vec<String>,
 }
 
-/// The whole file.
+/// A parsed configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Identity providers.
+    /// The identity providers.
     pub issuers: Vec<JwtIssuer>,
-    /// `None`: the flag decides.
+    /// Anonymous access; `None`: `--anonymous-auth` decides.
     pub anonymous: Option<AnonymousConfig>,
 }
 
 impl Configuration {
-    /// Reads a file. `service_accounts` are issuers that no provider may claim to be.
+    /// Parses a file. `service_accounts` are our own token issuers, which no provider may claim.
     ///
     /// # Errors
-    /// One line: what is wrong, in which field or line.
+    /// A one-line message with the field or line at fault.
     pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, String> {
         let (doc, twice) = yaml::decode_noting(text.as_bytes())?;
         if let Some(twice) = twice.first() {
@@ -115,7 +115,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A text; absent is empty.
+    /// A string field; empty if absent.
     fn text(&mut self, v: &Value, field: &str, path: &str) -> Result<String, String> {
         match v.get(field) {
             Value::Null => Ok(String::new()),
@@ -136,7 +136,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses an expression, naming the line of the first one.
+    /// Rejects a CEL expression. The message names the first line of the file with that key.
     fn no_expression(&self, v: &Value, field: &str, path: &str) -> Result<(), String> {
         let value = v.get(field);
         if value.is_null() || value.as_str() == Some("") {

@@ -1,4 +1,4 @@
-//! Where a provider's keys come from: discovered once, fetched again when a token names a key that is not known.
+//! A provider's signing keys: discovered once, and fetched again when a token names an unknown key.
 
 use super::configuration::JwtIssuer;
 use crate::apimachinery::codec::json;
@@ -11,13 +11,13 @@ use bytes::Bytes;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a provider may take to answer.
+/// Timeout of one request to the provider.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time between tries to discover it.
+/// Delay between attempts at discovery.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(10);
-/// Key sets are not fetched more often for keys nobody knows: tokens are made up faster than that.
+/// Minimum interval between fetches of the key set. Otherwise forged key ids would cause a request each.
 const REFRESH_AT_MOST_EVERY: Duration = Duration::from_secs(10);
-/// Most keys of a set that are looked at.
+/// Maximum number of keys read from a key set.
 const MOST_KEYS: usize = 256;
 
 struct Keys {
@@ -26,7 +26,7 @@ struct Keys {
     fetched: Instant,
 }
 
-/// One provider.
+/// One identity provider.
 pub struct Provider {
     url: String,
     discovery: String,
@@ -34,7 +34,7 @@ pub struct Provider {
     current: ArcSwapOption<Keys>,
     refreshing: tokio::sync::Mutex<()>,
     between: Duration,
-    /// Fires when nobody needs it any more.
+    /// Fires when the last set with this provider is dropped; ends discovery.
     pub(super) dropped: Signal,
 }
 
@@ -47,10 +47,10 @@ fn document(bytes: &Bytes, url: &str) -> Result<Value, String> {
 }
 
 impl Provider {
-    /// The provider of `issuer`; nothing is fetched yet.
+    /// The provider of `issuer`. Nothing is fetched yet.
     ///
     /// # Errors
-    /// Its CA certificates cannot be used.
+    /// If the CA certificates cannot be used.
     pub fn try_new(issuer: &JwtIssuer) -> Result<Self, String> {
         let pem = issuer.ca_pem.as_ref().map(String::as_bytes);
         let well_known = || format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/'));
@@ -65,19 +65,19 @@ impl Provider {
         })
     }
 
-    /// Fetches key sets again after `between` instead of ten seconds.
+    /// Sets the minimum interval between fetches of the key set (default: ten seconds).
     #[must_use]
     pub fn refreshing_every(mut self, between: Duration) -> Self {
         self.between = between;
         self
     }
 
-    /// True once it was discovered.
+    /// True once discovery has succeeded.
     pub fn is_ready(&self) -> bool {
         self.current.load().is_some()
     }
 
-    /// Tries until it is discovered.
+    /// Retries discovery until it succeeds.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -85,7 +85,7 @@ impl Provider {
         loop {
             match self.try_discover().await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(issuer = %self.url, "oidc: the provider is not discovered yet: {error}"),
+                Err(error) => tracing::warn!(issuer = %self.url, "oidc: discovery failed, will retry: {error}"),
             }
             tokio::time::sleep(DISCOVERY_RETRY).await;
         }
@@ -127,10 +127,11 @@ impl Provider {
         Ok(keys)
     }
 
-    /// Whether one of its keys made the token; an unknown key is looked for once more.
+    /// Verifies the signature with the provider's keys. If none fits, the key set is fetched again, at most once per
+    /// interval.
     ///
     /// # Errors
-    /// One line: it did not.
+    /// A one-line reason if the signature does not verify.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -146,13 +147,15 @@ impl Provider {
         if verified(&before) {
             return Ok(());
         }
+        // Serialise refreshes: waiters reuse the result of the request that fetched first.
         let one_at_a_time = self.refreshing.lock().await;
         let mut now = self.current.load_full().ok_or("the provider is not discovered yet")?;
+        // Equal times mean that no other request has refreshed the keys while this one waited for the lock.
         if now.fetched == before.fetched && now.fetched.elapsed() >= self.between {
             match self.fetch(&now.uri).await {
                 Ok(keys) => self.store(now.uri.clone(), keys),
                 Err(error) => {
-                    // Its keys stay as they are; the next try is later.
+                    // Keep the old keys, but restart the interval so that a failing provider is not hammered.
                     let (uri, keys) = (now.uri.clone(), now.keys.clone());
                     self.store(uri, keys);
                     return Err(format!("fetching keys: {error}"));

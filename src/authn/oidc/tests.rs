@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 const NOW: i64 = 1_800_000_000;
 
-/// A small identity provider: a discovery document and a key set that the test changes.
+/// A minimal identity provider: a discovery document and a key set that tests can change.
 struct Idp {
     url: String,
     ca: String,
@@ -138,7 +138,7 @@ async fn ask(tokens: &JwtAuthenticators, token: &str) -> Result<Option<TokenUser
 }
 
 #[tokio::test]
-async fn a_providers_token_is_a_user_and_its_keys_may_change() {
+async fn tokens_are_verified_across_key_rotation() {
     let (idp, tasks) = (idp().await, TaskGroup::new("test"));
     let (first, second) = (rsa(), ec());
     idp.publish(&[&first]);
@@ -176,7 +176,7 @@ async fn a_providers_token_is_a_user_and_its_keys_may_change() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_token_is_refused() {
+async fn invalid_tokens_are_rejected() {
     let (idp, tasks) = (idp().await, TaskGroup::new("test"));
     let (key, other) = (rsa(), rsa());
     idp.publish(&[&key]);
@@ -257,7 +257,7 @@ async fn what_is_wrong_with_a_token_is_refused() {
 }
 
 #[tokio::test]
-async fn an_address_counts_as_long_as_it_is_not_said_to_be_unverified() {
+async fn an_email_is_accepted_unless_marked_unverified() {
     let (idp, tasks, key) = (idp().await, TaskGroup::new("test"), ec());
     idp.publish(&[&key]);
     let mut issuer = idp.issuer();
@@ -287,7 +287,7 @@ async fn an_address_counts_as_long_as_it_is_not_said_to_be_unverified() {
 }
 
 #[tokio::test]
-async fn before_it_is_discovered_its_tokens_are_refused_and_dropping_it_ends_its_task() {
+async fn tokens_are_rejected_until_discovery_and_dropping_the_set_ends_it() {
     let tasks = TaskGroup::new("test");
     let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, jwt: [{issuer: {url: 'https://localhost:1', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]}";
     let config = Configuration::parse(text, &[]).unwrap();
@@ -333,7 +333,7 @@ fn refusal(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_file_says_whom_to_believe() {
+fn a_valid_file_is_parsed() {
     let c = Configuration::parse(FILE, &[]).unwrap();
     assert_eq!(c.anonymous.unwrap().paths, ["/livez"]);
     let i = &c.issuers[0];
@@ -343,7 +343,7 @@ fn a_file_says_whom_to_believe() {
 }
 
 #[test]
-fn expressions_are_refused_by_line() {
+fn expressions_are_rejected_with_their_line() {
     for (from, to, line) in [
         ("claim: sub\n      prefix: 'p:'", "expression: claims.sub", 17),
         ("claim: id", "expression: 'claims.id'", 20),
@@ -370,7 +370,7 @@ fn expressions_are_refused_by_line() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn invalid_files_are_rejected_with_the_field() {
     for (from, to, want) in [
         (
             "url: https://idp.example.org",

@@ -1,4 +1,4 @@
-//! What both kinds of tokens have in common: issuer, signature, audiences.
+//! The checks common to bound and legacy tokens: issuer, signature, audiences.
 
 use super::{Clock, LEGACY_ISSUER, Objects};
 use crate::authn::bearer::intersection;
@@ -8,12 +8,12 @@ use crate::telemetry::access::ServiceAccountTokenMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The keys that verify service-account tokens, in the order of their files.
+/// The keys that verify service account tokens, in the order of their files.
 #[derive(Clone, Debug)]
 pub struct VerificationKeys(Vec<PublicKey>);
 
 impl VerificationKeys {
-    /// These keys; one that is there twice counts once.
+    /// Deduplicates `keys`.
     pub fn new(keys: Vec<PublicKey>) -> Self {
         let mut all: Vec<PublicKey> = Vec::new();
         for key in keys {
@@ -24,12 +24,12 @@ impl VerificationKeys {
         Self(all)
     }
 
-    /// All of them.
+    /// All keys, in order.
     pub fn all(&self) -> &[PublicKey] {
         &self.0
     }
 
-    /// The keys a token may have been signed with: all where it names none.
+    /// The candidates for a key id; all keys if the token names none.
     fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
         self.0.iter().filter(move |k| id.is_empty() || k.id == id)
     }
@@ -40,12 +40,12 @@ enum Kind {
     Legacy { lookup: bool },
 }
 
-/// Recognises one kind of service-account tokens.
+/// Authenticates one type of service account token.
 pub struct ServiceAccountTokens {
     kind: Kind,
     issuers: Vec<String>,
     keys: VerificationKeys,
-    /// The server's audiences, which tokens that name none are for.
+    /// The server's audiences. Tokens without an audience are valid for these.
     audiences: Vec<String>,
     objects: Arc<dyn Objects>,
     clock: Clock,
@@ -53,7 +53,7 @@ pub struct ServiceAccountTokens {
 }
 
 impl ServiceAccountTokens {
-    /// Tokens of TokenRequests, by any of `issuers`.
+    /// Authenticates bound tokens (from TokenRequests) of any of `issuers`.
     pub fn bound(
         issuers: Vec<String>,
         keys: VerificationKeys,
@@ -72,7 +72,7 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// Tokens kept in Secrets; without `lookup` nobody looks whether the Secret is still there.
+    /// Authenticates legacy tokens. `lookup` (`--service-account-lookup`) requires that the Secret still exists.
     pub fn legacy(
         lookup: bool,
         keys: VerificationKeys,
@@ -91,14 +91,14 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// Counts in `counts`.
+    /// Sets the metrics to update.
     #[must_use]
     pub fn counting(mut self, counts: ServiceAccountTokenMetrics) -> Self {
         self.counts = counts;
         self
     }
 
-    /// The token, where one of our keys made it; `None`: not ours.
+    /// Verifies the signature. `None` if the token is not from one of our issuers.
     fn verify<'a>(&self, text: &'a str) -> Result<Option<Token<'a>>, Refused> {
         let Some(unverified) = jwt::unverified_claims(text) else {
             return Ok(None);
@@ -111,6 +111,7 @@ impl ServiceAccountTokens {
         if self.keys.of(&token.key_id).any(|key| token.verified_by(key)) {
             return Ok(Some(token));
         }
+        // Error texts are upstream's: clients see them in a TokenReview's status.
         Err(Refused::new(match self.keys.of(&token.key_id).next() {
             Some(_) => "go-jose/go-jose: error in cryptographic primitive",
             None => "invalid signature, no keys found",
@@ -118,7 +119,7 @@ impl ServiceAccountTokens {
     }
 }
 
-/// A list of texts, as Go's `%q` shows it.
+/// Formats a list of strings like Go's `%q`.
 fn quoted(list: &[String]) -> String {
     let quoted: Vec<String> = list.iter().map(|s| crate::apimachinery::field::quote(s)).collect();
     format!("[{}]", quoted.join(" "))
@@ -132,6 +133,7 @@ impl TokenAuthenticator for ServiceAccountTokens {
         };
         let mut said = token.audiences();
         let mut annotations = Vec::new();
+        // Only legacy tokens have no audience.
         if said.is_empty() {
             let subject = token.claims.str_at(&["sub"]).to_owned();
             annotations.push(("authentication.k8s.io/legacy-token", subject));

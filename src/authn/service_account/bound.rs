@@ -1,4 +1,4 @@
-//! Tokens of TokenRequests: their times, and the objects they are bound to.
+//! Validation of bound tokens (from TokenRequests): their times, and the objects they are bound to.
 
 use super::{Found, LEEWAY, Objects, user_info};
 use crate::apimachinery::object::ObjectView;
@@ -18,7 +18,7 @@ fn times(claims: &Value, now: i64) -> Result<(), Refused> {
     if at("nbf")?.is_some_and(|t| now.saturating_add(LEEWAY) < t) {
         return Err(Refused::new("service account token is not valid yet"));
     }
-    // A token without an end was not made by us: ours always have one.
+    // No `exp` is accepted, as upstream: tokens that we issue always have one.
     if at("exp")?.is_some_and(|t| now.saturating_sub(LEEWAY) > t) {
         return Err(Refused::new("service account token has expired"));
     }
@@ -28,7 +28,7 @@ fn times(claims: &Value, now: i64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Deleted for longer than clocks may differ.
+/// True if the object's deletion time passed longer ago than [`LEEWAY`].
 fn deleted(object: &Value, now: i64) -> bool {
     let at = object.str_at(&["metadata", "deletionTimestamp"]);
     !at.is_empty() && time::parse(at).map_or(true, |t| t.unix_timestamp() < now.saturating_sub(LEEWAY))
@@ -60,7 +60,7 @@ async fn referred(
     Ok(Some(ground))
 }
 
-/// Judges the claims of a token that one of our keys made.
+/// Validates the claims of a token whose signature has been verified.
 pub(super) async fn check(
     objects: &dyn Objects,
     claims: &Value,
@@ -94,7 +94,7 @@ pub(super) async fn check(
     grounds.extend(referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?);
     grounds.extend(referred(objects, pod, ("pods", "pod"), namespace, now).await?);
     if pod.is_null() {
-        // Beside a pod, the node only says where the pod runs.
+        // With a pod, the node claim is informational: it is where the pod runs, not what the token is bound to.
         grounds.extend(referred(objects, node, ("nodes", "node"), "", now).await?);
     }
     let mut user = user_info(namespace, name, uid);

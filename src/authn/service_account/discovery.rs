@@ -1,19 +1,19 @@
-//! What others need to verify our tokens: OpenID Connect discovery and the key set, as bytes.
+//! The OpenID Connect discovery document and the key set, with which others verify our tokens.
 
 use super::VerificationKeys;
 use crate::apimachinery::field::quote;
 use std::collections::BTreeSet;
 
-/// Where the document is.
+/// Path of the discovery document.
 pub const DOCUMENT_PATH: &str = "/.well-known/openid-configuration";
-/// Where the key set is.
+/// Path of the key set.
 pub const KEY_SET_PATH: &str = "/openid/v1/jwks";
 /// Media type of the key set.
 pub const KEY_SET_TYPE: &str = "application/jwk-set+json";
-/// How long both may be kept.
+/// `Cache-Control` of both documents.
 pub const CACHE_CONTROL: &str = "public, max-age=3600";
 
-/// Both documents.
+/// The two documents, as JSON.
 #[derive(Clone, Debug)]
 pub struct Documents {
     /// `/.well-known/openid-configuration`.
@@ -22,7 +22,8 @@ pub struct Documents {
     pub key_set: String,
 }
 
-/// The documents; `None` where the issuer is no https URL that could be looked under (then upstream serves none).
+/// Renders the documents. `None` if the issuer is not an https URL without query and fragment; upstream then serves
+/// none.
 pub fn documents(issuer: &str, keys: &VerificationKeys, key_set_uri: &str) -> Option<Documents> {
     let url: http::Uri = issuer.parse().ok()?;
     if url.scheme_str() != Some("https") || issuer.contains(['?', '#']) {

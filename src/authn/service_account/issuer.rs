@@ -1,11 +1,11 @@
-//! Making tokens.
+//! Issuing of service account tokens.
 
 use super::{Clock, LEGACY_ISSUER, user_name};
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::{KeyError, Signer};
 use std::sync::Arc;
 
-/// Signs in the name of the first issuer.
+/// Signs tokens with the server's primary issuer URL as `iss`.
 #[derive(Clone)]
 pub struct Issuer {
     name: String,
@@ -13,33 +13,33 @@ pub struct Issuer {
     clock: Clock,
 }
 
-/// An object by name and uid; the uid is empty where the object is only named.
+/// Reference to an object in a claim. The uid is empty if it is unknown, and then omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// Its name.
+    /// `metadata.name`
     pub name: String,
-    /// Its uid.
+    /// `metadata.uid`
     pub uid: String,
 }
 
-/// What a token is for.
+/// The parameters of a bound token.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
     /// The service account's namespace.
     pub namespace: String,
     /// The service account.
     pub service_account: Claimed,
-    /// The pod whose life limits the token's.
+    /// The pod the token is bound to.
     pub pod: Option<Claimed>,
-    /// The Secret whose life limits the token's.
+    /// The Secret the token is bound to.
     pub secret: Option<Claimed>,
-    /// The node whose life limits the token's or, beside a pod, on which the pod runs.
+    /// The node the token is bound to or, if it is bound to a pod, the node that the pod runs on.
     pub node: Option<Claimed>,
-    /// Who may accept it.
+    /// The audiences the token is valid for.
     pub audiences: Vec<String>,
-    /// Seconds from now until it ends.
+    /// Lifetime in seconds.
     pub seconds: i64,
-    /// Seconds from now until its use is remarkable; 0: never.
+    /// Seconds after which use of the token is counted as stale; 0: never.
     pub warn_after: i64,
 }
 
@@ -52,15 +52,15 @@ fn claimed(of: &Claimed) -> Value {
 }
 
 impl Issuer {
-    /// Signs with `signer` in the name of `name`.
+    /// Signs with `signer`; `name` is the issuer URL.
     pub fn new(name: String, signer: Arc<Signer>, clock: Clock) -> Self {
         Self { name, signer, clock }
     }
 
-    /// A token and its id (`jti`).
+    /// Issues a bound token; returns it with its id (`jti`).
     ///
     /// # Errors
-    /// It cannot be signed.
+    /// If signing fails.
     pub fn issue(&self, bound: &Bound) -> Result<(String, String), KeyError> {
         let now = (self.clock)();
         let id = uuid::Uuid::new_v4().to_string();
@@ -85,10 +85,10 @@ impl Issuer {
         Ok((self.signer.sign(&claims)?, id))
     }
 
-    /// A token to be kept in a Secret: it never ends, and is good as long as the Secret holds it.
+    /// Issues a legacy token for storage in a Secret. It has no expiry and is valid while the Secret contains it.
     ///
     /// # Errors
-    /// It cannot be signed.
+    /// If signing fails.
     pub fn issue_legacy(&self, namespace: &str, account: &Claimed, secret: &str) -> Result<String, KeyError> {
         let mut claims = crate::json!({"iss": LEGACY_ISSUER, "sub": (user_name(namespace, &account.name))});
         for (key, text) in [

@@ -1,4 +1,4 @@
-//! Tokens kept in Secrets.
+//! Validation of legacy tokens, which are stored in Secrets.
 
 use super::{Found, Objects, user_info, user_name};
 use crate::apimachinery::object::ObjectView;
@@ -19,7 +19,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(why.into()))
 }
 
-/// Judges tokens at one moment.
+/// Validates tokens as of one point in time.
 pub(super) struct Check<'a> {
     pub objects: &'a Arc<dyn Objects>,
     pub counts: &'a ServiceAccountTokenMetrics,
@@ -27,7 +27,7 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Judges the claims of a token that one of our keys made.
+    /// Validates the claims of a token whose signature has been verified. `lookup` also checks its Secret and account.
     pub(super) async fn judge(&self, claims: &Value, text: &str, lookup: bool) -> Result<TokenUser, Refused> {
         let claim = |name: &str| claims.str_at(&[name]);
         let private = |name: &str| claims.str_at(&[&format!("kubernetes.io/serviceaccount/{name}")]);
@@ -97,6 +97,7 @@ impl Place<'_> {
                 account.uid()
             ));
         }
+        // Before the check below, so that use of an invalidated token is recorded too.
         self.note_use(&kept, secret).await;
         if kept.label(INVALID_SINCE).is_some_and(|l| !l.is_empty()) {
             self.check.counts.invalid.inc();
@@ -128,7 +129,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Once a day; another server's day may have begun already.
+    /// Updates the last-used label once a day. Tomorrow's date is accepted too, as another server's clock may be ahead.
     async fn note_use(&self, kept: &Value, secret: &str) {
         let day = |at: i64| time::format_unix(at).map(|t| t[..10].to_owned()).unwrap_or_default();
         let (today, tomorrow) = (day(self.check.now), day(self.check.now + DAY));

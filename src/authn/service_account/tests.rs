@@ -139,7 +139,7 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn a_bound_token_names_its_account_pod_and_node() {
+async fn a_bound_token_identifies_its_account_pod_and_node() {
     let b = bench();
     let (token, id) = b
         .issuer
@@ -179,7 +179,7 @@ async fn a_bound_token_names_its_account_pod_and_node() {
 }
 
 #[tokio::test]
-async fn a_token_lives_as_long_as_what_it_is_bound_to() {
+async fn a_token_is_valid_while_its_bound_objects_exist() {
     let gone = "service account token has been invalidated";
     for (resource, word, name) in [("pods", "pod", "p"), ("secrets", "secret", "s"), ("nodes", "node", "n")] {
         let b = bench();
@@ -196,7 +196,7 @@ async fn a_token_lives_as_long_as_what_it_is_bound_to() {
         b.world
             .edit(&key, &["metadata", "deletionTimestamp"], "2027-01-15T07:59:30Z");
         assert!(!found.holds(), "the {word} has changed");
-        assert!(b.ask(&token).await.unwrap().is_some(), "deleted half a minute ago");
+        assert!(b.ask(&token).await.unwrap().is_some(), "within the leeway");
         b.now.store(NOW + 31, Ordering::Relaxed);
         assert_eq!(b.refusal(&token).await, gone);
         b.world
@@ -237,7 +237,7 @@ async fn times_have_a_minute_of_leeway() {
 }
 
 #[tokio::test]
-async fn a_token_for_others_is_refused_and_says_so() {
+async fn a_token_for_other_audiences_is_rejected() {
     let b = bench();
     let token = b.issue(&Bound {
         audiences: vec!["vault".into(), "x".into()],
@@ -256,7 +256,7 @@ async fn a_token_for_others_is_refused_and_says_so() {
 }
 
 #[tokio::test]
-async fn former_keys_and_issuers_count_and_unknown_ones_do_not() {
+async fn former_keys_and_issuers_are_accepted_and_unknown_ones_rejected() {
     let (old, new, foreign) = (rsa(), ec(), rsa());
     let keys = vec![new.public().clone(), old.public().clone()];
     let clock = system_clock();
@@ -269,8 +269,11 @@ async fn former_keys_and_issuers_count_and_unknown_ones_do_not() {
     let forged = stranger.issue(&spec()).unwrap().0;
     assert_eq!(b.refusal(&forged).await, "invalid signature, no keys found");
     let elsewhere = issuer("https://elsewhere", rsa()).issue(&spec()).unwrap().0;
-    assert!(b.ask(&elsewhere).await.unwrap().is_none(), "somebody else may know it");
-    // Under the id of a key of ours, another key's signature.
+    assert!(
+        b.ask(&elsewhere).await.unwrap().is_none(),
+        "left to other authenticators"
+    );
+    // A signature by another key under the id of one of our keys.
     let claims = Token::parse(&forged).unwrap().claims;
     let confused = json!({"alg": "RS256", "kid": (Token::parse(&former).unwrap().key_id)});
     let forged = rsa().sign_with(&confused, &claims).unwrap();
@@ -281,7 +284,7 @@ async fn former_keys_and_issuers_count_and_unknown_ones_do_not() {
 }
 
 #[tokio::test]
-async fn a_token_beyond_its_time_to_warn_is_remarked() {
+async fn a_stale_token_is_annotated() {
     let b = bench();
     let token = b.issue(&Bound {
         seconds: 100_000,
@@ -300,7 +303,7 @@ async fn a_token_beyond_its_time_to_warn_is_remarked() {
 }
 
 #[tokio::test]
-async fn a_secrets_token_is_good_while_the_secret_holds_it() {
+async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
     let b = bench();
     let token = b.issuer.issue_legacy("ns", &of("sa"), "s").unwrap();
     let ask = || async {
@@ -345,11 +348,11 @@ async fn a_secrets_token_is_good_while_the_secret_holds_it() {
     );
     b.world.remove("secrets/s");
     assert_eq!(ask().await.unwrap_err(), "Token has been invalidated");
-    assert!(b.ask(&token).await.unwrap().is_none(), "no bound token");
+    assert!(b.ask(&token).await.unwrap().is_none(), "not a bound token");
 }
 
 #[test]
-fn what_is_published_verifies() {
+fn published_keys_verify_issued_tokens() {
     let signer = ec();
     let keys = VerificationKeys::new(vec![signer.public().clone(), rsa().public().clone()]);
     let d = discovery::documents("https://new", &keys, "https://host:6443/openid/v1/jwks").unwrap();

@@ -1,7 +1,9 @@
-//! What a connection's certificate chain came to, so that a signature is not checked on every request.
+//! Per-connection cache of a certificate chain's verification result, so that signatures are not verified on every
+//! request.
 //!
-//! The key is the chain's allocation, which lives as long as its connection; a weak reference held with the value
-//! keeps the address from being used again. Entries of closed connections are swept when a shard grows.
+//! The key is the address of the chain's allocation, which lives as long as its connection. Each entry holds a weak
+//! reference, which keeps the allocator from reusing the address. Entries of closed connections are swept when a shard
+//! grows.
 
 use super::{CertificateDer, not_after};
 use crate::request::TrustAnchors;
@@ -24,7 +26,7 @@ struct Shard<T> {
 }
 
 struct Known<T> {
-    /// Keeps the address taken; never upgraded.
+    /// Keeps the allocation, and thus the address, reserved; never upgraded.
     chain: Weak<Chain>,
     ca: Arc<dyn TrustAnchors>,
     from: SystemTime,
@@ -52,6 +54,7 @@ impl<T: Clone> Memo<T> {
     ) -> T {
         let now = SystemTime::now();
         let key = Arc::as_ptr(chain).addr();
+        // Allocations are aligned, so the low bits of the address carry no information.
         let shard = &self.shards[(key >> 6) % SHARDS];
         if let Some(k) = lock(shard).known.get(&key)
             && Arc::as_ptr(&k.ca).addr() == Arc::as_ptr(ca).addr()
@@ -61,7 +64,7 @@ impl<T: Clone> Memo<T> {
         }
         let value = compute(now);
         let end = chain.iter().filter_map(not_after).min();
-        // An expired certificate is judged again each time, which costs no signature check.
+        // An expired certificate is not cached; verifying it again is cheap because the dates are checked first.
         let until = end.map_or(now + LIFETIME, |end| end.min(now + LIFETIME));
         let mut shard = lock(shard);
         if shard.known.len() >= shard.sweep_at {

@@ -91,11 +91,11 @@ async fn the_subject_names_user_and_groups() {
     let id = &user.extra[CREDENTIAL_ID][0];
     assert!(id.starts_with("X509SHA256=") && id.len() == 75, "{id}");
     let again = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
-    assert!(Arc::ptr_eq(&user, &again), "remembered for the connection");
+    assert!(Arc::ptr_eq(&user, &again), "cached for the connection");
 }
 
 #[tokio::test]
-async fn groups_of_every_string_type_count_and_unreadable_ones_are_refused() {
+async fn groups_of_every_string_type_are_read_and_invalid_ones_rejected() {
     use rcgen::DnValue;
     use rcgen::string::{BmpString, TeletexString, UniversalString};
     let ca = ca("ca");
@@ -134,7 +134,7 @@ async fn the_uid_comes_from_its_own_attribute() {
 }
 
 #[tokio::test]
-async fn what_does_not_verify_is_refused_and_no_name_is_nobody() {
+async fn unverifiable_chains_are_rejected_and_nameless_ones_ignored() {
     let (ours, theirs) = (ca("ca"), ca("ca"));
     let a = X509::new(ours.pool());
     let h = HeaderMap::new();
@@ -160,7 +160,7 @@ async fn what_does_not_verify_is_refused_and_no_name_is_nobody() {
 }
 
 #[tokio::test]
-async fn replacing_the_ca_judges_open_connections_anew() {
+async fn replacing_the_ca_revalidates_open_connections() {
     let (old, new) = (ca("ca"), ca("ca"));
     let source = Arc::new(Source(arc_swap::ArcSwap::new(old.pool.clone())));
     let a = X509::new(source.clone());

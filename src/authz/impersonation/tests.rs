@@ -4,7 +4,7 @@ use crate::request::RequestInfo;
 use async_trait::async_trait;
 use http::Method;
 
-/// Allows what it lists: `verb group/resource/subresource namespace name`.
+/// Allows the listed actions, given as `verb group/resource/subresource namespace name`.
 struct Allows(Vec<&'static str>);
 
 #[async_trait]
@@ -37,7 +37,7 @@ fn may(list: &[&'static str]) -> Impersonation {
 }
 
 #[tokio::test]
-async fn who_has_no_right_reads_about_the_first_mode() {
+async fn without_permission_the_first_modes_error_is_returned() {
     let i = may(&[]);
     for (whom, verb) in [
         ("alice", "impersonate-on:user-info:list"),
@@ -62,7 +62,7 @@ async fn who_has_no_right_reads_about_the_first_mode() {
 }
 
 #[tokio::test]
-async fn the_classic_right_is_enough_and_groups_come_along() {
+async fn legacy_permission_suffices_and_implied_groups_are_added() {
     let i = may(&["*"]);
     let root = named("root");
     let got = ask(&i, &root, named("alice")).await.unwrap();
@@ -95,7 +95,7 @@ async fn the_classic_right_is_enough_and_groups_come_along() {
 }
 
 #[tokio::test]
-async fn a_constrained_right_needs_both_halves() {
+async fn constrained_modes_need_both_permissions() {
     let on = "impersonate-on:user-info:list /configmaps/ n ";
     let who = "impersonate:user-info authentication.k8s.io/users/  alice";
     assert!(ask(&may(&[on]), &named("u"), named("alice")).await.is_err());
@@ -119,7 +119,7 @@ async fn a_constrained_right_needs_both_halves() {
 }
 
 #[tokio::test]
-async fn an_account_may_act_as_the_node_it_runs_on_and_no_other() {
+async fn an_associated_node_must_be_the_callers_own() {
     let i = may(&[
         "impersonate-on:associated-node:list /configmaps/ n ",
         "impersonate:associated-node authentication.k8s.io/nodes/  *",

@@ -1,4 +1,4 @@
-//! Whom a request's headers ask to act as.
+//! Parser of the `Impersonate-*` request headers.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
@@ -10,15 +10,15 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-/// True for headers (lower-case) that speak of impersonation; none of them travels on.
+/// True for impersonation headers (names in lower case). They are never forwarded.
 pub fn is_impersonation_header(name: &str) -> bool {
     matches!(name, USER | UID | GROUP) || name.starts_with(EXTRA)
 }
 
-/// The identity asked for, as the headers have it; `None`: nobody else.
+/// The identity requested by the headers; `None` if impersonation is not requested.
 ///
 /// # Errors
-/// 400: something is asked for without a user, or is no text.
+/// 400 if attributes are requested without a user name, or a value is not UTF-8.
 pub fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>> {
     let mut user = UserInfo::default();
     let mut said = false;
@@ -30,7 +30,7 @@ pub fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>> {
         let value = std::str::from_utf8(value.as_bytes())
             .map_err(|_| Status::bad_request(format!("the header {name} is not valid UTF-8")))?;
         match name {
-            // Of several lines the first counts, as Go's Get has it.
+            // As with Go's `Header.Get`, the first of several lines counts.
             USER => said |= set_once(&mut user.name, value, headers, USER),
             UID => said |= set_once(&mut user.uid, value, headers, UID),
             GROUP => {
@@ -54,7 +54,7 @@ pub fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>> {
     Ok((!user.name.is_empty()).then_some(user))
 }
 
-/// True where something was said.
+/// Sets the field if `value` is that of the header's first line. True if the field is not empty.
 fn set_once(field: &mut String, value: &str, headers: &HeaderMap, name: &str) -> bool {
     let first = headers.get(name).is_some_and(|v| v.as_bytes() == value.as_bytes());
     if first && field.is_empty() {
@@ -63,7 +63,7 @@ fn set_once(field: &mut String, value: &str, headers: &HeaderMap, name: &str) ->
     !field.is_empty()
 }
 
-/// The user as Go's `%#v` prints it.
+/// Formats the user like Go's `%#v`, which upstream prints in its error message.
 fn go(user: &UserInfo) -> String {
     let strings = |list: &[String]| {
         let quoted: Vec<String> = list.iter().map(|s| quote(s)).collect();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_as_upstream_reads_them() {
+    fn headers_are_parsed_as_upstream() {
         let user = ask(&[
             ("Impersonate-User", "alice"),
             ("Impersonate-Group", "a"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nobody_is_told_what_was_asked() {
+    fn attributes_without_a_user_name_are_rejected() {
         let e = ask(&[("Impersonate-Group", "g"), ("Impersonate-Extra-X", "1")]).unwrap_err();
         assert_eq!(
             (e.code, e.message.as_str()),

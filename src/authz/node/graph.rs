@@ -1,7 +1,8 @@
-//! Which objects lead to which node: pod → node, what a pod names → pod, PersistentVolume → claim, secrets of volumes →
-//! PersistentVolume, VolumeAttachment and ResourceSlice → node.
+//! The graph of which objects are needed on which node. Edges: pod → node, object referenced by a pod → pod,
+//! PersistentVolume → claim, secret of a volume → PersistentVolume, VolumeAttachment and ResourceSlice → node.
 //!
-//! Kept the other way round, per node and with counts, so that a question is a look-up.
+//! Stored inverted, per node and with reference counts, so that a decision is a hash lookup. Entry points:
+//! [`Graph::follow`] and [`View::reaches`].
 
 use super::refs::{Pod, Volume};
 use crate::apimachinery::object::ObjectView;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// How long a decision waits for the graph to catch up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is asked about.
+/// Type of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Pod,
@@ -32,13 +33,13 @@ pub(super) enum Kind {
     Slice,
 }
 
-/// The graph at one time.
+/// An immutable snapshot of the graph. Persistent maps make it cheap to copy on write.
 #[derive(Clone, Default)]
 pub(super) struct View {
-    /// Node → kind and key → how many of its pods need it (or, for what points to a node itself, how many there are).
+    /// Node → vertex → number of the node's pods that reference it. Objects that name their node count as one.
     nodes: HashMap<Str, Arc<Needs>>,
     volumes: HashMap<Str, Arc<Volume>>,
-    /// Secret key → volumes whose drivers need it.
+    /// Secret → volumes whose drivers need it.
     by_secret: HashMap<Str, OrdSet<Str>>,
 }
 
@@ -53,7 +54,7 @@ fn key(namespace: &str, name: &str) -> Str {
 }
 
 impl View {
-    /// True where the object leads to the node.
+    /// True if the object is needed on the node.
     pub fn reaches(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
         let Some(needs) = self.nodes.get(node) else {
             return false;
@@ -131,7 +132,7 @@ impl View {
         }
     }
 
-    /// A thing that names its node itself.
+    /// Updates an object that names its node directly.
     pub(super) fn set_direct(&mut self, kind: Kind, name: &str, old: Option<&Str>, new: Option<&Str>) {
         if old == new {
             return;
@@ -145,7 +146,7 @@ impl View {
     }
 }
 
-/// The stores the graph is read from.
+/// The storage of the resources in the graph.
 #[derive(Clone)]
 pub struct Sources {
     /// `pods`
@@ -154,11 +155,11 @@ pub struct Sources {
     pub volumes: Arc<dyn Storage>,
     /// `volumeattachments`
     pub attachments: Arc<dyn Storage>,
-    /// `resourceslices`, where they are served.
+    /// `resourceslices`, if they are served.
     pub slices: Option<Arc<dyn Storage>>,
 }
 
-/// The graph, followed. Empty, and behind, until its feeds run.
+/// The graph and its informers. Decisions fail until [`Graph::follow`] was called and its [`Feeds`] run.
 #[derive(Default)]
 pub struct Graph {
     view: ArcSwap<View>,
@@ -172,7 +173,7 @@ struct Followed {
     direct: Vec<(Arc<dyn Storage>, Informer<Str>)>,
 }
 
-/// What must run for it.
+/// The informers' tasks, which the caller must run.
 pub struct Feeds {
     pods: InformerHandle<Pod>,
     volumes: InformerHandle<Volume>,
@@ -197,7 +198,7 @@ impl Followed {
 }
 
 impl Graph {
-    /// One that knows nothing yet.
+    /// A graph without sources.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -233,7 +234,7 @@ impl Graph {
         (informer, handle)
     }
 
-    /// Reads from these stores from now on. To be called once.
+    /// Sets the sources. Must be called once; the returned feeds must be run.
     pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
         let (pods, feed_pods) = Informer::new(sources.pods.clone(), |e: &Entry| Pod::parse(&e.decode()));
         let me = self.clone();
@@ -258,7 +259,7 @@ impl Graph {
         }
         let mut synced = vec![pods.synced().clone(), volumes.synced().clone()];
         synced.extend(direct.iter().map(|(_, i)| i.synced().clone()));
-        // A second set of stores is not followed.
+        // Only the first call takes effect.
         let _ = self.followed.set(Followed {
             pods: (sources.pods.clone(), pods),
             volumes: (sources.volumes.clone(), volumes),
@@ -300,12 +301,12 @@ impl Graph {
 }
 
 impl Feeds {
-    /// Fire when everything stored has been read.
+    /// Signals that fire when the initial lists have been read.
     pub fn synced(&self) -> &[Signal] {
         &self.synced
     }
 
-    /// Starts them in `tasks`; they end with the group.
+    /// Spawns the feeds in `tasks`; they stop with the group.
     pub fn start(self, tasks: &TaskGroup) {
         tasks.spawn_until_stopped("node graph: pods", self.pods.run());
         tasks.spawn_until_stopped("node graph: volumes", self.volumes.run());

@@ -1,27 +1,27 @@
-//! What pods and volumes refer to.
+//! Extraction of references from pods and PersistentVolumes.
 
 use super::graph::Kind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 
-/// A thing a pod needs, in the pod's namespace.
+/// An object referenced by a pod, in the pod's namespace.
 pub(super) type Ref = (Kind, Str);
 
-/// What the graph knows of a pod.
+/// The parts of a pod that the graph needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pod {
-    /// Empty: not on a node yet.
+    /// Node name; empty if the pod is not scheduled.
     pub node: Str,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub refs: Vec<Ref>,
 }
 
-/// What the graph knows of a PersistentVolume.
+/// The parts of a PersistentVolume that the graph needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Volume {
-    /// `namespace/name` of the claim it is bound to.
+    /// `namespace/name` of the bound claim.
     pub claim: Option<Str>,
-    /// `namespace/name` of secrets its driver needs on the node.
+    /// `namespace/name` of the secrets that its driver needs on the node.
     pub secrets: Vec<Str>,
 }
 
@@ -34,7 +34,7 @@ fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
 impl Pod {
     pub fn parse(v: &Value) -> Self {
         let node = Str::from(v.str_at(&["spec", "nodeName"]));
-        // Who writes a mirror pod is the node itself: what such a pod names must give it nothing.
+        // Mirror pods are created by the node itself. Their references must not grant it access to anything.
         if node.is_empty() || v.annotation(MIRROR).is_some() {
             return Self { node, refs: Vec::new() };
         }
@@ -74,6 +74,7 @@ impl Pod {
             }
             add(Kind::Claim, volume.str_at(&["persistentVolumeClaim", "claimName"]));
             if !volume.get("ephemeral").is_null() {
+                // A generic ephemeral volume's claim is named after the pod and the volume.
                 add(Kind::Claim, &format!("{}-{}", v.name(), volume.str_at(&["name"])));
             }
         }
@@ -88,6 +89,7 @@ impl Pod {
             v.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]),
         );
         refs.sort_unstable();
+        // Count each object once per pod, however many containers use it.
         refs.dedup();
         Self { node, refs }
     }

@@ -41,7 +41,7 @@ fn node() -> Node {
 }
 
 #[tokio::test]
-async fn a_node_sees_what_its_pods_need_and_nothing_else() {
+async fn a_node_may_read_only_what_its_pods_reference() {
     let n = node();
     let core = "/api/v1/namespaces/n";
     for path in [
@@ -82,7 +82,7 @@ async fn a_node_sees_what_its_pods_need_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn refusals_are_upstreams() {
+async fn denial_reasons_match_upstream() {
     let n = node();
     for (method, uri, reason) in [
         (
@@ -151,7 +151,7 @@ async fn refusals_are_upstreams() {
 }
 
 #[test]
-fn what_a_pod_no_longer_needs_is_let_go() {
+fn references_are_dropped_with_the_last_pod() {
     let mut view = view();
     let pod = |secret: &str| {
         Pod::parse(

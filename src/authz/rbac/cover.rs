@@ -1,9 +1,11 @@
-//! Which of the rules somebody wants to grant he does not hold: upstream's `validation.Covers` and `CompactRules`
-//! (`staging/src/k8s.io/component-helpers/auth/rbac/validation`), without taking rules apart into single grants.
+//! Privilege escalation check: which of the rules that a user wants to grant the user does not hold. Computes
+//! upstream's `validation.Covers` and `CompactRules` (`staging/src/k8s.io/component-helpers/auth/rbac/validation`)
+//! without expanding rules into single grants.
 //!
-//! A rule of 100 groups, 100 resources and 100 verbs stands for a million grants. Here the values of each list fall into
-//! classes that the same held rules name, and only classes are combined; where one held rule covers everything that is
-//! left, nothing is combined at all. The walk has a budget, and the list of what is missing a length.
+//! A rule of 100 groups, 100 resources and 100 verbs stands for a million grants. Here, the values of each list are
+//! grouped into classes named by the same held rules, and only classes are combined. Where one held rule covers
+//! everything that is left, nothing is combined. The walk has a step budget, and the result a maximum size. Entry
+//! point: [`Held::missing`].
 
 use super::objects::PolicyRule;
 use super::postings::{Spent, Steps, Union, Word, common, intersection};
@@ -12,28 +14,28 @@ use crate::apimachinery::value::Str;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Steps after which rules are too complex to compare: about a fifth of a second.
+/// Step budget of a comparison, about 200 ms.
 const BUDGET: u64 = 50_000_000;
-/// Missing rules collected; the search ends there.
+/// Maximum number of missing rules to collect; the search ends there.
 const MOST_RULES: usize = 1_000;
-/// Verbs collected over all missing rules.
+/// Maximum number of verbs over all missing rules.
 const MOST_VERBS: usize = 100_000;
-/// Stands for every name.
+/// A list with one element, for rules that apply to every name.
 static NO_NAME: &[Str] = &[Str::const_new("")];
 
-/// What is missing: one rule for each group, resource and name, with the verbs not held; one for each path and verb.
+/// The rules not held: one for each group, resource and name with the missing verbs, and one for each path and verb.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// In the order in which they were found.
+    /// In the order found.
     pub rules: Vec<PolicyRule>,
-    /// The search ended early: there may be more.
+    /// True if the search ended early, so that there may be more.
     pub more: bool,
 }
 
-/// Somebody's rules, to be compared with those he wants to grant.
+/// The rules a user holds, indexed for comparison.
 pub struct Held(Table);
 
-/// Single grants: one verb on one resource, or on one path.
+/// Expands a rule into single grants: one verb on one resource or path.
 pub fn grants(rule: &PolicyRule) -> Vec<PolicyRule> {
     let mut out = Vec::new();
     for group in &rule.api_groups {
@@ -66,26 +68,26 @@ pub fn grants(rule: &PolicyRule) -> Vec<PolicyRule> {
     out
 }
 
-/// Values that the same held rules name.
+/// Values named by the same set of held rules.
 struct Class<'w, 'h> {
     held: Union<'h>,
-    /// Each value, and how often the rule lists it.
+    /// The values, and how often the rule lists each.
     values: Vec<(&'w Str, usize)>,
 }
 
-/// One list of a rule, by classes.
+/// One list of a rule, partitioned into classes.
 struct Dimension<'w, 'h> {
     classes: Vec<Class<'w, 'h>>,
-    /// Class of each element of the list, in its order.
+    /// The list in its original order: each element with its class.
     order: Vec<(&'w Str, usize)>,
-    /// Held rules that name all values.
+    /// Held rules that contain every value of the list.
     full: Vec<Word>,
 }
 
 impl<'w, 'h> Dimension<'w, 'h> {
     fn of(list: &'w [Str], held: impl Fn(&'w Str) -> Union<'h>, steps: &mut Steps) -> Result<Self, Spent> {
         let mut classes: Vec<Class<'w, 'h>> = Vec::new();
-        // Where a value is counted: its class and its place in it.
+        // Index of each distinct value: its class, and its position in that class.
         let mut places: HashMap<&Str, (usize, usize)> = HashMap::new();
         let mut known = HashMap::new();
         let mut order = Vec::new();
@@ -138,12 +140,12 @@ fn any<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<bool
 }
 
 impl Held {
-    /// An index over somebody's rules.
+    /// Indexes the rules a user holds.
     pub fn of<'r>(rules: impl Iterator<Item = &'r PolicyRule>) -> Self {
         Self(Table::of(rules.enumerate()))
     }
 
-    /// The single grants of `wanted` that are not held, in order: for rules of the gateway's own making.
+    /// The single grants of `wanted` that are not held, in order. Expands rules, so only for rules of our own making.
     pub fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
         let not_held = |grant: &PolicyRule| match self.missing(std::slice::from_ref(grant)) {
             Ok(missing) => !missing.rules.is_empty(),
@@ -152,10 +154,10 @@ impl Held {
         wanted.iter().flat_map(grants).filter(not_held).collect()
     }
 
-    /// What of `wanted` is not held.
+    /// The part of `wanted` that is not held.
     ///
     /// # Errors
-    /// [`Spent`]: too complex to say.
+    /// [`Spent`] if the rules are too complex to compare.
     pub fn missing(&self, wanted: &[PolicyRule]) -> Result<Missing, Spent> {
         self.missing_within(wanted, &mut Steps::new(BUDGET))
     }
@@ -171,7 +173,7 @@ impl Held {
         Ok(found.found)
     }
 
-    /// Looks for missing grants of resources; false: the collector is full.
+    /// Collects missing resource grants. Returns false once the collector is full.
     fn resources<'w>(&self, rule: &'w PolicyRule, found: &mut Collector<'w>, steps: &mut Steps) -> Result<bool, Spent> {
         if rule.api_groups.is_empty() || rule.resources.is_empty() || rule.verbs.is_empty() {
             return Ok(true);
@@ -185,7 +187,7 @@ impl Held {
         let names = if named {
             Dimension::of(&rule.resource_names, |n| held.names(Some(n)), steps)?
         } else {
-            // One class for the absence of names: only rules without names cover it.
+            // One class that stands for the absence of names: only held rules without names cover it.
             Dimension::of(NO_NAME, |_| held.names(None), steps)?
         };
         let (all_resources, all_verbs, all_names) = (set(&resources.full), set(&verbs.full), set(&names.full));
@@ -229,7 +231,7 @@ impl Held {
         Ok(true)
     }
 
-    /// Looks for missing grants of paths; false: the collector is full.
+    /// Collects missing path grants. Returns false once the collector is full.
     fn paths(&self, rule: &PolicyRule, found: &mut Collector<'_>, steps: &mut Steps) -> Result<bool, Spent> {
         if rule.non_resource_urls.is_empty() || rule.verbs.is_empty() {
             return Ok(true);
@@ -258,16 +260,16 @@ impl Held {
     }
 }
 
-/// Missing verbs of some groups, resources and names, in every combination.
+/// Missing verbs on every combination of these groups, resources and names.
 struct Cell<'c, 'w> {
     groups: &'c [(&'w Str, usize)],
     resources: &'c [(&'w Str, usize)],
-    /// Empty: for every name.
+    /// Empty if the rule is not restricted to names.
     names: &'c [(&'w Str, usize)],
     verbs: Vec<&'w Str>,
 }
 
-/// Missing rules: those that differ in verbs only become one, as in upstream's `CompactRules`.
+/// Collects missing rules. Those that differ only in verbs are merged, as by upstream's `CompactRules`.
 #[derive(Default)]
 struct Collector<'w> {
     known: HashMap<(&'w Str, &'w Str, Option<&'w Str>), usize>,
@@ -276,7 +278,7 @@ struct Collector<'w> {
 }
 
 impl<'w> Collector<'w> {
-    /// False: full.
+    /// Adds a cell. Returns false once the collector is full.
     fn add(&mut self, cell: &Cell<'_, 'w>) -> bool {
         for (group, times) in cell.groups {
             for group in std::iter::repeat_n(*group, *times) {
@@ -323,7 +325,7 @@ impl<'w> Collector<'w> {
         true
     }
 
-    /// A verb on a path is missing. False: full.
+    /// Adds a missing verb on a path. Returns false once the collector is full.
     fn path(&mut self, url: &Str, verb: &Str) -> bool {
         if self.found.rules.len() >= MOST_RULES {
             self.found.more = true;

@@ -1,4 +1,5 @@
-//! Why, in words for people: which rule of which role through which binding allowed something, or what came closest.
+//! Explanations of RBAC decisions for humans: the rule, role and binding that allowed a request, or the nearest misses.
+//! Entry point: [`Rbac::explain`].
 
 use super::Behind;
 use super::Rbac;
@@ -9,32 +10,33 @@ use crate::apimachinery::value::Value;
 use crate::authz::Attributes;
 use crate::json;
 
-/// Near misses named at most.
+/// Maximum number of near misses to report.
 const NEAR: usize = 3;
 
-/// Why somebody may, or may not.
+/// Why a request is allowed or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// What allows it.
+    /// The rule that allows it.
     pub allowed: Option<Near>,
-    /// Where nothing does: the rules that fail least, best first.
+    /// If none does: the nearest misses, best first.
     pub closest: Vec<Near>,
-    /// Bindings that name the caller.
+    /// Number of bindings that apply to the caller.
     pub bindings: usize,
-    /// Bindings that name the caller, of roles that are not there.
+    /// Bindings that apply to the caller but refer to missing roles.
     pub dangling: Vec<String>,
 }
 
-/// A rule, how the caller came to it, and what it lacks.
+/// A rule, how it applies to the caller, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
+    /// The binding, such as `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
     pub through: String,
-    /// Which rule of the role, from 0.
+    /// Index of the rule in its role.
     pub number: usize,
     /// The rule.
     pub rule: PolicyRule,
-    /// What it does not name: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty where it allows.
+    /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule allows the
+    /// request.
     pub lacks: Vec<&'static str>,
 }
 
@@ -52,7 +54,7 @@ fn lacks(rule: &PolicyRule, asked: &Attributes<'_>) -> Vec<&'static str> {
     checks.iter().filter(|(_, ok)| !ok).map(|(what, _)| *what).collect()
 }
 
-/// Smaller is closer. A rule about other things is far off, whatever its verbs.
+/// Ranks a miss; smaller is nearer. A rule for another resource is far off, whatever else matches.
 fn distance(lacks: &[&str]) -> usize {
     lacks
         .iter()
@@ -74,12 +76,12 @@ fn near(a: &Applies, number: usize, rule: &PolicyRule, lacks: Vec<&'static str>)
 }
 
 impl Explanation {
-    /// Looks through every binding that names the caller: for questions people ask, not for decisions.
+    /// Examines every binding that applies to the caller. For interactive use; decisions use [`Index::find`].
     pub fn of(index: &Index, asked: &Attributes<'_>) -> Self {
         let applying = index.applying(asked.user, asked.namespace);
         let mut out = Self {
             bindings: applying.len(),
-            // Without a bound on steps it is always answered.
+            // Cannot fail without a step budget.
             dangling: index.dangling(asked, &mut Steps::unbounded()).unwrap_or_default(),
             ..Self::default()
         };
@@ -93,7 +95,7 @@ impl Explanation {
                     return out;
                 }
                 let distance = distance(&lacks);
-                // Among equals, the order in which bindings are asked.
+                // Ties keep the order of evaluation.
                 let place = closest.partition_point(|(d, _)| *d <= distance);
                 if distance < 10 && place < NEAR {
                     closest.insert(place, (distance, near(a, number, rule, lacks)));
@@ -105,7 +107,7 @@ impl Explanation {
         out
     }
 
-    /// As JSON, for our annotation.
+    /// As JSON, for the annotation on access reviews.
     pub fn to_value(&self) -> Value {
         let one = |n: &Near| {
             let mut v = json!({"through": (n.through.as_str()), "number": (n.number as i64)});
@@ -132,10 +134,10 @@ impl Explanation {
 }
 
 impl Rbac {
-    /// Why somebody may, or may not.
+    /// Explains why a request is allowed or not.
     ///
     /// # Errors
-    /// [`Behind`].
+    /// [`Behind`] if the index does not catch up in time.
     pub async fn explain(&self, asked: &Attributes<'_>) -> Result<Explanation, Behind> {
         Ok(Explanation::of(&*self.fresh().await?, asked))
     }

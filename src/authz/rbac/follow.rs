@@ -1,4 +1,4 @@
-//! Where the index comes from: four informers, and how far each has come.
+//! Feeds the index from storage: four informers, and how far each of them has read.
 
 use super::Rbac;
 use super::objects::{Binding, Role};
@@ -7,7 +7,7 @@ use crate::storage::{Entry, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use std::sync::Arc;
 
-/// The stores of the four resources.
+/// The storage of the four RBAC resources.
 #[derive(Clone)]
 pub struct Sources {
     /// `clusterroles`
@@ -20,21 +20,21 @@ pub struct Sources {
     pub role_bindings: Arc<dyn Storage>,
 }
 
-/// What must run for it.
+/// The informers' tasks, which the caller must run.
 pub struct Feeds {
     roles: [InformerHandle<Role>; 2],
     bindings: [InformerHandle<Binding>; 2],
     synced: Vec<Signal>,
 }
 
-/// What the index is read from.
+/// The sources of the index.
 pub(super) struct Followed {
     roles: Vec<(Arc<dyn Storage>, Informer<Role>)>,
     bindings: Vec<(Arc<dyn Storage>, Informer<Binding>)>,
 }
 
 impl Followed {
-    /// An index that never changes.
+    /// Sources of an index that never changes.
     pub fn nothing() -> Self {
         Self {
             roles: Vec::new(),
@@ -42,12 +42,12 @@ impl Followed {
         }
     }
 
-    /// True where everything acknowledged so far is in the index.
+    /// True if the index includes every write acknowledged so far.
     pub fn is_current(&self) -> bool {
         self.roles.iter().all(|(s, i)| i.is_current(&**s)) && self.bindings.iter().all(|(s, i)| i.is_current(&**s))
     }
 
-    /// Waits for what is acknowledged now.
+    /// Waits until the index includes every write acknowledged before this call.
     pub async fn catch_up(&self) {
         for (storage, informer) in &self.roles {
             informer.catch_up(&**storage).await;
@@ -59,8 +59,8 @@ impl Followed {
 }
 
 impl Rbac {
-    /// Reads roles and bindings from these stores from now on. Nothing is decided before the feeds run. To be called
-    /// once; later calls have no effect on decisions.
+    /// Sets the sources. Decisions fail until the returned feeds run. Must be called once; later calls have no effect
+    /// on decisions.
     pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
         let role = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
@@ -87,7 +87,7 @@ impl Rbac {
             roles: [feed_cluster_roles, feed_roles],
             bindings: [feed_cluster_bindings, feed_bindings],
         };
-        // A second set of stores is not followed: the index would be of two minds.
+        // A second set of stores must not take effect: the index would mix both.
         let _ = self.followed.set(Followed {
             roles: vec![
                 (sources.cluster_roles.clone(), cluster_roles),
@@ -103,12 +103,12 @@ impl Rbac {
 }
 
 impl Feeds {
-    /// Fire when everything stored has been read.
+    /// Signals that fire when the initial lists have been read.
     pub fn synced(&self) -> &[Signal] {
         &self.synced
     }
 
-    /// Starts them in `tasks`; they end with the group.
+    /// Spawns the feeds in `tasks`; they stop with the group.
     pub fn start(self, tasks: &TaskGroup) {
         for feed in self.roles {
             tasks.spawn_until_stopped("roles", feed.run());

@@ -1,8 +1,9 @@
-//! Who is bound to what, found by who asks: scope (a namespace, or the cluster) → user or group → bindings.
+//! The RBAC index: bindings by subject. A lookup goes scope (a namespace, or the cluster) → user or group → bindings.
+//! Entry point: [`Index::find`].
 //!
-//! An index is immutable and made of persistent maps: a change copies a few nodes and leaves readers alone. A change of
-//! a role is one entry, whoever is bound to it: what a subject's bindings resolve to carries the version of the roles it
-//! was resolved with, and is looked at again by the next decision that needs it.
+//! An index is immutable and consists of persistent maps, so a change copies a few nodes and does not disturb readers.
+//! A changed role is one entry, however many subjects are bound to it: the resolved roles of a subject carry the role
+//! version they were resolved with, and are revalidated by the next decision that uses them.
 
 use super::objects::{Binding, PolicyRule, Role, Target};
 use super::postings::{Spent, Steps};
@@ -16,23 +17,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Unresolved bindings named in a reason; the others are counted.
+/// Maximum number of unresolved bindings named in a reason; the rest are counted.
 pub(super) const MOST_DANGLING: usize = 10;
-/// Bytes of rules listed for one caller.
+/// Maximum size of the rules listed for one caller, in bytes.
 const MOST_LISTED: usize = 4 << 20;
 
-/// Roles and bindings at one time.
+/// A snapshot of all roles and bindings.
 #[derive(Clone, Default)]
 pub struct Index {
     /// By name (ClusterRole) or `namespace/name` (Role).
     roles: HashMap<Str, Arc<Role>>,
-    /// Another one whenever a role appears, changes or goes.
+    /// Changes whenever a role is added, changed or removed.
     roles_version: u64,
-    /// By name or `namespace/name`.
+    /// By name (ClusterRoleBinding) or `namespace/name` (RoleBinding).
     bindings: OrdMap<Str, Arc<Binding>>,
-    /// By namespace; `""` is the cluster.
+    /// By namespace; `""` is cluster scope.
     scopes: HashMap<Str, Arc<Scope>>,
-    /// What the merged tables of all subjects weigh.
+    /// Total size of the merged tables of all subjects.
     merged: Merged,
 }
 
@@ -42,50 +43,50 @@ struct Scope {
     groups: HashMap<Str, Arc<Bucket>>,
 }
 
-/// The bindings that name one subject in one scope.
+/// The bindings of one subject in one scope, with their roles resolved on first use.
 #[derive(Default)]
 struct Bucket {
     bindings: OrdMap<Str, Grant>,
     resolved: ArcSwapOption<Resolved>,
 }
 
-/// What allows something.
+/// The binding and role that allow a request.
 pub struct Found {
     /// The binding.
     pub binding: Arc<Binding>,
-    /// Which of its subjects it is.
+    /// Index of the matching subject in the binding.
     pub subject: usize,
     /// The role.
     pub role: Arc<Role>,
 }
 
-/// Rules somebody has.
+/// The rules granted to a user.
 #[derive(Default)]
 pub struct Listed {
-    /// In order.
+    /// The rules, in evaluation order.
     pub rules: Vec<PolicyRule>,
-    /// What could not be resolved.
+    /// Bindings that could not be resolved.
     pub errors: Vec<String>,
-    /// The list was cut: it would be too long.
+    /// True if the list was truncated for size.
     pub cut: bool,
 }
 
-/// A binding that names somebody.
+/// A binding that applies to a user.
 pub struct Applies {
     /// The binding.
     pub binding: Arc<Binding>,
-    /// Which of its subjects it is.
+    /// Index of the matching subject in the binding.
     pub subject: usize,
-    /// The role; `None`: it is not there.
+    /// The role; `None` if it does not exist.
     pub role: Option<Arc<Role>>,
 }
 
 // === impl Index ===
 
 impl Index {
-    /// A role appears, changes or goes. The key is its name, for a Role with its namespace and a slash in front.
+    /// Sets or removes (`None`) a role. The key is its name, prefixed with `namespace/` for a Role.
     pub fn set_role(&mut self, key: &str, role: Option<Arc<Role>>) {
-        // Of the whole process: copies of an index that change apart never share a version.
+        // Process-wide, so that copies of an index that diverge never share a version.
         static VERSIONS: AtomicU64 = AtomicU64::new(0);
         match role {
             Some(role) => self.roles.insert(key.into(), role),
@@ -94,7 +95,7 @@ impl Index {
         self.roles_version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
-    /// A binding appears, changes or goes. The cost follows its subjects.
+    /// Sets or removes (`None`) a binding. The cost is proportional to its number of subjects.
     pub fn set_binding(&mut self, key: &str, binding: Option<Arc<Binding>>) {
         let old = match &binding {
             Some(new) => self.bindings.insert(key.into(), new.clone()),
@@ -105,7 +106,7 @@ impl Index {
         }
         if let Some(new) = binding {
             let role = new.role_key();
-            // From the last to the first: of several that are the same caller, the first is kept.
+            // `edit` goes from last to first: if several subjects are the same user, the first one remains.
             self.edit(&new, |bucket, subject| {
                 let grant = Grant {
                     binding: new.clone(),
@@ -117,8 +118,8 @@ impl Index {
         }
     }
 
-    /// Changes the bucket of each subject of a binding, from the last to the first. The buckets forget what they
-    /// resolved to.
+    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops what they had
+    /// resolved.
     fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, Grant>, usize)) {
         let scope = &binding.namespace;
         let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();
@@ -144,25 +145,25 @@ impl Index {
         }
     }
 
-    /// The role under a key.
+    /// The role with this key.
     pub fn role(&self, key: &str) -> Option<&Arc<Role>> {
         self.roles.get(key)
     }
 
-    /// The role a binding refers to.
+    /// The role that a binding refers to.
     pub fn role_of(&self, binding: &Binding) -> Option<&Arc<Role>> {
         self.roles.get(&binding.role_key()?)
     }
 
-    /// Numbers of roles and bindings.
+    /// The numbers of roles and bindings.
     pub fn sizes(&self) -> (usize, usize) {
         (self.roles.len(), self.bindings.len())
     }
 
-    /// What allows it: cluster bindings first, then those of the namespace, by name.
+    /// The first binding that allows the request: cluster bindings first, then those of the namespace, each by name.
     ///
     /// # Errors
-    /// [`Spent`]: it takes longer than the budget.
+    /// [`Spent`] if the decision exceeds the step budget.
     pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<Found>, Spent> {
         for scope in self.scopes_of(asked.namespace) {
             let mut best: Option<Found> = None;
@@ -187,10 +188,10 @@ impl Index {
         Ok(None)
     }
 
-    /// Why bindings that name the caller say nothing: their roles are not there. A few are named, the rest counted.
+    /// Describes bindings of the caller that refer to missing roles. The first few are named, the rest counted.
     ///
     /// # Errors
-    /// [`Spent`]: it takes longer than the budget.
+    /// [`Spent`] if it exceeds the step budget.
     pub fn dangling(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Vec<String>, Spent> {
         let mut out: Vec<String> = Vec::new();
         let mut more = 0;
@@ -199,7 +200,7 @@ impl Index {
                 let resolved = bucket.resolved(self, steps)?;
                 more += resolved.more_dangling;
                 for text in &resolved.dangling {
-                    // Each bucket names a few, and `out` holds a few.
+                    // Groups of the caller may be bound to the same missing role.
                     if out.contains(text) {
                         continue;
                     }
@@ -217,7 +218,7 @@ impl Index {
         Ok(out)
     }
 
-    /// All bindings that name the caller, cluster ones first, by name.
+    /// All bindings that apply to a user, cluster bindings first, each by name.
     pub fn applying(&self, user: &UserInfo, namespace: &str) -> Vec<Applies> {
         let mut out = Vec::new();
         for scope in self.scopes_of(namespace) {
@@ -239,7 +240,7 @@ impl Index {
         out
     }
 
-    /// The roles somebody has in a namespace, each once, and what could not be resolved.
+    /// The distinct roles bound to a user in a namespace, and the bindings that could not be resolved.
     pub fn held(&self, user: &UserInfo, namespace: &str) -> (Vec<Arc<Role>>, Vec<String>) {
         let (mut roles, mut errors) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
@@ -258,8 +259,8 @@ impl Index {
         (roles, errors)
     }
 
-    /// The rules that hold for somebody in a namespace, in order, and what could not be resolved. A list that grows too
-    /// long is cut: many bindings of one long role repeat it.
+    /// The rules granted to a user in a namespace, in evaluation order. The list is truncated for size, because many
+    /// bindings to one large role repeat its rules.
     pub fn rules(&self, user: &UserInfo, namespace: &str) -> Listed {
         let mut out = Listed::default();
         let (mut bytes, mut more) = (0, 0);

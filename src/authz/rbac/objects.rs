@@ -1,4 +1,4 @@
-//! Roles and bindings as the index keeps them: parsed once per change.
+//! Roles and bindings in parsed form, as the index stores them.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
@@ -10,46 +10,46 @@ use std::sync::{Arc, OnceLock};
 use super::postings::{Spent, Steps};
 use super::table::Table;
 
-/// Strings of a role up to which its index is made when it is first asked. A larger role has one from the start: it is
-/// parsed where nobody waits for it.
+/// Number of strings up to which a role's table is built on first use. Larger roles build it when they are parsed,
+/// where no request waits for it.
 const SMALL: usize = 500;
 
-/// One rule of a role.
+/// A rule of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// Verbs, `*` for all.
+    /// Verbs; `*` matches all.
     pub verbs: Vec<Str>,
-    /// Groups, `*` for all.
+    /// API groups; `*` matches all.
     pub api_groups: Vec<Str>,
     /// Resources: `pods`, `pods/log`, `*/scale`, `*`.
     pub resources: Vec<Str>,
-    /// Names; empty: all.
+    /// Object names; empty matches all.
     pub resource_names: Vec<Str>,
-    /// Paths: exact, with a trailing `*`, or `*`.
+    /// Non-resource paths: exact, with a trailing `*`, or `*`.
     pub non_resource_urls: Vec<Str>,
 }
 
 /// A Role or ClusterRole.
 pub struct Role {
-    /// Its rules, in order.
+    /// The rules, in order.
     pub rules: Arc<[PolicyRule]>,
-    /// Strings in the rules.
+    /// Number of strings in the rules.
     pub(super) weight: usize,
     table: OnceLock<Table>,
 }
 
-/// Whom a binding names.
+/// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// `User`, `Group`, `ServiceAccount`.
+    /// `User`, `Group` or `ServiceAccount`.
     pub kind: Str,
-    /// Name.
+    /// The subject's name.
     pub name: Str,
-    /// Namespace of a service account; a RoleBinding's own where it says none.
+    /// Namespace of a service account; defaults to that of the RoleBinding.
     pub namespace: Str,
 }
 
-/// Under what a subject is found.
+/// The index key of a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     User(Str),
@@ -59,15 +59,15 @@ pub(super) enum Target {
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Empty for a ClusterRoleBinding.
+    /// Namespace; empty for a ClusterRoleBinding.
     pub namespace: Str,
-    /// Name.
+    /// Name of the binding.
     pub name: Str,
     /// `Role` or `ClusterRole`.
     pub role_kind: Str,
-    /// The role's name.
+    /// Name of the role.
     pub role_name: Str,
-    /// Whom it names, in order.
+    /// The subjects, in order.
     pub subjects: Vec<Subject>,
 }
 
@@ -78,7 +78,7 @@ fn texts(v: &Value) -> Vec<Str> {
 // === impl PolicyRule ===
 
 impl PolicyRule {
-    /// From `rbac.authorization.k8s.io/v1`.
+    /// Parses a rule of `rbac.authorization.k8s.io/v1`.
     pub fn parse(v: &Value) -> Self {
         Self {
             verbs: texts(v.get("verbs")),
@@ -89,7 +89,7 @@ impl PolicyRule {
         }
     }
 
-    /// Back again; empty lists are left out.
+    /// Encodes the rule; empty lists are omitted.
     pub fn to_value(&self) -> Value {
         let mut v = Value::Object(crate::apimachinery::value::Map::new());
         for (key, list) in [
@@ -117,28 +117,28 @@ impl PolicyRule {
         ]
     }
 
-    /// How many strings it has, itself counted.
+    /// Number of strings in the rule, plus one for the rule itself.
     pub fn weight(&self) -> usize {
         1 + self.lists().into_iter().map(Vec::len).sum::<usize>()
     }
 
-    /// How many bytes of text it has, about.
+    /// Approximate size of the rule's JSON, in bytes.
     pub fn bytes(&self) -> usize {
         let texts = self.lists().into_iter().flatten().map(|text| text.len() + 3);
         texts.sum::<usize>() + 64
     }
 
-    /// True where the rule names the verb.
+    /// True if the rule includes the verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == "*" || v == verb)
     }
 
-    /// True where the rule names the group.
+    /// True if the rule includes the API group.
     pub fn has_group(&self, group: &str) -> bool {
         self.api_groups.iter().any(|g| g == "*" || g == group)
     }
 
-    /// True where the rule names the resource; `pods/*` names nothing, as upstream's.
+    /// True if the rule includes the resource. As upstream, `pods/*` matches nothing; only `*/scale` is a wildcard.
     pub fn has_resource(&self, resource: &str, subresource: &str) -> bool {
         self.resources.iter().any(|r| {
             r == "*"
@@ -151,19 +151,19 @@ impl PolicyRule {
         })
     }
 
-    /// True where the rule is not limited to names, or names this one.
+    /// True if the rule includes the name, or is not restricted to names.
     pub fn has_name(&self, name: &str) -> bool {
         self.resource_names.is_empty() || self.resource_names.iter().any(|n| n == name)
     }
 
-    /// True where the rule names the path.
+    /// True if the rule includes the path.
     pub fn has_url(&self, path: &str) -> bool {
         self.non_resource_urls
             .iter()
             .any(|u| u == path || (u.ends_with('*') && path.starts_with(u.trim_end_matches('*'))))
     }
 
-    /// True where the rule allows what is asked.
+    /// True if the rule allows the request.
     pub fn allows(&self, asked: &Attributes<'_>) -> bool {
         self.has_verb(asked.verb)
             && if asked.is_resource {
@@ -176,7 +176,7 @@ impl PolicyRule {
     }
 }
 
-/// As upstream's `CompactString`: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
+/// Formats like upstream's `CompactString`: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -207,12 +207,12 @@ impl fmt::Display for PolicyRule {
 // === impl Role ===
 
 impl Role {
-    /// From `rbac.authorization.k8s.io/v1`.
+    /// Parses a Role or ClusterRole of `rbac.authorization.k8s.io/v1`.
     pub fn parse(v: &Value) -> Self {
         Self::of(v.get("rules").items().iter().map(PolicyRule::parse).collect())
     }
 
-    /// With these rules.
+    /// A role with the given rules.
     pub fn of(rules: Vec<PolicyRule>) -> Self {
         let rules: Arc<[PolicyRule]> = rules.into();
         let me = Self {
@@ -230,7 +230,7 @@ impl Role {
         self.table.get_or_init(|| Table::of(self.rules.iter().enumerate()))
     }
 
-    /// The first rule that allows it.
+    /// The first rule that allows the request.
     pub(super) fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
         if self.table.get().is_none() {
             steps.take(self.weight * 10)?;
@@ -243,7 +243,7 @@ impl Role {
 // === impl Binding ===
 
 impl Binding {
-    /// From `rbac.authorization.k8s.io/v1`; a ClusterRoleBinding has no namespace.
+    /// Parses a binding of `rbac.authorization.k8s.io/v1`; a ClusterRoleBinding has no namespace.
     pub fn parse(v: &Value) -> Self {
         let namespace = v.namespace();
         let subject = |s: &Value| Subject {
@@ -263,7 +263,7 @@ impl Binding {
         }
     }
 
-    /// Where its role is found; `None`: a kind of role that is not known.
+    /// The index key of the role; `None` for an unknown kind of role.
     pub(super) fn role_key(&self) -> Option<Str> {
         match self.role_kind.as_str() {
             "ClusterRole" => Some(self.role_name.clone()),
@@ -272,7 +272,7 @@ impl Binding {
         }
     }
 
-    /// Why its role has no rules, in the words of upstream's listers.
+    /// The error for a missing role, with the message of upstream's listers.
     pub(super) fn dangling(&self) -> String {
         let name = quote(&self.role_name);
         match self.role_kind.as_str() {
@@ -282,7 +282,7 @@ impl Binding {
         }
     }
 
-    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream's order of name and namespace.
+    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this order.
     pub fn describe(&self, subject: usize) -> String {
         let to = self.subjects.get(subject).map(Subject::describe).unwrap_or_default();
         let (kind, at) = if self.namespace.is_empty() {

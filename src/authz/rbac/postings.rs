@@ -1,13 +1,12 @@
-//! Sets of rule numbers, and how several are intersected.
+//! Sets of rule numbers, and their intersection.
 //!
-//! A set is a sorted list of 64-bit words without the empty ones: its size follows the numbers in it, and 64 rules are
-//! intersected at a time. Every walk over words takes from a budget, so that no question runs longer than its caller
-//! allows.
+//! A set is a sorted list of non-empty 64-bit words, so its size depends on its elements only, and rules are
+//! intersected 64 at a time. Every walk is charged to a step budget ([`Steps`]), which bounds the time of a decision.
 
-/// One word: its position, and the numbers in it.
+/// One word of a set: its position, and the bits of its elements.
 pub(super) type Word = (u32, u64);
 
-/// Rule numbers that share a token. Most tokens are named by rules of one word, which needs no allocation.
+/// The rules that contain a token. Most sets fit into one word, which needs no allocation.
 pub(super) enum Postings {
     One([Word; 1]),
     Many(Vec<Word>),
@@ -18,7 +17,7 @@ impl Postings {
         Self::One([split(number)])
     }
 
-    /// Adds a number that is not lower than those before.
+    /// Adds a number. Numbers must not decrease.
     pub fn push(&mut self, number: u32) {
         let (at, bit) = split(number);
         match self {
@@ -43,41 +42,41 @@ fn split(number: u32) -> Word {
     (number / 64, 1 << (number % 64))
 }
 
-/// The budget of a question is used up.
+/// The step budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent;
 
-/// How much a question may still cost. A step is a few nanoseconds.
+/// A step budget. A step takes a few nanoseconds.
 #[derive(Debug)]
 pub struct Steps(u64);
 
 impl Steps {
-    /// What a question may cost on a thread that serves connections: well below 200 µs.
+    /// The budget on an I/O worker thread: well below 200 µs.
     pub const fn of_reactor() -> Self {
         Self(10_000)
     }
 
-    /// No bound, for threads that serve nothing else.
+    /// Unlimited, for threads that serve no connections.
     pub const fn unbounded() -> Self {
         Self(u64::MAX)
     }
 
-    /// A budget of so many steps.
+    /// A budget of `steps`.
     pub const fn new(steps: u64) -> Self {
         Self(steps)
     }
 
-    /// Takes steps.
+    /// Takes steps from the budget.
     ///
     /// # Errors
-    /// [`Spent`].
+    /// [`Spent`] if there are not enough left.
     pub fn take(&mut self, steps: usize) -> Result<(), Spent> {
         self.0 = self.0.checked_sub(steps as u64).ok_or(Spent)?;
         Ok(())
     }
 }
 
-/// The union of a few sets, read word by word from the lowest.
+/// The union of up to three sets, iterated word by word in ascending order.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Union<'a>([&'a [Word]; 3]);
 
@@ -90,12 +89,12 @@ impl<'a> Union<'a> {
         self.0.iter().all(|s| s.is_empty())
     }
 
-    /// What tells it from other unions of the same question: every union of it has the first set in common.
+    /// Identity of this union among the unions of one dimension, which all have the first set (the wildcard) in common.
     pub fn own(&self) -> (&'a [Word], *const Word) {
         (self.0[1], self.0[2].as_ptr())
     }
 
-    /// The first word at or after a position. Positions must not fall.
+    /// The first word at or after a position. Positions must not decrease between calls.
     fn seek(&mut self, at: u32) -> Option<Word> {
         let mut first: Option<Word> = None;
         for set in &mut self.0 {
@@ -110,7 +109,7 @@ impl<'a> Union<'a> {
         first
     }
 
-    /// All words, without those that are in none of the sets.
+    /// All words of the union.
     pub fn collect(mut self, steps: &mut Steps) -> Result<Vec<Word>, Spent> {
         let mut out = Vec::new();
         let mut at = 0;
@@ -123,7 +122,7 @@ impl<'a> Union<'a> {
     }
 }
 
-/// How many words lie before a position: few, as a rule, so that doubling steps find them sooner than halving ones.
+/// Number of words before a position. Galloping search: the distance is usually short, so doubling beats bisection.
 fn gallop(set: &[Word], at: u32) -> usize {
     let mut end = 1;
     while end <= set.len() && set[end - 1].0 < at {
@@ -133,7 +132,7 @@ fn gallop(set: &[Word], at: u32) -> usize {
     low + set[low..high].partition_point(|word| word.0 < at)
 }
 
-/// Walks the words that all unions share, until `each` says stop.
+/// Visits the words of the intersection of all unions until `each` returns true.
 pub(super) fn common<const N: usize>(
     mut unions: [Union<'_>; N],
     steps: &mut Steps,
@@ -160,7 +159,7 @@ pub(super) fn common<const N: usize>(
     }
 }
 
-/// The lowest number that all unions share.
+/// The lowest number in the intersection.
 pub(super) fn first<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Option<u32>, Spent> {
     let mut found = None;
     common(unions, steps, |(at, bits)| {
@@ -170,7 +169,7 @@ pub(super) fn first<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -
     Ok(found)
 }
 
-/// All numbers that all unions share.
+/// All words of the intersection.
 pub(super) fn intersection<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Vec<Word>, Spent> {
     let mut out = Vec::new();
     common(unions, steps, |word| {
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn intersections_of_unions_are_those_of_sets(sets in prop::collection::vec(set(), 9)) {
+        fn intersections_equal_those_of_plain_sets(sets in prop::collection::vec(set(), 9)) {
             let all: Vec<Option<Postings>> = sets.iter().map(postings).collect();
             let union = |i: usize| Union::of([0, 1, 2].map(|j| all[3 * i + j].as_ref().map(Postings::words)));
             let unions = [union(0), union(1), union(2)];

@@ -1,4 +1,4 @@
-//! What the bindings of one subject in one scope resolve to: roles, asked one by one or through a table of all of them.
+//! The resolved roles of one subject's bindings in one scope, searched one by one or through a merged table.
 
 use super::index::MOST_DANGLING;
 use super::objects::{Binding, Role};
@@ -11,42 +11,43 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Roles up to which they are asked one by one; more get a table of their own.
+/// Number of roles up to which they are searched one by one; more are merged into one table.
 const FEW: usize = 6;
-/// Strings in the merged table of one subject; who has more has his roles asked one by one.
+/// Maximum size of one subject's merged table, in strings. Above it, roles are searched one by one.
 const MOST_OF_ONE: usize = 50_000;
-/// Strings in all merged tables: every subject that is bound to the same roles would have a copy of their rules.
+/// Maximum size of all merged tables, in strings. Without it, every subject bound to the same roles would copy their
+/// rules.
 const MOST_OF_ALL: usize = 500_000;
 
-/// A binding, and which of its subjects it is.
+/// A binding, and the index of the matching subject in it.
 #[derive(Clone)]
 pub(super) struct Grant {
     pub binding: Arc<Binding>,
     pub subject: usize,
-    /// Where its role is found.
+    /// Key of the role in the index.
     pub role: Option<Str>,
 }
 
-/// What merged tables weigh, over all subjects of an index and its successors.
+/// Size of the merged tables of all subjects, shared by an index and its copies.
 #[derive(Clone, Default)]
 pub(super) struct Merged(Arc<AtomicUsize>);
 
-/// A part of it, given back when dropped.
+/// A reservation from [`Merged`], returned on drop.
 struct Share {
     of: Merged,
     weight: usize,
 }
 
 pub(super) struct Resolved {
-    /// One for each role: the first binding of it.
+    /// One per distinct role: its first binding.
     grants: Vec<(Grant, Arc<Role>)>,
-    /// Why bindings say nothing: their roles are not there. Some of the reasons, and the number of the others.
+    /// Messages for bindings to missing roles, up to a limit; the rest are counted.
     pub dangling: Vec<String>,
     pub more_dangling: usize,
     table: Option<(Table, Share)>,
-    /// The version of the roles for which this was last found to hold.
+    /// The role version for which this was last found valid.
     version: AtomicU64,
-    /// The role of each binding at that time.
+    /// The role of each binding at that version. Holding the `Arc`s keeps their addresses from being reused.
     roles: Vec<Option<Arc<Role>>>,
 }
 
@@ -121,7 +122,8 @@ impl Resolved {
         Ok(out)
     }
 
-    /// True where it holds for these roles still. After a change of any role, the roles of these bindings are compared.
+    /// True if the result is still valid. After a change of any role, the roles of these bindings are compared by
+    /// address.
     pub fn holds<'g>(
         &self,
         bindings: impl Iterator<Item = &'g Grant>,
@@ -138,6 +140,7 @@ impl Resolved {
                 return Ok(false);
             }
         }
+        // Remember the newer version, so that the next decision takes the shortcut above.
         self.version.store(version, Ordering::Release);
         Ok(true)
     }

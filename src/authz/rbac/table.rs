@@ -1,8 +1,8 @@
-//! Rules, indexed by what they name, so that a decision does not read every rule.
+//! An index over rules by their tokens, so that a decision does not read every rule.
 //!
-//! A rule is a box: verbs × groups × resources × names. Its size is the sum of its lists, what it allows their product;
-//! the index follows the sum. Each token has the set of rules that name it, and a question intersects the sets of its
-//! own tokens, 64 rules at a time.
+//! A rule is the product verbs × groups × resources × names, but its index entries are only the sum of its lists. Each
+//! token maps to the set of rules that contain it; a decision intersects the sets of the request's tokens, 64 rules at
+//! a time.
 
 use super::objects::PolicyRule;
 use super::postings::{Postings, Spent, Steps, Union, Word, first};
@@ -10,13 +10,13 @@ use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use std::collections::HashMap;
 
-/// Token → rules that name it.
+/// Token → rules that contain it.
 type Tokens = HashMap<Str, Postings>;
 
-/// An index over rules. Positions are the caller's.
+/// An index over rules. Positions are assigned by the caller.
 #[derive(Default)]
 pub(super) struct Table {
-    /// The position of each rule by its number; numbers and positions rise together.
+    /// The position of each rule by its number. Positions increase with numbers.
     positions: Vec<u32>,
     verbs: Tokens,
     groups: Tokens,
@@ -28,10 +28,10 @@ pub(super) struct Table {
     prefixes: Vec<Prefix>,
 }
 
-/// A path that ends in `*`, without it. Sorted.
+/// A path prefix (written with a trailing `*`). The list is sorted.
 struct Prefix {
     text: Str,
-    /// The longest other prefix that this one starts with.
+    /// Index of the longest other prefix that is a prefix of this one.
     parent: Option<usize>,
     rules: Postings,
 }
@@ -48,7 +48,7 @@ fn rules_of<'a>(tokens: &'a Tokens, token: &str) -> Option<&'a [Word]> {
 }
 
 impl Table {
-    /// An index over rules, whose positions must not fall.
+    /// Builds an index. Positions must not decrease.
     pub fn of<'r>(rules: impl Iterator<Item = (usize, &'r PolicyRule)>) -> Self {
         let mut me = Self::default();
         let mut prefixes = Tokens::default();
@@ -80,7 +80,7 @@ impl Table {
         me
     }
 
-    /// The position of the first rule that allows it.
+    /// The position of the first rule that allows the request.
     pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
         let number = if asked.is_resource {
             self.find_resource(asked, steps)?
@@ -122,17 +122,17 @@ impl Table {
         Ok(found)
     }
 
-    /// Rules that name a verb.
+    /// Rules that include a verb.
     pub fn verbs(&self, verb: &str) -> Union<'_> {
         Union::of([rules_of(&self.verbs, "*"), rules_of(&self.verbs, verb), None])
     }
 
-    /// Rules that name a group.
+    /// Rules that include an API group.
     pub fn groups(&self, group: &str) -> Union<'_> {
         Union::of([rules_of(&self.groups, "*"), rules_of(&self.groups, group), None])
     }
 
-    /// Rules that name a resource, as rules spell it (`pods/log`), or its subresource in every resource (`*/log`).
+    /// Rules that include a resource as spelled in rules (`pods/log`), or its subresource of any resource (`*/log`).
     pub fn resource(&self, spelled: &str, subresource: Option<&str>) -> Union<'_> {
         let in_all = subresource.and_then(|sub| {
             let mut spelled = String::with_capacity(sub.len() + 2);
@@ -147,13 +147,13 @@ impl Table {
         ])
     }
 
-    /// Rules that hold for a name; `None`: for every name.
+    /// Rules that apply to a name; `None`: to every name.
     pub fn names(&self, name: Option<&str>) -> Union<'_> {
         let unnamed = self.unnamed.as_ref().map(Postings::words);
         Union::of([unnamed, name.and_then(|n| rules_of(&self.names, n)), None])
     }
 
-    /// Rules that name a path: itself, or what it starts with.
+    /// Rules that include a path, exactly or by prefix.
     pub fn paths_of<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a [Word]> {
         let before = self.prefixes.partition_point(|p| p.text.as_str() <= path);
         let mut at = before.checked_sub(1);
@@ -161,7 +161,7 @@ impl Table {
             let pairs = self.prefixes[i].text.bytes().zip(path.bytes());
             pairs.take_while(|(a, b)| a == b).count()
         });
-        // Of the sorted prefixes, only the last before the path and its parents can be prefixes of it.
+        // Among the sorted prefixes, only the last one before the path and its ancestors can be prefixes of it.
         while let Some(i) = at
             && self.prefixes[i].text.len() > shared
         {
@@ -174,7 +174,7 @@ impl Table {
     }
 }
 
-/// Sorts prefixes and links each with the next shorter one.
+/// Sorts prefixes and links each to the longest one that it extends.
 fn nested(prefixes: Tokens) -> Vec<Prefix> {
     let mut sorted: Vec<Prefix> = prefixes
         .into_iter()

@@ -53,7 +53,7 @@ fn pods_for_u(rules: Value) -> Index {
 }
 
 #[test]
-fn reasons_are_upstreams() {
+fn reasons_match_upstream() {
     let mut index = pods_for_u(json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]));
     let sa = json!([{"kind": "ServiceAccount", "name": "bob"}, {"kind": "User", "name": "v"}]);
     index.set_role(
@@ -82,7 +82,7 @@ fn reasons_are_upstreams() {
 }
 
 #[test]
-fn a_binding_of_a_role_that_is_not_there_is_named() {
+fn bindings_to_missing_roles_are_named() {
     let mut index = Index::default();
     bind(
         &mut index,
@@ -123,7 +123,7 @@ fn a_binding_of_a_role_that_is_not_there_is_named() {
 }
 
 #[test]
-fn wildcards_are_upstreams() {
+fn wildcards_match_upstream() {
     let index = pods_for_u(json!([
         {"apiGroups": [""], "resources": ["pods/*"], "verbs": ["*"]},
         {"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get"]},
@@ -161,7 +161,7 @@ fn wildcards_are_upstreams() {
 }
 
 #[test]
-fn what_goes_no_longer_counts() {
+fn removed_roles_and_subjects_no_longer_apply() {
     let mut index = pods_for_u(json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]));
     let u = user("u", &[]);
     assert!(may(&index, &u, Method::GET, "/api/v1/pods"));
@@ -173,7 +173,7 @@ fn what_goes_no_longer_counts() {
         "r",
         json!([{"kind": "User", "name": "other"}]),
     );
-    assert!(!may(&index, &u, Method::GET, "/api/v1/pods"), "a subject was taken out");
+    assert!(!may(&index, &u, Method::GET, "/api/v1/pods"), "a subject was removed");
     assert!(may(&index, &user("other", &[]), Method::GET, "/api/v1/pods"));
     index.set_binding("b", None);
     assert!(!may(&index, &user("other", &[]), Method::GET, "/api/v1/pods"));
@@ -181,7 +181,7 @@ fn what_goes_no_longer_counts() {
 }
 
 #[test]
-fn an_explanation_names_the_rule_or_what_came_closest() {
+fn an_explanation_names_the_rule_or_the_nearest_misses() {
     let index = pods_for_u(json!([
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
@@ -204,7 +204,7 @@ fn an_explanation_names_the_rule_or_what_came_closest() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_before_roles_are_read() {
+async fn nothing_is_allowed_before_roles_are_read() {
     let rbac = Rbac::new();
     let info = RequestInfo::resolve(&Method::GET, &"/version".parse().unwrap()).unwrap();
     let v = rbac.authorize(&Attributes::of(&user("u", &[]), &info)).await;
@@ -212,7 +212,7 @@ async fn nobody_is_let_in_before_roles_are_read() {
     assert!(v.error.is_some());
 }
 
-/// Upstream's algorithm, restated: every binding that names the caller, every rule of its role.
+/// Upstream's algorithm, restated: every rule of every binding that applies to the caller.
 fn plainly(roles: &[(String, Vec<PolicyRule>)], bindings: &[Arc<Binding>], asked: &Attributes<'_>) -> bool {
     bindings
         .iter()
@@ -263,9 +263,9 @@ fn rule() -> impl Strategy<Value = PolicyRule> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// The index says what reading every binding and rule says, whatever was added, changed and removed before.
+    /// The index agrees with a linear search, after any sequence of additions, changes and removals.
     #[test]
-    fn the_index_agrees_with_plain_reading(
+    fn the_index_agrees_with_a_linear_search(
         steps in prop::collection::vec((0..4usize, 0..12usize, prop::collection::vec(rule(), 0..3), 0..4usize, 0..3usize), 1..60),
         ask_ns in 0..3usize,
     ) {
@@ -332,7 +332,7 @@ proptest! {
     }
 }
 
-/// 1,000 roles, 10,000 bindings, one of them ours, and a group bound to 500 roles.
+/// 1,000 roles and 10,000 bindings, of which one applies to the test user, and a group bound to 500 roles.
 fn crowd() -> Index {
     let mut index = Index::default();
     for r in 0..1_000 {
@@ -369,7 +369,7 @@ fn crowd() -> Index {
 }
 
 #[test]
-fn a_crowd_of_bindings_is_decided_as_a_few_are() {
+fn many_bindings_are_decided_correctly() {
     let index = crowd();
     assert_eq!(index.sizes(), (1_000, 10_000));
     let u = user("user7", &["crowd", "system:authenticated"]);
@@ -385,7 +385,7 @@ fn numbered(letter: &str, count: usize) -> Vec<compact_str::CompactString> {
 }
 
 #[test]
-fn a_rule_costs_the_sum_of_its_lists() {
+fn the_cost_of_a_rule_is_linear_in_its_lists() {
     let rule = PolicyRule {
         verbs: numbered("v", 2_000),
         api_groups: numbered("g", 2_000),
@@ -408,7 +408,7 @@ fn a_rule_costs_the_sum_of_its_lists() {
     assert_eq!(role.find(&Attributes { name: "x", ..asked }, &mut steps), Ok(None));
 }
 
-/// Roles that agree with a question in all but one part, and another one each time.
+/// Roles that match a request in all but one part, a different part each time.
 fn near_misses(count: usize) -> Index {
     let mut index = Index::default();
     for i in 0..count {
@@ -430,7 +430,7 @@ fn near_misses(count: usize) -> Index {
 }
 
 #[tokio::test]
-async fn a_decision_that_takes_long_is_not_taken_at_once() {
+async fn an_expensive_decision_is_not_made_synchronously() {
     let (u, nothing) = (user("u", &[]), RequestInfo::default());
     let asked = Attributes {
         verb: "get",
@@ -444,7 +444,7 @@ async fn a_decision_that_takes_long_is_not_taken_at_once() {
     let many = Rbac::fixed(index.clone());
     assert_eq!(many.at_once(&asked), None);
     assert_eq!(many.authorize(&asked).await.decision, Decision::NoOpinion);
-    // What was resolved aside serves the next decision at once.
+    // The slow path caches what it resolved, so the next decision is synchronous.
     assert_eq!(many.at_once(&asked).map(|v| v.decision), Some(Decision::NoOpinion));
     let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
     index.set_role("r2999", Some(role(rules)));
@@ -453,7 +453,7 @@ async fn a_decision_that_takes_long_is_not_taken_at_once() {
 }
 
 #[test]
-fn the_reason_names_a_few_of_many_missing_roles() {
+fn the_reason_truncates_the_list_of_missing_roles() {
     let mut index = Index::default();
     for i in 0..50 {
         let subjects = json!([{"kind": "User", "name": "u"}]);
@@ -475,7 +475,7 @@ fn the_reason_names_a_few_of_many_missing_roles() {
 }
 
 #[test]
-fn a_list_of_rules_is_cut() {
+fn a_long_list_of_rules_is_truncated() {
     let mut index = Index::default();
     let rule = PolicyRule {
         verbs: numbered("v", 10_000),
@@ -491,7 +491,8 @@ fn a_list_of_rules_is_cut() {
     assert_eq!(index.held(&user("u", &[]), "").0.len(), 1);
 }
 
-/// `cargo test --release --lib what_a_decision_costs -- --ignored --nocapture`; figures are in docs/BENCHMARKS.md.
+/// Run with `cargo test --release --lib what_a_decision_costs -- --ignored --nocapture`. Results are in
+/// docs/BENCHMARKS.md.
 #[tokio::test]
 #[ignore = "prints figures; means something in a release build only"]
 async fn what_a_decision_costs() {
@@ -538,7 +539,7 @@ async fn what_a_decision_costs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_was_acknowledged_counts_for_the_next_decision() {
+async fn acknowledged_writes_apply_to_the_next_decision() {
     use crate::storage::embedded::{Engine, Options, ResourceConfig};
     use crate::storage::{Draft, Precondition, Storage};
     use crate::tasks::TaskGroup;

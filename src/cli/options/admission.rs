@@ -1,9 +1,9 @@
-//! Which admission plugins are on.
+//! The admission flags: which plugins run, in upstream's order.
 
 use super::{UsageError, Values};
 use std::path::PathBuf;
 
-/// Every plugin of v1.36 in call order, and whether it is on where nothing is said.
+/// Every plugin of v1.36 in call order, and whether it is enabled by default.
 const ALL: &[(&str, bool)] = &[
     ("AlwaysAdmit", false),
     ("NamespaceAutoProvision", false),
@@ -12,7 +12,7 @@ const ALL: &[(&str, bool)] = &[
     ("LimitPodHardAntiAffinityTopology", false),
     ("LimitRanger", true),
     ("ServiceAccount", true),
-    // Off by itself; [`AdmissionOptions::restrict_nodes`] turns it on beside the Node authorizer.
+    // Off by default; [`AdmissionOptions::restrict_nodes`] enables it together with the Node authorizer.
     (NODE_RESTRICTION, false),
     ("TaintNodesByCondition", true),
     ("AlwaysPullImages", false),
@@ -51,21 +51,21 @@ const ALL: &[(&str, bool)] = &[
 
 const NODE_RESTRICTION: &str = "NodeRestriction";
 
-/// Plugins of upstream that are off by default and that this release does not have, since a file of theirs names a
-/// service to ask or limits to keep: asking for one is refused, for what it would have kept out would get in.
+/// Upstream plugins that are off by default and missing in this release, because they need a file that names a service
+/// or limits. Enabling one is refused; otherwise requests would be admitted that the plugin should reject.
 const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
     on: Vec<&'static str>,
-    /// Plugins that `--disable-admission-plugins` names.
+    /// The value of `--disable-admission-plugins`.
     disabled: Vec<String>,
-    /// What plugins are told at start.
+    /// `--admission-control-config-file`.
     pub config_file: Option<PathBuf>,
-    /// Seconds pods stay on a node that is not ready.
+    /// `--default-not-ready-toleration-seconds`.
     pub not_ready_seconds: i64,
-    /// Seconds pods stay on a node that cannot be reached.
+    /// `--default-unreachable-toleration-seconds`.
     pub unreachable_seconds: i64,
 }
 
@@ -77,14 +77,15 @@ fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
 }
 
 impl AdmissionOptions {
-    /// The plugins that are on, in call order.
+    /// The enabled plugins, in call order.
     pub fn on(&self) -> impl Iterator<Item = &'static str> {
         self.on.iter().copied()
     }
 
-    /// Turns NodeRestriction on, as the Node authorizer is: it lets any node create pods, request tokens and patch nodes,
-    /// and relies on this plugin to tell whose they are. Without it one kubelet's credential is cluster-admin. Only
-    /// `--disable-admission-plugins` leaves it out; the returned text then warns of that.
+    /// Enables NodeRestriction because the Node authorizer is enabled. That authorizer lets any node create pods,
+    /// request tokens and patch nodes, and relies on this plugin to limit it to its own. Without it one kubelet's
+    /// credential is cluster-admin. Only `--disable-admission-plugins` keeps it off, in which case a warning is
+    /// returned.
     pub(in crate::cli) fn restrict_nodes(&mut self) -> Option<&'static str> {
         if self.disabled.iter().any(|n| n == NODE_RESTRICTION) {
             return Some(

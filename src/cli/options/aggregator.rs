@@ -1,4 +1,4 @@
-//! Backends.
+//! The flags of the aggregator and its backends.
 
 use super::{UsageError, Values, count, pair};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Aggregator flags.
 #[derive(Clone, Debug)]
 pub struct AggregatorOptions {
-    /// `--proxy-client-cert-file`, `--proxy-client-key-file`; absent: the generated pair.
+    /// `--proxy-client-cert-file`, `--proxy-client-key-file`; absent for the generated pair.
     pub proxy_client: Option<(PathBuf, PathBuf)>,
     /// `--enable-aggregator-routing`.
     pub route_by_endpoint: bool,
@@ -14,13 +14,13 @@ pub struct AggregatorOptions {
     pub reject_redirects: bool,
     /// `--backend-socket-dirs`.
     pub socket_dirs: Vec<PathBuf>,
-    /// `--backend-max-requests`; 0: half of what all may have.
+    /// `--backend-max-requests`; 0 for half of `--max-requests-inflight`.
     pub max_requests: usize,
-    /// `--backend-max-watches`; 0: any number.
+    /// `--backend-max-watches`; 0 for no limit.
     pub max_watches: usize,
-    /// `--backend-max-connections`, of one address.
+    /// `--backend-max-connections`, per address.
     pub max_connections: usize,
-    /// `--backend-max-waiting`: requests that wait for one of them.
+    /// `--backend-max-waiting`: maximum number of requests waiting for a connection, per address.
     pub max_waiting: usize,
     /// `--backend-answer-isolation`.
     pub isolate_answers: bool,

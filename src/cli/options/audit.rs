@@ -1,4 +1,4 @@
-//! What is recorded, and where.
+//! The audit flags.
 
 use super::{UsageError, Values, file};
 use crate::audit::backend::log::{Format, Target};
@@ -12,35 +12,35 @@ use std::time::Duration;
 pub struct AuditOptions {
     /// `--audit-policy-file`
     pub policy: Option<PathBuf>,
-    /// `--audit-log-*`, where there is a path.
+    /// `--audit-log-*`; absent without a path.
     pub log: Option<AuditLogOptions>,
-    /// `--audit-webhook-*`, where there is a kubeconfig.
+    /// `--audit-webhook-*`; absent without a kubeconfig.
     pub webhook: Option<AuditWebhookOptions>,
 }
 
-/// The log.
+/// The log backend.
 #[derive(Clone, Debug)]
 pub struct AuditLogOptions {
-    /// Where lines go.
+    /// Where events are written.
     pub target: Target,
-    /// What they look like.
+    /// Format of the lines.
     pub format: Format,
-    /// How it is fed.
+    /// Blocking or batched.
     pub mode: Mode,
-    /// How large events may be.
+    /// Size limits, if enabled.
     pub truncation: Option<Truncation>,
 }
 
-/// The webhook.
+/// The webhook backend.
 #[derive(Clone, Debug)]
 pub struct AuditWebhookOptions {
-    /// Its kubeconfig.
+    /// The webhook's kubeconfig.
     pub config_file: PathBuf,
-    /// The first pause between tries.
+    /// Delay before the first retry.
     pub initial_backoff: Duration,
-    /// How it is fed.
+    /// Blocking or batched.
     pub mode: Mode,
-    /// How large events may be.
+    /// Size limits, if enabled.
     pub truncation: Option<Truncation>,
 }
 
@@ -136,7 +136,7 @@ fn version(values: &Values, flag: &str) -> Result<(), UsageError> {
     }
 }
 
-/// A number of one or more.
+/// A number of at least one.
 fn positive(values: &Values, flag: &str) -> Result<usize, UsageError> {
     let n = values.int(flag)?;
     match usize::try_from(n) {

@@ -1,4 +1,4 @@
-//! Who callers are.
+//! The authentication flags.
 
 use super::{UsageError, Values, file};
 use crate::authn::jwt::Algorithm;
@@ -11,23 +11,23 @@ use std::time::Duration;
 pub struct AuthenticationOptions {
     /// `--anonymous-auth`.
     pub anonymous: bool,
-    /// `--client-ca-file`; absent: the generated one.
+    /// `--client-ca-file`; absent for the generated CA.
     pub client_ca: Option<PathBuf>,
-    /// `--token-auth-file`, as a path: the authenticator reads it.
+    /// `--token-auth-file`; the authenticator reads the file.
     pub token_file: Option<PathBuf>,
-    /// `--api-audiences`; never empty once completed (the issuers).
+    /// `--api-audiences`; defaults to the issuers, so never empty.
     pub api_audiences: Vec<String>,
-    /// `--authentication-config`, as a path: what follows it reads it.
+    /// `--authentication-config`; the file is read, and watched, elsewhere.
     pub config_file: Option<PathBuf>,
     /// `--enable-bootstrap-token-auth`.
     pub bootstrap_tokens: bool,
-    /// `--oidc-*`, as the one provider they describe.
+    /// `--oidc-*`; together they describe a single provider.
     pub oidc: Option<OidcOptions>,
     /// `--authentication-token-webhook-*`.
     pub webhook: Option<TokenWebhookOptions>,
-    /// Front proxies.
+    /// `--requestheader-*`: front proxies.
     pub request_header: RequestHeaderOptions,
-    /// Service accounts.
+    /// `--service-account-*` and `--api-audiences`.
     pub service_account: ServiceAccountOptions,
 }
 
@@ -47,16 +47,16 @@ pub struct TokenWebhookOptions {
     pub config_file: PathBuf,
     /// `v1` or `v1beta1`.
     pub version: String,
-    /// How long answers are kept; zero: not at all.
+    /// Time for which answers are cached; zero disables the cache.
     pub ttl: Duration,
 }
 
 /// `--requestheader-*`.
 #[derive(Clone, Debug)]
 pub struct RequestHeaderOptions {
-    /// CA bundle; absent: the generated one.
+    /// CA bundle; absent for the generated CA.
     pub client_ca: Option<PathBuf>,
-    /// Common names; empty: any.
+    /// Allowed common names; empty for any.
     pub allowed_names: Vec<String>,
     /// User name headers.
     pub username_headers: Vec<String>,
@@ -64,30 +64,30 @@ pub struct RequestHeaderOptions {
     pub uid_headers: Vec<String>,
     /// Group headers.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with further facts.
+    /// Prefixes of headers with extra user attributes.
     pub extra_prefixes: Vec<String>,
 }
 
 /// `--service-account-*`.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountOptions {
-    /// The first signs, all are accepted.
+    /// Accepted issuers; the first is used for new tokens.
     pub issuers: Vec<String>,
-    /// Keys that verify; empty: the signing key's public half.
+    /// Keys that verify tokens; if empty, the public half of the signing key does.
     pub key_files: Vec<PathBuf>,
-    /// Key that signs; absent: the generated one.
+    /// Key that signs tokens; absent for the generated one.
     pub signing_key: Option<PathBuf>,
-    /// Tokens of deleted service accounts are refused.
+    /// Whether tokens of deleted service accounts are rejected.
     pub lookup: bool,
-    /// Longest life of a requested token; zero: no limit.
+    /// Maximum lifetime of a requested token; zero for no limit.
     pub max_expiration: Duration,
-    /// A year of grace for projected tokens.
+    /// Whether projected tokens are extended to a year.
     pub extend_expiration: bool,
-    /// URI of the key set.
+    /// URI of the key set in the discovery document.
     pub jwks_uri: Option<String>,
 }
 
-/// Issuer when none is given, as kubeadm has it.
+/// The default issuer, the same as kubeadm's.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 fn list_or(values: &Values, name: &str, default: &str) -> Vec<String> {
@@ -206,7 +206,7 @@ impl RequestHeaderOptions {
         let client_ca = file(values, "requestheader-client-ca-file");
         let mut allowed_names = values.list("requestheader-allowed-names");
         if client_ca.is_none() && allowed_names.is_empty() {
-            // The generated CA issues one certificate; no other name has a reason to be.
+            // The generated CA issues a single certificate, so no other name is legitimate.
             allowed_names.push("front-proxy-client".to_owned());
         }
         let uid_headers = list_or(values, "requestheader-uid-headers", "X-Remote-Uid");

@@ -1,4 +1,4 @@
-//! What callers may do.
+//! The authorization flags.
 
 use super::{UsageError, Values, file};
 use crate::authz::config::{AuthorizerConfig, Mode};
@@ -9,15 +9,15 @@ use std::time::Duration;
 /// Authorization flags.
 #[derive(Clone, Debug)]
 pub struct AuthorizationOptions {
-    /// In order; Node and RBAC where nothing is said. Of the file, once completed.
+    /// The authorizers in order; Node and RBAC by default. Read from `config`, if given, by `complete`.
     pub authorizers: Vec<AuthorizerConfig>,
-    /// `--authorization-config`, followed while the server runs.
+    /// `--authorization-config`; reloaded while the server runs.
     pub config: Option<PathBuf>,
-    /// `--authorization-policy-file`, read once.
+    /// `--authorization-policy-file`; read once.
     pub policy: Option<PathBuf>,
 }
 
-/// How long a webhook may take; upstream's flags cannot say.
+/// Timeout of a webhook call; upstream has no flag for it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl AuthorizationOptions {
@@ -60,7 +60,7 @@ impl AuthorizationOptions {
         Ok(me)
     }
 
-    /// A mode and the file it needs come together.
+    /// Checks that a mode and the file it needs are given together.
     fn check_files(&mut self, values: &Values) -> Result<(), UsageError> {
         if self.has(Mode::Abac) && self.policy.is_none() {
             return Err(UsageError::new(
@@ -106,12 +106,12 @@ impl AuthorizationOptions {
         Ok(())
     }
 
-    /// True where the mode is among the authorizers.
+    /// True if the mode is enabled.
     pub(in crate::cli) fn has(&self, mode: Mode) -> bool {
         self.authorizers.iter().any(|a| a.mode == mode)
     }
 
-    /// True where everybody may do everything.
+    /// True if every request is allowed.
     pub fn allows_all(&self) -> bool {
         self.has(Mode::AlwaysAllow)
     }

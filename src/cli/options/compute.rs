@@ -1,12 +1,12 @@
-//! The compute pool.
+//! The flags of the compute pool.
 
 use super::{UsageError, Values, count};
 use crate::tasks::compute::Config;
 
-/// The smallest `--compute-memory` and `--request-body-memory`: one body of the largest size, decoded.
+/// Minimum of `--compute-memory` and `--request-body-memory`: one body of the maximum size, decoded.
 const LEAST_MEMORY: usize = 16 << 20;
 
-/// Reads the pool's flags.
+/// Parses the flags of the compute pool.
 pub(super) fn read(values: &Values) -> Result<Config, UsageError> {
     let memory = |flag: &str| match count(values, flag)? {
         n if n < LEAST_MEMORY => Err(UsageError::new(format!(

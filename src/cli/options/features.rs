@@ -1,5 +1,5 @@
-//! `--feature-gates`: read and refused as upstream reads and refuses them. What v1.36 does by default is what this server
-//! does; a gate set otherwise changes nothing and is named in a warning.
+//! `--feature-gates`, parsed and validated like upstream's. This server always behaves like v1.36 with default gates;
+//! setting a gate otherwise has no effect and gives a warning, except for the gates in [`HEEDED`].
 
 mod gates;
 
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 
 const FLAG: &str = "feature-gates";
 
-/// How far a feature has come.
+/// Maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for.
+    /// Off by default.
     Alpha,
-    /// Mostly on.
+    /// Usually on by default.
     Beta,
-    /// Here to stay.
+    /// Stable.
     Ga,
-    /// On its way out.
+    /// To be removed.
     Deprecated,
 }
 
-/// What is known of a gate.
+/// The definition of a gate.
 #[derive(Clone, Copy, Debug)]
 struct Gate {
     stage: Stage,
@@ -31,7 +31,7 @@ struct Gate {
     locked: bool,
 }
 
-/// Gates that were given, in the order of their names.
+/// The gates that were given, by name.
 #[derive(Clone, Debug, Default)]
 pub struct FeatureGates(BTreeMap<String, bool>);
 
@@ -52,7 +52,7 @@ fn gate(name: &str) -> Option<Gate> {
 }
 
 impl FeatureGates {
-    /// True where the feature is on; `None`: there is no such gate.
+    /// Whether the feature is enabled; `None` if there is no such gate.
     pub fn enabled(&self, name: &str) -> Option<bool> {
         let gate = gate(name)?;
         let all = match gate.stage {
@@ -102,7 +102,7 @@ impl FeatureGates {
     }
 }
 
-/// The gates that change something here.
+/// The gates that have an effect here.
 const HEEDED: [&str; 1] = ["CBORServingAndStorage"];
 
 const NO_EFFECT: &str = "features are as in v1.36's defaults";
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_gates_are_refused_in_upstreams_words() {
+    fn invalid_gates_give_upstreams_messages() {
         let refused = |flag: &str| read(flag).unwrap_err();
         let words = |flag: &str, why: &str| format!("invalid argument {flag:?} for --feature-gates: {why}");
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_changes_nothing_here_is_named() {
+    fn a_gate_without_effect_gives_a_warning() {
         let (gates, warnings) = read("WatchList=true,HPAScaleToZero=true").unwrap();
         assert_eq!(
             warnings,

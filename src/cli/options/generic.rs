@@ -1,4 +1,4 @@
-//! Limits and lifecycle.
+//! The generic flags: request limits and lifecycle.
 
 use super::{UsageError, Values, count};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 /// Generic flags.
 #[derive(Clone, Debug)]
 pub struct GenericOptions {
-    /// `--max-requests-inflight`; 0: no limit.
+    /// `--max-requests-inflight`; 0 for no limit.
     pub max_requests_in_flight: usize,
-    /// `--max-mutating-requests-inflight`; 0: no limit.
+    /// `--max-mutating-requests-inflight`; 0 for no limit.
     pub max_mutating_requests_in_flight: usize,
     /// `--request-timeout`.
     pub request_timeout: Duration,
-    /// `--min-request-timeout`: a watch lasts between this and twice this.
+    /// `--min-request-timeout`: a watch without a timeout lasts between once and twice this time.
     pub min_request_timeout: Duration,
     /// `--goaway-chance`.
     pub goaway_chance: f64,

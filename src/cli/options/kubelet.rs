@@ -1,13 +1,13 @@
-//! How nodes are reached.
+//! The flags for connections to kubelets.
 
 use super::{UsageError, Values, file, pair};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Flags about kubelets.
+/// Kubelet flags.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
-    /// `--kubelet-certificate-authority`; `None`: kubelets are not verified.
+    /// `--kubelet-certificate-authority`; if absent, kubelets are not verified.
     pub certificate_authority: Option<PathBuf>,
     /// `--kubelet-client-certificate` and `--kubelet-client-key`.
     pub client: Option<(PathBuf, PathBuf)>,

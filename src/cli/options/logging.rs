@@ -1,4 +1,4 @@
-//! Logs.
+//! The logging flags.
 
 use super::{UsageError, Values};
 
@@ -7,7 +7,7 @@ use super::{UsageError, Values};
 pub struct LoggingOptions {
     /// `-v`.
     pub verbosity: i64,
-    /// `--vmodule`: module path below this program's, verbosity.
+    /// `--vmodule`: pairs of a module path below `torana` and its verbosity.
     pub modules: Vec<(String, i64)>,
 }
 
@@ -29,7 +29,7 @@ impl LoggingOptions {
         })
     }
 
-    /// The filter in tracing's notation. Dependencies speak only from verbosity 8 on.
+    /// The filter in the syntax of `tracing_subscriber::EnvFilter`. Dependencies log at debug level from verbosity 8.
     pub fn filter(&self) -> String {
         let level = |v: i64| match v {
             ..=3 => "info",

@@ -1,4 +1,4 @@
-//! Service addresses.
+//! The flags for Service addresses and node ports.
 
 use super::{UsageError, Values};
 use std::fmt;
@@ -6,26 +6,26 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Flags about Services.
+/// Service network flags.
 #[derive(Clone, Debug)]
 pub struct NetworkOptions {
-    /// `--service-cluster-ip-range`: one, or one of each family, the first for single-stack Services.
+    /// `--service-cluster-ip-range`: one range, or one per address family; single-stack Services use the first.
     pub service_cidrs: Vec<Cidr>,
     /// `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,
 }
 
-/// An address range.
+/// An address range in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// First address.
+    /// The network address: all host bits are zero.
     pub network: IpAddr,
-    /// Length of the network's part, in bits.
+    /// Length of the network prefix in bits.
     pub prefix: u8,
 }
 
 impl Cidr {
-    /// The address after the network's: that of the `kubernetes` Service.
+    /// The first address after the network address, which the `kubernetes` Service gets.
     pub fn first_service_address(&self) -> IpAddr {
         match self.network {
             IpAddr::V4(v4) => IpAddr::from((u32::from(v4).wrapping_add(1)).to_be_bytes()),
@@ -93,7 +93,7 @@ impl NetworkOptions {
     }
 }
 
-/// `a-b`, `a+n` or one port, as upstream.
+/// Parses `a-b`, `a+n` or a single port, as upstream.
 fn node_ports(text: &str) -> Result<RangeInclusive<u16>, UsageError> {
     let fail = || {
         UsageError::invalid(

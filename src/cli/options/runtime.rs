@@ -1,14 +1,14 @@
-//! `--runtime-config`: which built-in APIs are served. Which there are is the registry's knowledge; here the pairs are read.
+//! `--runtime-config`: parses the key-value pairs. The application decides which of the built-in APIs they apply to.
 
 use super::{UsageError, Values};
 use std::collections::BTreeMap;
 
 const FLAG: &str = "runtime-config";
 
-/// Keys that stand for many versions, in the order in which they are obeyed.
+/// Keys that stand for many versions, in order of precedence, lowest first.
 pub const WIDE: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
-/// The pairs; of one key the last counts. A key alone is a key with an empty value.
+/// The pairs. If a key is repeated, the last value wins. A key without a value has an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig(pub BTreeMap<String, String>);
 
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_versions_resources_or_the_wide_ones() {
+    fn keys_are_group_versions_resources_or_wide_keys() {
         let c = read("api/all=false, apps/v1 = true,/v1,batch/v1/jobs=0").unwrap();
         let pairs: Vec<(&str, &str)> = c.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         assert_eq!(

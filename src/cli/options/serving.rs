@@ -1,4 +1,4 @@
-//! The port.
+//! The flags of the serving port.
 
 use super::{UsageError, Values, count, pair};
 use crate::serving::{TlsOptions, TlsVersion};
@@ -22,26 +22,26 @@ pub struct ServingOptions {
     pub pair: Option<(PathBuf, PathBuf)>,
     /// `--tls-sni-cert-key`.
     pub sni: Vec<SniFiles>,
-    /// Versions, protocols, suites.
+    /// TLS versions, ALPN, cipher suites.
     pub tls: TlsOptions,
-    /// `--http2-max-streams-per-connection`; 0: the default.
+    /// `--http2-max-streams-per-connection`; 0 for the default.
     pub max_streams: u32,
-    /// `--max-connections`; 0: by the number of files that may be open.
+    /// `--max-connections`; 0 for three quarters of the open-file limit.
     pub max_connections: usize,
-    /// `--max-connections-per-address`; 0: a quarter.
+    /// `--max-connections-per-address`; 0 for a quarter.
     pub max_per_address: usize,
-    /// `--reserved-connections`; 0: a quarter.
+    /// `--reserved-connections`; 0 for a quarter.
     pub reserved_connections: usize,
 }
 
-/// One `--tls-sni-cert-key`.
+/// One value of `--tls-sni-cert-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SniFiles {
-    /// Certificate chain.
+    /// Certificate chain file.
     pub cert: PathBuf,
-    /// Key.
+    /// Private key file.
     pub key: PathBuf,
-    /// Names given with it.
+    /// Names to present it for; if empty, those in the certificate.
     pub names: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ fn min_version(text: &str) -> Result<TlsVersion, UsageError> {
     }
 }
 
-/// `cert,key` or `cert,key:name,name`.
+/// Parses `cert,key` or `cert,key:name,name`.
 fn sni(text: &str) -> Result<SniFiles, UsageError> {
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let fail = || {

@@ -1,4 +1,4 @@
-//! Objects.
+//! The storage flags.
 
 use super::{UsageError, Values, count, file, pair};
 use crate::apimachinery::gvk::GroupResource;
@@ -12,19 +12,19 @@ use std::time::Duration;
 pub struct StorageOptions {
     /// `--data-dir`.
     pub data_dir: PathBuf,
-    /// `--etcd-compaction-interval`; zero: never.
+    /// `--etcd-compaction-interval`; zero disables compaction.
     pub compaction_interval: Duration,
     /// `--event-ttl`.
     pub event_ttl: Duration,
-    /// `--etcd-count-metric-poll-period`; zero: objects are not counted for metrics.
+    /// `--etcd-count-metric-poll-period`; zero disables object counts in metrics.
     pub count_every: Duration,
-    /// `--etcd-servers` and what belongs to it; absent: the embedded store.
+    /// `--etcd-servers` and related flags; absent for the embedded store.
     pub etcd: Option<EtcdOptions>,
     /// `--encryption-provider-config`.
     pub encryption: Option<PathBuf>,
     /// `--encryption-provider-config-automatic-reload`.
     pub encryption_reload: bool,
-    /// `--watch-cache-max-bytes`; 0: half of the memory there is.
+    /// `--watch-cache-max-bytes`; 0 for half of the available memory. Use [`cache_bytes()`](Self::cache_bytes).
     pub cache_bytes: usize,
     /// `--max-watches`, `--max-watches-per-user`, `--watch-max-pinned-bytes`, `--watch-stall-timeout`.
     pub watches: WatchBounds,
@@ -37,7 +37,7 @@ pub struct StorageOptions {
 pub struct EtcdOptions {
     /// `--etcd-servers`; never empty.
     pub servers: Vec<String>,
-    /// `--etcd-servers-overrides`: resources that are on other servers.
+    /// `--etcd-servers-overrides`: resources stored on other servers.
     pub overrides: Vec<(GroupResource, Vec<String>)>,
     /// `--etcd-prefix`.
     pub prefix: String,
@@ -47,7 +47,7 @@ pub struct EtcdOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// `--etcd-user-file`.
     pub user_file: Option<PathBuf>,
-    /// `--etcd-compaction-interval`; zero: never.
+    /// `--etcd-compaction-interval`; zero disables compaction.
     pub compaction_interval: Duration,
     /// `--lease-reuse-duration-seconds`.
     pub lease_reuse: Duration,
@@ -55,7 +55,7 @@ pub struct EtcdOptions {
     pub health_timeout: Duration,
     /// `--etcd-readycheck-timeout`.
     pub ready_timeout: Duration,
-    /// `--etcd-db-metric-poll-interval`; zero: never.
+    /// `--etcd-db-metric-poll-interval`; zero disables the metric.
     pub measure_every: Duration,
     /// `--storage-media-type`.
     pub media: MediaType,
@@ -92,7 +92,7 @@ impl StorageOptions {
         })
     }
 
-    /// Bytes that the watch caches may take together.
+    /// Memory budget of all watch caches, in bytes.
     pub fn cache_bytes(&self) -> usize {
         match self.cache_bytes {
             0 => available_memory().map_or(usize::MAX, |all| all / 2),
@@ -106,7 +106,7 @@ fn bytes(values: &Values, flag: &'static str) -> Result<usize, UsageError> {
     usize::try_from(said).map_err(|_| UsageError::invalid(flag, &said.to_string(), "must not be negative"))
 }
 
-/// Bytes of memory this process may take: of the machine, or of its control group where that is less.
+/// Memory available to this process in bytes: that of the machine, or of its control group if less.
 fn available_memory() -> Option<usize> {
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|text| text.trim().parse::<usize>().ok());
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overrides_name_a_resource_and_its_servers() {
+    fn overrides_consist_of_a_resource_and_its_servers() {
         let read = |text: &str| overrides(&[text.to_owned()]);
         let found = read("/events#http://a:1;http://b:2").expect("it reads");
         assert_eq!(found[0].0, GroupResource::new("", "events"));

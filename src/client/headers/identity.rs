@@ -1,4 +1,4 @@
-//! Who calls, as a backend is told.
+//! The caller's identity as `X-Remote-*` headers. Entry points: [`Identity::try_of`], [`Identity::state`].
 
 use crate::request::UserInfo;
 use crate::request::headers::{begins_as, reads_as, remove_all};
@@ -10,22 +10,22 @@ const X_REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const X_REMOTE: &str = "x-remote-";
 const X_REMOTE_EXTRA: &str = "x-remote-extra-";
 
-/// A header value that no transport can carry: the canonical name of the header.
+/// A header whose value is not allowed in HTTP. Holds the canonical name of the header.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InvalidValue(pub String);
 
-/// A caller's identity, written as headers.
+/// A caller's identity, encoded as headers.
 ///
-/// HTTP/1 connections write names with capitals at the start and behind dashes, which is how Go writes them, down to
-/// the lower-case `%2f` of an escaped extra key.
+/// HTTP/1 connections send names in title case, which matches Go's canonical form, down to the lower-case `%2f` in an
+/// escaped extra key.
 #[derive(Debug)]
 pub struct Identity(Vec<(HeaderName, HeaderValue)>);
 
 impl Identity {
-    /// That of this caller.
+    /// Encodes the identity of this user.
     ///
     /// # Errors
-    /// [`InvalidValue`] where a name, group or extra holds bytes that are not allowed in headers.
+    /// [`InvalidValue`] if the name, a group or an extra contains bytes that are not allowed in headers.
     pub fn try_of(user: &UserInfo) -> Result<Self, InvalidValue> {
         let mut all = Vec::with_capacity(2 + user.groups.len() + user.extra.len());
         let mut add = |name: &HeaderName, v: &str| {
@@ -49,8 +49,10 @@ impl Identity {
         Ok(Self(all))
     }
 
-    /// Removes every identity the client claims (and the credentials it sent us), then states this one.
+    /// Removes any identity that the client claims and its credentials, then sets this one.
     pub fn state(&self, headers: &mut HeaderMap) {
+        // `begins_as` and `reads_as` also match spellings such as `X_Remote_User`, which some backends treat as the
+        // same header.
         remove_all(headers, |name| {
             let name = name.as_str();
             let is_claim = begins_as(name, X_REMOTE)
@@ -72,7 +74,8 @@ fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
         .map_err(|_| InvalidValue(canonical_name(name.as_str())))
 }
 
-/// Every byte of an extra key that is no token byte, and `%` itself, as `%xx`.
+/// The header name for an extra key. Bytes outside of the token set, and `%` itself, become
+/// `%xx`, as upstream encodes them.
 fn extra_name(key: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(X_REMOTE_EXTRA.len() + key.len());
@@ -87,7 +90,7 @@ fn extra_name(key: &str) -> String {
     out
 }
 
-/// A name as Go's `textproto.CanonicalMIMEHeaderKey` spells it.
+/// Go's canonical form of a header name (`textproto.CanonicalMIMEHeaderKey`).
 fn canonical_name(name: &str) -> String {
     let mut up = true;
     name.chars()
@@ -110,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn identity_replaces_every_claim_of_the_client() {
+    fn the_identity_replaces_every_claim_of_the_client() {
         let mut h = map(&[
             ("X-Remote-User", "evil"),
             ("X_Remote_User", "evil"),
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_spelled_as_go_spells_them() {
+    fn names_match_gos_canonical_form() {
         assert_eq!(
             canonical_name(&extra_name("authentication.kubernetes.io/credential-id")),
             "X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id"

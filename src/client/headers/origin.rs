@@ -1,8 +1,8 @@
-//! What a backend's answer may do in a browser that asked this gateway for it.
+//! Browser isolation: limits what a backend's response may do in a browser.
 //!
-//! To a browser all backends are one origin: the gateway's, under which the user may also be logged in. Headers that set
-//! state for that origin (cookies, credentials, transport security) are the gateway's to say, and a page of a backend must
-//! not run as if it were the gateway's own.
+//! To a browser all backends share one origin, that of the gateway, where the user may also be logged in. Headers that
+//! set state for the origin (cookies, credentials, transport security) are therefore removed, and a backend's page is
+//! sandboxed.
 
 use crate::request::headers::remove_all;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -10,10 +10,10 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// True of headers of answers that a browser applies to the whole origin, or that make it ask the user for credentials.
+/// Whether a browser applies this response header to the whole origin, or asks the user for credentials because of it.
 /// `name` is lower-case.
 pub(super) fn acts_on_it(name: &str) -> bool {
-    // By the first letter: this is asked of each header of each answer.
+    // Dispatch on the first letter: this runs for each header of each response.
     let some: &[&str] = match name.as_bytes().first() {
         Some(b'a') => &["alt-svc", "accept-ch", "authentication-info"],
         Some(b'c') => &["clear-site-data", "critical-ch"],
@@ -43,8 +43,9 @@ pub fn strip(headers: &mut HeaderMap) {
     remove_all(headers, |name| acts_on_it(name.as_str()));
 }
 
-/// Confines an answer that a browser might show as a page: it runs in an origin of its own, without scripts, and its type
-/// is not guessed. A policy of the backend's own stays beside it; browsers obey both. True: it was confined.
+/// Confines a response that a browser might render: it runs in an opaque origin without scripts, and its type is not
+/// sniffed. A policy sent by the backend is kept, since browsers enforce all policies. Returns whether the response was
+/// confined.
 pub fn confine(headers: &mut HeaderMap) -> bool {
     if is_inert(headers) {
         return false;
@@ -54,14 +55,14 @@ pub fn confine(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// True where the answer's type is one that no browser runs. What has no type, several, or one that is not known to be
-/// harmless is not inert: HTML, XHTML, SVG and XML of any kind (stylesheets) among them.
+/// Whether the response's type is known to be one that browsers do not execute. A missing, repeated or unknown type is
+/// not inert; neither are HTML, XHTML, SVG and any XML, which may contain scripts or stylesheets.
 pub fn is_inert(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(first), None) = (types.next(), types.next()) else {
         return false;
     };
-    // Nearly all answers, as API servers write them.
+    // Fast path for the types that API servers send.
     let usual = [
         "application/json",
         "application/vnd.kubernetes.protobuf",
@@ -76,7 +77,7 @@ pub fn is_inert(headers: &HeaderMap) -> bool {
         return true;
     }
     let Ok(text) = first.to_str() else { return false };
-    // Several types in one line are read differently by different browsers.
+    // Browsers disagree on how to read several types in one header.
     if text.contains(',') {
         return false;
     }
@@ -121,7 +122,7 @@ mod tests {
     use crate::client::headers::tests::{all, map};
 
     #[test]
-    fn only_types_that_no_browser_runs_are_inert() {
+    fn only_types_that_browsers_do_not_execute_are_inert() {
         for inert in [
             "application/json",
             "application/json;stream=watch",
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_confined_beside_its_own_policy() {
+    fn a_page_is_confined_in_addition_to_its_own_policy() {
         let mut h = map(&[
             ("content-type", "text/html"),
             ("content-security-policy", "default-src 'self'"),

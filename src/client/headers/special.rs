@@ -1,11 +1,11 @@
-//! Headers that need more than being passed on, found in one look at the names.
+//! Headers that need special treatment, detected in a single pass over the names. Entry point: [`Special::of`].
 
 use super::{announce_trailers, origin, wants_trailers};
 use crate::request::headers::remove_all;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Which of them a message has: one look at each name, instead of a look-up for each question.
+/// Which special headers a message has. One pass over all names replaces a lookup for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Special {
     /// `Connection`
@@ -16,17 +16,17 @@ pub struct Special {
     pub location: bool,
     /// `Content-Encoding`
     pub content_encoding: bool,
-    /// `Accept-Encoding` or `Range`: the client says itself in which form it wants the answer.
+    /// `Accept-Encoding` or `Range`: the client has its own requirements on the response's encoding.
     form: bool,
     te: bool,
     trailer: bool,
-    /// Any that belong to one connection, `Connection` and `Te` among them.
+    /// Any hop-by-hop header, including `Connection` and `Te`.
     hop_by_hop: bool,
-    /// Any that tell browsers which other sites may read the answer.
+    /// Any CORS response header.
     cors: bool,
     /// `X-Torana-Hops`
     pub hops: bool,
-    /// Any that act on the whole origin of the answer in a browser.
+    /// Any header that acts on the whole origin in a browser.
     pub origin: bool,
 }
 
@@ -71,7 +71,7 @@ fn kind(name: &HeaderName) -> Kind {
 }
 
 impl Special {
-    /// Those of a message.
+    /// Scans the headers of a message.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut found = Self::default();
         for name in headers.keys() {
@@ -93,8 +93,9 @@ impl Special {
         found
     }
 
-    /// Takes away what belongs to the sender's connection, and says what was there of the rest.
+    /// Removes hop-by-hop headers; returns the flags of what is left.
     pub fn strip_hop_by_hop(mut self, headers: &mut HeaderMap) -> Self {
+        // Headers named in `Connection` may themselves be special, so the flags are computed again.
         if self.connection {
             remove_named(headers);
             self = Self::of(headers);
@@ -110,7 +111,7 @@ impl Special {
         self
     }
 
-    /// As [`Special::strip_hop_by_hop`], of a request: `Te: trailers` stays with those that ask for it.
+    /// Like [`Special::strip_hop_by_hop`], but for requests: `Te: trailers` is sent on if the client sent it.
     pub fn strip_request(self, headers: &mut HeaderMap) -> Self {
         let trailers = self.te && wants_trailers(headers);
         let rest = self.strip_hop_by_hop(headers);
@@ -120,7 +121,7 @@ impl Special {
         rest
     }
 
-    /// Takes from a backend's answer what is not the backend's to say, and says what was there of the rest.
+    /// Removes what a backend may not send to clients (hop-by-hop and CORS headers); returns the flags of what is left.
     pub fn clean_response(self, headers: &mut HeaderMap) -> Self {
         let rest = self.strip_hop_by_hop(headers);
         if rest.cors {
@@ -129,7 +130,8 @@ impl Special {
         rest
     }
 
-    /// Asks for gzip in the client's place, where it asked for nothing itself. True: the answer must be unpacked.
+    /// Requests gzip from the backend if the client states no preference, as Go's transport does. Returns true if it
+    /// did, and the response must be decompressed.
     pub fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
         if self.form || *method == Method::HEAD {
             return false;
@@ -139,7 +141,7 @@ impl Special {
     }
 }
 
-/// Removes what `Connection` names: it belongs to the connection, too.
+/// Removes the headers that `Connection` names, which are hop-by-hop too.
 fn remove_named(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -159,7 +161,7 @@ mod tests {
     use crate::client::headers::tests::map;
 
     #[test]
-    fn what_a_connection_takes_with_it_was_never_asked_for() {
+    fn a_preference_named_in_connection_is_ignored() {
         for (names, asks) in [("accept-encoding", true), ("x", false)] {
             let mut h = map(&[("connection", names), ("accept-encoding", "br"), ("te", "trailers")]);
             let rest = Special::of(&h).strip_request(&mut h);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_asked_for_where_the_client_does_not_care() {
+    fn gzip_is_requested_if_the_client_has_no_preference() {
         for (header, method, want) in [
             ("accept", Method::GET, true),
             ("accept", Method::HEAD, false),
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_nothing_of_its_connection_and_of_other_sites() {
+    fn responses_lose_hop_by_hop_and_cors_headers() {
         let mut h = map(&[
             ("access-control-allow-origin", "*"),
             ("access-control-expose-headers", "x"),

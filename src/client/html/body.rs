@@ -1,4 +1,4 @@
-//! A body whose links are rewritten as it streams: unpacked, rewritten, packed again.
+//! A response body with rewritten links: decompresses, rewrites and compresses again, chunk by chunk.
 
 use super::Page;
 use crate::client::links::Links;
@@ -12,21 +12,22 @@ use std::io::{Result, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Packed bytes that are unpacked at once: a thousandfold is still little.
+/// Compressed bytes processed per step: bounds the output per step to about 1 MiB, since gzip expands up to a
+/// thousandfold.
 const PIECE: usize = 1 << 10;
 
-/// How a page is packed.
+/// Content encoding of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Not at all.
+    /// Not compressed.
     Identity,
     /// gzip.
     Gzip,
-    /// DEFLATE without a frame, as Go's `compress/flate` reads it.
+    /// Raw DEFLATE without the zlib header, as Go's `compress/flate` expects it.
     Deflate,
 }
 
-/// A body with its links rewritten.
+/// A body whose links are rewritten.
 pub struct Rewritten<B> {
     inner: B,
     rest: Bytes,
@@ -43,7 +44,7 @@ enum Codec {
 }
 
 impl Encoding {
-    /// How an answer is packed whose links are to be rewritten: `text/html` in an encoding that is understood.
+    /// The encoding of a response whose links can be rewritten: `text/html` in a supported encoding.
     pub fn of_page(headers: &HeaderMap) -> Option<Self> {
         let text = |name| headers.get(name).map_or(Some(""), |v| v.to_str().ok());
         let kind = text(header::CONTENT_TYPE)?;
@@ -57,7 +58,7 @@ impl Encoding {
             other => {
                 tracing::debug!(
                     encoding = other,
-                    "links of a page are left alone: its encoding is not known"
+                    "links of a page are not rewritten: unsupported encoding"
                 );
                 None
             }
@@ -66,7 +67,7 @@ impl Encoding {
 }
 
 impl<B> Rewritten<B> {
-    /// Of a page in this encoding.
+    /// Rewrites the links of a page in this encoding.
     pub fn new(inner: B, encoding: Encoding, links: Links) -> Self {
         Self {
             inner,
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn packed_pages_are_rewritten_in_any_pieces() {
+    async fn compressed_pages_are_rewritten_in_chunks_of_any_size() {
         let page = "<p>text</p>".repeat(500) + "<a href=\"/x\">";
         let want = "<p>text</p>".repeat(500) + "<a href=\"/proxy/x\">";
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_html_in_an_encoding_that_is_known() {
+    fn pages_are_html_in_a_supported_encoding() {
         let of = |kind: &str, encoding: &str| {
             let mut h = HeaderMap::new();
             h.insert(header::CONTENT_TYPE, kind.parse().unwrap());

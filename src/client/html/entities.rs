@@ -1,6 +1,6 @@
-//! Characters of HTML that are written as entities.
+//! Escaping and unescaping of HTML entities in attribute values.
 
-/// As Go's `html.EscapeString`. `entities`: those that are there stay.
+/// Escapes as Go's `html.EscapeString`. With `entities`, entities already present are kept.
 pub(super) fn escape(value: &[u8], entities: bool, out: &mut Vec<u8>) {
     for (i, b) in value.iter().enumerate() {
         match b {
@@ -22,7 +22,7 @@ fn is_entity(after: &[u8]) -> bool {
     end > 0 && after.get(end) == Some(&b';')
 }
 
-/// The entities that stand in links.
+/// Replaces the entities that occur in links.
 pub(super) fn unescaped(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;

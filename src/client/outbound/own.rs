@@ -1,27 +1,27 @@
-//! The address this gateway serves on: a backend there would be the gateway itself, and each request to it a loop.
+//! Refuses backends at the address this gateway itself serves on: each request to one would loop.
 
 use super::Outbound;
 use crate::client::dial::{DIAL_TIMEOUT, DialError};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use tokio::time::Instant;
 
-/// Where a gateway serves.
+/// Where this gateway serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
-    /// The address it listens on; unspecified: all of this machine's.
+    /// The listen address; an unspecified IP stands for all addresses of this machine.
     pub bound: SocketAddr,
-    /// The address it tells others.
+    /// The address advertised to others.
     pub advertised: IpAddr,
 }
 
 impl OwnAddress {
-    /// True where a connection to `address` would end at this gateway.
+    /// Whether a connection to `address` would end at this gateway.
     pub fn is(&self, address: SocketAddr) -> bool {
         if address.port() != self.bound.port() {
             return false;
         }
         let (ip, bound) = (address.ip().to_canonical(), self.bound.ip().to_canonical());
-        // The kernel takes an unspecified address for this machine.
+        // The kernel connects an unspecified address to this machine.
         if ip == bound || ip == self.advertised.to_canonical() || ip.is_unspecified() {
             return true;
         }
@@ -29,30 +29,30 @@ impl OwnAddress {
     }
 }
 
-/// Only an address of this machine can be bound; nothing is sent.
+/// Only local addresses can be bound. Binding UDP sends nothing.
 fn is_of_this_machine(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Why nothing is sent there.
+/// The error for an address of this gateway.
 pub(super) fn refused(own: SocketAddr) -> DialError {
     DialError(format!("dial tcp {own}: this is the gateway itself"))
 }
 
 impl Outbound {
-    /// Never to this gateway itself.
+    /// Refuses connections to this gateway itself.
     #[must_use]
     pub fn away_from(mut self, own: OwnAddress) -> Self {
         self.own = Some(own);
         self
     }
 
-    /// True where a connection to `address` would end at this gateway.
+    /// Whether a connection to `address` would end at this gateway.
     pub(super) fn is_own(&self, address: SocketAddr) -> bool {
         self.own.is_some_and(|own| own.is(address))
     }
 
-    /// The address of `authority` that is this gateway's own, where one is. What cannot be looked up is not.
+    /// The address of `authority` that is this gateway's own, if any. `None` also if the lookup fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_this_machine_is_its_own_at_its_port() {
+    fn every_address_of_this_machine_is_its_own_at_its_port() {
         for bound in ["0.0.0.0:6443", "[::]:6443"] {
             for same in [
                 "127.0.0.1:6443",
@@ -96,12 +96,12 @@ mod tests {
         assert!(one.is("127.0.0.1:6443".parse().unwrap()) && one.is("0.0.0.0:6443".parse().unwrap()));
         assert!(
             !one.is("127.0.0.2:6443".parse().unwrap()),
-            "somebody else may listen there"
+            "another process may listen there"
         );
     }
 
     #[tokio::test]
-    async fn a_name_that_leads_here_is_not_connected_to() {
+    async fn a_name_that_resolves_to_this_gateway_is_refused() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
         let elsewhere = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Sockets of this machine: which of them may be connected to, and who must listen there.
+//! Access checks for Unix sockets: in which directories they may be, and which user must listen on them.
 
 use super::Outbound;
 use crate::client::dial::{self, DialError};
@@ -7,27 +7,28 @@ use std::path::PathBuf;
 use tokio::net::UnixStream;
 
 impl Outbound {
-    /// Sockets of this machine below these directories may be connected to; without this, none.
+    /// Allows connections to sockets below these directories; none are allowed by default.
     pub fn to_sockets_below(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
         self.socket_dirs = dirs.into_iter().collect();
         self
     }
 
-    /// A connection to a socket of this machine: one below the directories that are open to us, on which the user listens
-    /// that shall. Who listens is asked of the connection, so that nothing that happens to the path meanwhile matters.
+    /// Connects to a Unix socket below an allowed directory whose listener runs as the expected user. The user is read
+    /// from the connection (`SO_PEERCRED`), so replacing the path in the meantime does not defeat the check.
     ///
     /// # Errors
-    /// [`DialError`], in Go's words.
+    /// [`DialError`], in Go's wording.
     ///
     /// # Cancel safety
-    /// When dropped, the attempt ends.
+    /// Cancel safe: dropping the future ends the attempt.
     pub async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
         let failed = |why: String| DialError(format!("dial unix {}: {why}", socket.path.display()));
         let system = |e: std::io::Error| failed(dial::system_error("connect", &e));
+        // Resolve symbolic links first: the target, not the link, must be below an allowed directory.
         let place = tokio::fs::canonicalize(&socket.path).await.map_err(system)?;
         let mut open = false;
         for dir in &self.socket_dirs {
-            // One that is not there has no sockets.
+            // A directory that does not exist allows nothing.
             open |= tokio::fs::canonicalize(dir)
                 .await
                 .is_ok_and(|dir| place.starts_with(dir));
@@ -55,7 +56,7 @@ mod tests {
     use crate::client::target::Protocol;
 
     #[tokio::test]
-    async fn a_socket_is_connected_to_where_it_may_be_and_where_the_right_user_listens() {
+    async fn a_socket_needs_an_allowed_directory_and_the_expected_user() {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let path = dir.path().join("a.sock");
         let _listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -82,7 +83,7 @@ mod tests {
             told,
             format!("dial unix {}: connect: no such file or directory", gone.display())
         );
-        // A link out of the directory is where it leads to.
+        // A link counts as its target, which is outside the directory.
         let outside = elsewhere.path().join("b.sock");
         let _other = tokio::net::UnixListener::bind(&outside).unwrap();
         let link = dir.path().join("link.sock");

@@ -1,5 +1,4 @@
-//! Addresses of backends outside the cluster: hosts by TLS, sockets of this machine with it or without, their share of the
-//! requests and their turn when others fail.
+//! Parser of `torana.dev/backend-urls`: hosts reached by TLS and Unix sockets, with weights and failover tiers.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use http::Uri;
@@ -9,57 +8,58 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Bounds what one APIService can make the balancer scan per request.
 const MOST_URLS: usize = 64;
 const MOST_WEIGHT: u32 = 1000;
 const MOST_FAILOVER: u32 = 9;
-/// What fits into a socket's address on every system.
+/// Longest path that fits into `sockaddr_un` on every supported system (macOS: 104 bytes with the final NUL).
 const LONGEST_PATH: usize = 103;
 
-/// Backends outside the cluster.
+/// The explicit addresses of a backend. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// `host:port`, or the URL of a socket, of each place, in the places' order; never empty.
+    /// `host:port`, or the URL of a socket, of each place, in the order of `places`.
     pub addresses: Arc<[Arc<str>]>,
-    /// Those that are used first stand first.
+    /// Sorted by failover tier.
     pub places: Box<[Place]>,
-    /// What their certificates are for, and what sockets are told as the host.
+    /// The name in the backends' certificates, and the `Host` sent over sockets.
     pub server_name: Arc<str>,
 }
 
-/// One of them.
+/// One address of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// `host:port`, or the URL of a socket.
     pub address: Arc<str>,
-    /// The host alone, without brackets; `None`: a socket.
+    /// The host without port and brackets; `None` for a socket.
     pub host: Option<Box<str>>,
-    /// The socket.
+    /// The socket, if it is one.
     pub socket: Option<Socket>,
-    /// Its share among those of its turn.
+    /// Share of the requests within its tier.
     pub weight: u32,
-    /// Its turn: used while no place of a lower number is well.
+    /// Failover tier: used while no place of a lower tier is healthy.
     pub failover: u32,
 }
 
-/// A socket of this machine.
+/// A Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Socket {
-    /// Absolute, without `.` and `..`.
+    /// Absolute, without `.` and `..` segments.
     pub path: PathBuf,
-    /// What is spoken there.
+    /// The protocol spoken on it.
     pub protocol: Protocol,
-    /// The user that must listen there; `None`: this process' or root.
+    /// The user that must listen on it; `None`: this process's user or root.
     pub uid: Option<u32>,
 }
 
-/// What is spoken on a socket.
+/// The protocol spoken on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// TLS, and what the peer chooses above it.
+    /// TLS, with the HTTP version negotiated by ALPN.
     Tls,
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 from the first byte.
+    /// HTTP/2 with prior knowledge.
     Http2,
 }
 
@@ -73,12 +73,12 @@ impl Target {
         })
     }
 
-    /// The place of an address.
+    /// The place with this address.
     pub fn place(&self, address: &str) -> Option<&Place> {
         self.places.iter().find(|p| *p.address == *address)
     }
 
-    /// Places that are used at the same time, those used first first.
+    /// The index range of each failover tier, first tier first.
     pub fn turns(&self) -> impl Iterator<Item = Range<usize>> {
         let mut start = 0;
         self.places.chunk_by(|a, b| a.failover == b.failover).map(move |turn| {
@@ -90,13 +90,13 @@ impl Target {
 }
 
 impl Place {
-    /// A certificate is shown there.
+    /// Whether TLS is used, so that a certificate is verified.
     pub fn is_tls(&self) -> bool {
         self.socket.as_ref().is_none_or(|s| s.protocol == Protocol::Tls)
     }
 }
 
-/// The places of a list of URLs; what is wrong goes to `errors`.
+/// Parses a list of URLs; reports problems in `errors`.
 pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Place> {
     let given: Vec<&str> = urls.split(',').map(str::trim).collect();
     if given.len() > MOST_URLS {
@@ -196,8 +196,8 @@ fn host(url: &str) -> Result<Place, String> {
     })
 }
 
-/// The port is what stands behind the last colon that is not of an IPv6 address, whatever it is: `Uri` takes one that it
-/// cannot read for none.
+/// Splits at the last colon outside of an IPv6 address. `http::Uri` cannot be used: it
+/// treats an invalid port as absent.
 fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     let end = authority.rfind(']').map_or(0, |i| i + 1);
     match authority[end..].split_once(':') {

@@ -1,20 +1,20 @@
-//! `secret/<namespace>/<name>` and `configmap/<namespace>/<name>/<key>`: certificates that are kept as objects.
+//! References to certificates stored as objects: `secret/<namespace>/<name>` and `configmap/<namespace>/<name>/<key>`.
 
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use std::fmt;
 
-/// A Secret or a ConfigMap, and what of it.
+/// A Secret or ConfigMap, and a key in its data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Which of the two.
+    /// Kind of the object.
     pub source: Source,
-    /// `<namespace>/<name>`: its storage key.
+    /// `<namespace>/<name>`, which is its storage key.
     pub object: Box<str>,
-    /// The key of its data; of a certificate and its key, that of the certificate.
+    /// The key in its data; for a key pair, that of the certificate.
     pub key: Box<str>,
 }
 
-/// What kind of object.
+/// Kind of a referenced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A Secret.
@@ -24,13 +24,13 @@ pub enum Source {
 }
 
 impl Reference {
-    /// Of roots: in a ConfigMap or a Secret, under `ca.crt` unless a key is named.
+    /// Parses a reference to CA certificates: a ConfigMap or Secret, with the default key `ca.crt`.
     pub(super) fn of_roots(value: &str) -> Result<Self, String> {
         Self::read(value, "ca.crt", true)
             .ok_or_else(|| "must be configmap/<namespace>/<name> or secret/<namespace>/<name>, with /<key> behind it where the key is not ca.crt".into())
     }
 
-    /// Of a certificate and its key: in a Secret of the type `kubernetes.io/tls`.
+    /// Parses a reference to a key pair: a Secret of the type `kubernetes.io/tls`.
     pub(super) fn of_pair(value: &str) -> Result<Self, String> {
         Self::read(value, "tls.crt", false)
             .filter(|r| r.source == Source::Secret)

@@ -31,7 +31,7 @@ fn urls_become_addresses_and_a_name() {
 }
 
 #[test]
-fn places_have_weights_and_turns() {
+fn places_are_grouped_into_weighted_failover_tiers() {
     let t = target("https://b;failover=1, https://a;weight=3, https://c:1;failover=1;weight=2, https://d");
     let all: Vec<(&str, u32, u32)> = t.places.iter().map(|p| (&*p.address, p.weight, p.failover)).collect();
     assert_eq!(all, [("a:443", 3, 0), ("d:443", 1, 0), ("b:443", 1, 1), ("c:1", 2, 1)]);
@@ -39,7 +39,7 @@ fn places_have_weights_and_turns() {
 }
 
 #[test]
-fn sockets_are_places() {
+fn unix_sockets_are_valid_places() {
     let t = of(json!({"torana.dev/backend-urls": "http+unix:///run/a.sock, h2c+unix:///run/b.sock;uid=1000"}));
     let t = t.unwrap().target.unwrap();
     assert_eq!(&*t.server_name, "localhost");
@@ -53,7 +53,7 @@ fn sockets_are_places() {
 }
 
 #[test]
-fn references_limits_and_budgets_are_read() {
+fn references_timeouts_and_limits_are_parsed() {
     let b = of(json!({
         "torana.dev/backend-ca-from": "configmap/kube-system/roots",
         "torana.dev/backend-client-certificate-from": "secret/gateway/client",
@@ -80,7 +80,7 @@ fn references_limits_and_budgets_are_read() {
 }
 
 #[test]
-fn what_is_wrong_is_told_as_of_any_field() {
+fn invalid_values_are_field_errors() {
     for (urls, why) in [
         ("http://a", "must begin with https://"),
         ("https://a/b", "must name a host and nothing below it"),
@@ -174,7 +174,7 @@ fn what_is_wrong_is_told_as_of_any_field() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_together() {
     let told = of(json!({
         "torana.dev/backend-urls": "ftp://a, https://b;weight=x",
         "torana.dev/backend-connect-timeout": "soon",
@@ -190,7 +190,7 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn a_local_apiservice_has_no_backend_to_speak_of() {
+fn a_local_apiservice_takes_no_backend_annotations() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a", "torana.dev/backend-header-timeout": "1s"}));
     v.unset(&["spec", "service"]);
     let told = aggregate(&read(&v).unwrap_err());
@@ -202,7 +202,7 @@ fn a_local_apiservice_has_no_backend_to_speak_of() {
 }
 
 #[test]
-fn identities_never_go_to_unverified_targets() {
+fn targets_without_verification_are_forbidden() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a"}));
     v.set(&["spec", "insecureSkipTLSVerify"], true);
     let told = aggregate(&read(&v).unwrap_err());
@@ -213,7 +213,7 @@ fn identities_never_go_to_unverified_targets() {
 }
 
 #[test]
-fn an_unknown_annotation_of_ours_is_warned_of() {
+fn an_unknown_annotation_of_our_domain_causes_a_warning() {
     let told = warnings(&object(
         json!({"torana.dev/backend-url": "https://a", "torana.dev/backend-urls": "https://a", "other/x": "y"}),
     ));

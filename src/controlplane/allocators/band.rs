@@ -1,10 +1,12 @@
-//! Numbers out of a range, taken at random from its upper band first, so that the lower band stays free for people who
-//! choose numbers themselves.
+//! Random allocator over `0..size`. Dynamic allocations come from the upper band first, which keeps the lower band
+//! free for numbers that users choose (upstream's `pkg/registry/core/service/allocator/bitmap.go`).
+//!
+//! Start at [`Band::take_any`].
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// Numbers `0..size`, each free or owned.
+/// The numbers `0..size`, each free or owned. Sparse: only owned numbers take memory.
 #[derive(Debug)]
 pub struct Band {
     size: u64,
@@ -12,17 +14,17 @@ pub struct Band {
     taken: Mutex<HashMap<u64, Box<str>>>,
 }
 
-/// Why a number was not given.
+/// Why a number could not be allocated.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Refused {
-    /// It is owned, or nothing is left.
+    /// The number is owned, or all numbers are.
     Taken,
-    /// It is outside the range.
+    /// The number is outside the range.
     OutOfRange,
 }
 
 impl Band {
-    /// All of `0..size`, none taken; numbers from `offset` on are given first.
+    /// An empty allocator of `0..size`; `take_any` prefers numbers from `offset` up.
     pub fn new(size: u64, offset: u64) -> Self {
         Self {
             size,
@@ -31,15 +33,15 @@ impl Band {
         }
     }
 
-    /// How many there are.
+    /// The size of the range.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Takes this number.
+    /// Allocates `n`.
     ///
     /// # Errors
-    /// [`Refused`], also where the same owner has it already.
+    /// [`Refused`], even if `owner` holds the number already.
     pub fn take(&self, n: u64, owner: &str) -> Result<(), Refused> {
         if n >= self.size {
             return Err(Refused::OutOfRange);
@@ -52,10 +54,10 @@ impl Band {
         Ok(())
     }
 
-    /// Takes any number.
+    /// Allocates a free number; `random` selects where the scan of each band starts.
     ///
     /// # Errors
-    /// [`Refused::Taken`] where none is left.
+    /// [`Refused::Taken`] if the range is exhausted.
     pub fn take_any(&self, owner: &str, random: u64) -> Result<u64, Refused> {
         let mut taken = self.lock();
         if taken.len() as u64 >= self.size {
@@ -66,7 +68,7 @@ impl Band {
             if len == 0 {
                 continue;
             }
-            // Some number among the first `taken + 1` of a scan is free, unless the band itself is full.
+            // Pigeonhole: `taken` owned numbers leave a free one among any `taken + 1`, unless the band is full.
             let tries = len.min(taken.len() as u64 + 1);
             let first = random % len;
             if let Some(n) = (0..tries)
@@ -80,7 +82,7 @@ impl Band {
         Err(Refused::Taken)
     }
 
-    /// Gives a number back, where this owner has it.
+    /// Releases a number if `owner` holds it.
     pub fn give_back(&self, n: u64, owner: &str) {
         let mut taken = self.lock();
         if taken.get(&n).is_some_and(|o| **o == *owner) {
@@ -88,12 +90,12 @@ impl Band {
         }
     }
 
-    /// True where the number is owned.
+    /// Whether the number is owned.
     pub fn is_taken(&self, n: u64) -> bool {
         self.lock().contains_key(&n)
     }
 
-    /// How many are owned.
+    /// The count of owned numbers.
     pub fn taken(&self) -> usize {
         self.lock().len()
     }
@@ -103,7 +105,7 @@ impl Band {
     }
 }
 
-/// Where upstream begins to give from: `clamp(size / divisor, 16, most)`, and 0 for small ranges.
+/// Start of upstream's dynamic band: `clamp(size / divisor, 16, most)`, and 0 for ranges of up to 16 numbers.
 pub fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
     if size <= 16 {
         0
@@ -112,10 +114,10 @@ pub fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
     }
 }
 
-/// 64 random bits.
+/// 64 random bits, for [`Band::take_any`].
 pub fn random() -> u64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    // The version and variant bits are fixed; folding the halves leaves none that is.
+    // A v4 UUID has fixed version and variant bits; folding the halves randomizes them.
     high ^ low.rotate_left(32)
 }
 
@@ -126,7 +128,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_upper_band_is_given_first() {
+    fn the_upper_band_is_allocated_first() {
         let b = Band::new(256, 16);
         for _ in 0..240 {
             assert!(b.take_any("o", random()).unwrap() >= 16);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offsets_are_upstreams() {
+    fn band_offsets_match_upstream() {
         assert_eq!(band_offset(2768, 32, 128), 86);
         assert_eq!(band_offset(254, 16, 256), 16);
         assert_eq!(band_offset(65534, 16, 256), 256);
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_gives_back() {
+    fn only_the_owner_can_release() {
         let b = Band::new(4, 0);
         b.take(1, "a").unwrap();
         b.give_back(1, "b");
@@ -155,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_number_is_given_twice_and_a_full_range_refuses(
+        fn allocations_are_unique_until_the_range_is_exhausted(
             size in 1u64..200, offset in 0u64..40, seeds in proptest::collection::vec(any::<u64>(), 200)
         ) {
             let b = Band::new(size, offset);

@@ -1,4 +1,5 @@
-//! Cluster IPs out of one service range.
+//! Cluster IP allocator over one service CIDR (upstream's `pkg/registry/core/service/ipallocator`). Start at
+//! [`IpRange::take_any`].
 
 use super::band::{Band, Refused, band_offset, random};
 use std::fmt;
@@ -13,7 +14,7 @@ pub enum Family {
     V6,
 }
 
-/// A service range and what of it is taken.
+/// A service CIDR with its allocations.
 #[derive(Debug)]
 pub struct IpRange {
     base: u128,
@@ -22,14 +23,14 @@ pub struct IpRange {
     band: Band,
 }
 
-/// Why an address was not given; the texts are upstream's.
+/// Why an address could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IpError {
-    /// Outside the range, or its network or broadcast address.
+    /// Outside the range, or its network address, or its IPv4 broadcast address.
     NotInRange,
     /// Owned by another Service.
     Taken,
-    /// None is left.
+    /// The range is exhausted.
     Full,
 }
 
@@ -44,12 +45,12 @@ impl fmt::Display for IpError {
 }
 
 impl Family {
-    /// The family of an address.
+    /// The IP family of an address.
     pub fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// Its name on the wire.
+    /// The value in `spec.ipFamilies`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -57,7 +58,7 @@ impl Family {
         }
     }
 
-    /// The family with this name.
+    /// Parses a value of `spec.ipFamilies`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "IPv4" => Some(Self::V4),
@@ -66,7 +67,7 @@ impl Family {
         }
     }
 
-    /// The other one.
+    /// The opposite family.
     pub fn other(self) -> Self {
         match self {
             Self::V4 => Self::V6,
@@ -76,17 +77,18 @@ impl Family {
 }
 
 impl IpRange {
-    /// The range of a CIDR. `None` where it has no usable address.
+    /// The range of a CIDR; `None` if it has no usable address.
     pub fn new(network: IpAddr, bits: u8) -> Option<Self> {
         let (family, width) = match network {
             IpAddr::V4(_) => (Family::V4, 32u32),
             IpAddr::V6(_) => (Family::V6, 128),
         };
         let host = width.checked_sub(u32::from(bits))?;
+        // A shift by the full width would overflow.
         let mask = if host >= 128 { u128::MAX } else { (1u128 << host) - 1 };
         let base = number(network) & !mask;
-        // The network address is never given; IPv4 keeps the broadcast address, too. Of large ranges upstream uses the
-        // first 2^64 addresses.
+        // The network address is never allocated, nor the IPv4 broadcast address. Like upstream, only the first 2^64
+        // addresses of larger ranges are used.
         let all = if host >= 64 { u64::MAX } else { 1u64 << host };
         let usable = all.saturating_sub(if family == Family::V4 { 2 } else { 1 });
         (usable > 0).then(|| Self {
@@ -103,22 +105,22 @@ impl IpRange {
         Self::new(ip, bits)
     }
 
-    /// The family.
+    /// The IP family of the range.
     pub fn family(&self) -> Family {
         self.family
     }
 
-    /// The address behind the network address: where the server's own Service lives.
+    /// The first usable address, which is that of the `default/kubernetes` Service.
     pub fn first(&self) -> IpAddr {
         self.address(0)
     }
 
-    /// The network address; a dry run gives it as a stand-in.
+    /// The network address; dry runs use it as a placeholder.
     pub fn network(&self) -> IpAddr {
         self.ip_at(self.base)
     }
 
-    /// Takes this address.
+    /// Allocates `ip`.
     ///
     /// # Errors
     /// [`IpError`]
@@ -130,7 +132,7 @@ impl IpRange {
         })
     }
 
-    /// Takes any address.
+    /// Allocates a free address.
     ///
     /// # Errors
     /// [`IpError::Full`]
@@ -141,19 +143,19 @@ impl IpRange {
             .map_err(|_| IpError::Full)
     }
 
-    /// Gives an address back, where this owner has it.
+    /// Releases an address if `owner` holds it.
     pub fn give_back(&self, ip: IpAddr, owner: &str) {
         if let Some(n) = self.index(ip) {
             self.band.give_back(n, owner);
         }
     }
 
-    /// True where an address could be taken from here, were it free.
+    /// Whether the address is allocatable from this range, free or not.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.index(ip).is_some()
     }
 
-    /// How many are taken.
+    /// The count of allocated addresses.
     pub fn taken(&self) -> usize {
         self.band.taken()
     }
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_and_broadcast_addresses_are_not_in_the_range() {
+    fn network_and_broadcast_addresses_are_not_allocatable() {
         let r = IpRange::parse("10.0.0.0/24").unwrap();
         assert_eq!(r.first().to_string(), "10.0.0.1");
         for bad in ["10.0.0.0", "10.0.0.255", "10.0.1.1", "::1"] {
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_a_small_range_is_given_once() {
+    fn a_small_range_is_allocated_completely() {
         let r = IpRange::parse("192.168.1.8/29").unwrap();
         let mut all: Vec<IpAddr> = (0..6).map(|_| r.take_any("o").unwrap()).collect();
         all.sort();
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ipv6_ranges_work() {
+    fn large_ipv6_ranges_allocate() {
         let r = IpRange::parse("fd00::/48").unwrap();
         let ip = r.take_any("o").unwrap();
         assert!(r.contains(ip) && ip != r.network());

@@ -1,9 +1,9 @@
-//! Node ports.
+//! Node port allocator (upstream's `pkg/registry/core/service/portallocator`). Start at [`PortRange::take_any`].
 
 use super::band::{Band, Refused, band_offset, random};
 use std::fmt;
 
-/// A range of ports and what of it is taken.
+/// The node port range with its allocations.
 #[derive(Debug)]
 pub struct PortRange {
     first: u16,
@@ -11,14 +11,14 @@ pub struct PortRange {
     band: Band,
 }
 
-/// Why a port was not given; the texts are upstream's.
+/// Why a port could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PortError {
-    /// Outside the range, which is this.
+    /// Outside the range, whose inclusive bounds are given.
     NotInRange(u16, u16),
     /// Owned by another Service.
     Taken,
-    /// None is left.
+    /// The range is exhausted.
     Full,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for PortError {
 }
 
 impl PortRange {
-    /// Ports `first..=last`.
+    /// The range `first..=last`, nothing allocated.
     pub fn new(first: u16, last: u16) -> Self {
         let size = u64::from(last.saturating_sub(first)) + 1;
         Self {
@@ -54,7 +54,7 @@ impl PortRange {
             .ok_or(PortError::NotInRange(self.first, self.last))
     }
 
-    /// Takes this port.
+    /// Allocates `port`.
     ///
     /// # Errors
     /// [`PortError`]
@@ -66,7 +66,7 @@ impl PortRange {
         })
     }
 
-    /// Takes any port.
+    /// Allocates a free port.
     ///
     /// # Errors
     /// [`PortError::Full`]
@@ -75,19 +75,19 @@ impl PortRange {
         Ok(i64::from(self.first) + n as i64)
     }
 
-    /// Gives a port back, where this owner has it.
+    /// Releases a port if `owner` holds it.
     pub fn give_back(&self, port: i64, owner: &str) {
         if let Ok(n) = self.index(port) {
             self.band.give_back(n, owner);
         }
     }
 
-    /// True where the port is taken.
+    /// Whether the port is allocated.
     pub fn is_taken(&self, port: i64) -> bool {
         self.index(port).is_ok_and(|n| self.band.is_taken(n))
     }
 
-    /// How many are taken.
+    /// The count of allocated ports.
     pub fn taken(&self) -> usize {
         self.band.taken()
     }

@@ -1,16 +1,18 @@
-//! The default ServiceCIDR, and the repair of who has which cluster IP (upstream's `ipallocator-repair-controller`).
+//! The default ServiceCIDR, and the repair of the IPAddress objects that record cluster IP allocations (upstream's
+//! `pkg/controlplane/controller/defaultservicecidr` and
+//! `pkg/registry/core/service/ipallocator/controller/repairip.go`). Start at [`ensure`] and [`keep`].
 //!
 //! | a Service's cluster IP | repair |
 //! |---|---|
-//! | no IPAddress | made |
-//! | IPAddress of another parent, or without the allocator's labels | made anew |
-//! | IPAddress of another Service that has it too | left; both are told in the log |
+//! | no IPAddress | created |
+//! | IPAddress of another parent, or without the allocator's labels | recreated |
+//! | IPAddress of another Service that has it too | kept; the conflict is logged |
 //!
-//! | an IPAddress the allocator made | repair |
+//! | an IPAddress created by the allocator | repair |
 //! |---|---|
-//! | its parent is no Service | deleted |
-//! | its Service is not there | deleted once it is a minute old: the Service may be on its way |
-//! | its Service does not have it | deleted once it is a few seconds old, or a minute where the Service is an ExternalName |
+//! | its parent is not a Service | deleted |
+//! | its Service does not exist | deleted after a minute: the Service may be about to be created |
+//! | its Service does not use it | deleted after a few seconds, or a minute if the Service is an ExternalName |
 
 use super::super::ControlPlane;
 use super::super::strategies::service::addresses::{ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, record};
@@ -35,16 +37,16 @@ const NETWORKING: &str = "networking.k8s.io";
 const DEFAULT: &str = "kubernetes";
 const STATUS_MANAGER: &str = "kubernetes-service-cidr-controller";
 const READY_MESSAGE: &str = "Kubernetes default Service CIDR is ready";
-/// How often everything is looked at again.
+/// Interval between full repairs.
 const RESYNC: Duration = Duration::from_secs(180);
-/// Changes that come together are repaired together.
+/// Delay before a repair, so that a burst of deletions causes a single one.
 const SETTLE: Duration = Duration::from_secs(1);
-/// How old a record without its Service is before it goes, in seconds.
+/// Seconds before an IPAddress without a Service is deleted.
 const PATIENCE: i64 = 60;
-/// How old a record is that its Service does not have.
+/// Seconds before an IPAddress that its Service does not use is deleted.
 const SHORT_PATIENCE: i64 = 5;
 
-/// Makes the default ServiceCIDR, takes over what all of them say, and repairs once.
+/// Creates the default ServiceCIDR, loads all ServiceCIDRs into the allocators, and repairs the IPAddresses once.
 pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
     let range = default_range(plane).await;
     let followed = follow(plane).await;
@@ -65,13 +67,14 @@ async fn default_range(plane: &ControlPlane) -> Result<()> {
     };
     let said = live.at(&["spec", "cidrs"]).items();
     if said != cidrs {
+        // The only change that is applied is the upgrade from single-stack to dual-stack.
         if !(said.len() == 1 && cidrs.len() == 2 && said[0] == cidrs[0]) {
             tracing::warn!("the default ServiceCIDR differs from --service-cluster-ip-range");
             return Ok(());
         }
         change(store, &live, MANAGER, |v| v.set(&["spec", "cidrs"], cidrs.clone())).await?;
     }
-    // One that somebody says is not ready is left alone.
+    // A Ready condition set by someone else is kept, even if it is false.
     if super::super::columns::cells::condition(&live, "Ready").is_none() {
         return ready(plane).await;
     }
@@ -107,12 +110,13 @@ async fn all(plane: &ControlPlane, group: &str, plural: &str) -> Result<Vec<Valu
     Ok(entries.iter().map(|e| e.decode()).collect())
 }
 
-/// Whose an IPAddress is, as the allocators name owners.
+/// The parent of an IPAddress, in the allocators' owner format `namespace/name`.
 fn owner_of(address: &Value) -> String {
     let parent = address.at(&["spec", "parentRef"]);
     format!("{}/{}", parent.str_at(&["namespace"]), parent.str_at(&["name"]))
 }
 
+/// Reloads ServiceCIDRs and IPAddresses into the in-memory allocators.
 async fn follow(plane: &ControlPlane) -> Result<()> {
     let cidrs = all(plane, NETWORKING, "servicecidrs").await?;
     let known: Vec<(IpAddr, String)> = all(plane, NETWORKING, "ipaddresses")
@@ -127,6 +131,7 @@ async fn follow(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
+/// Whether a Service uses this cluster IP; those of an ExternalName Service are stale.
 fn has(service: &Value, ip: &str) -> bool {
     service.str_at(&["spec", "type"]) != "ExternalName" && strings(service.at(&["spec", "clusterIPs"])).contains(&ip)
 }
@@ -153,7 +158,7 @@ async fn repair(plane: &ControlPlane) -> Result<()> {
         let parent = address.at(&["spec", "parentRef"]);
         let service = by_name.get(&(parent.str_at(&["namespace"]), parent.str_at(&["name"])));
         if is_stray(address, service.copied()) {
-            tracing::info!(ip = address.name(), "an IPAddress that is no Service's is deleted");
+            tracing::info!(ip = address.name(), "deleting an IPAddress that no Service uses");
             let store = plane.store(NETWORKING, "ipaddresses");
             match store.delete_by_name(&Context::system(""), address.name()).await {
                 Err(e) if e.code != 404 => outcome = outcome.and(Err(e)),
@@ -164,7 +169,7 @@ async fn repair(plane: &ControlPlane) -> Result<()> {
     outcome
 }
 
-/// The record of a Service's address is there, and says what it should.
+/// Creates or recreates the IPAddress of one cluster IP of a Service, as the first table above says.
 async fn recorded(plane: &ControlPlane, service: &Value, ip: IpAddr, addresses: &HashMap<String, Value>) -> Result<()> {
     let (namespace, name, text) = (service.namespace(), service.name(), ip.to_string());
     let store = plane.store(NETWORKING, "ipaddresses");
@@ -187,21 +192,22 @@ async fn recorded(plane: &ControlPlane, service: &Value, ip: IpAddr, addresses: 
             tracing::warn!(%ip, namespace, name, "ClusterIPAlreadyAllocated: two services have the same cluster IP");
             return Ok(());
         }
+        // `spec.parentRef` is immutable, so a wrong IPAddress is deleted and recreated.
         match store.delete_by_name(&Context::system(""), &text).await {
             Err(e) if e.code != 404 => return Err(e),
             _ => {}
         }
     }
-    // It may have gone since the services were listed.
+    // The Service may have been deleted since it was listed.
     let live = find(plane.store("", "services"), namespace, name).await?;
     if !live.is_some_and(|s| has(&s, &text)) {
         return Ok(());
     }
-    tracing::info!(%ip, namespace, name, "a cluster IP was not recorded, and is now");
+    tracing::info!(%ip, namespace, name, "creating the missing IPAddress of a cluster IP");
     create_if_missing(store, record(ip, namespace, name), MANAGER).await
 }
 
-/// A record that the allocator made, and that stands for nothing.
+/// Whether an IPAddress is to be deleted, as the second table above says.
 fn is_stray(address: &Value, service: Option<&Value>) -> bool {
     if address.label(MANAGED_BY_LABEL) != Some(ALLOCATOR) {
         return false;
@@ -220,7 +226,8 @@ fn is_stray(address: &Value, service: Option<&Value>) -> bool {
     }
 }
 
-/// Follows ServiceCIDRs and IPAddresses, and repairs: after a change, and now and then. The tasks belong to `group`.
+/// Watches ServiceCIDRs and IPAddresses, feeds them to the allocators, and repairs after deletions and periodically.
+/// The tasks belong to `group`.
 pub(super) fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let storage = |plural: &str| plane.store(NETWORKING, plural).storage().clone();
     let (cidrs, feed_cidrs) = Informer::new(storage("servicecidrs"), Entry::decode);
@@ -249,7 +256,7 @@ pub(super) fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let stop = group.stop_signal().clone();
     group.spawn("IP address repair", async move {
         loop {
-            // Order: an end comes first; new ranges are used at once, repairs can wait for what comes with them.
+            // Shutdown wins. New ranges take effect immediately; repairs wait for the burst to settle.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,
@@ -294,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_ip_is_recorded_until_its_service_goes() {
+    async fn a_cluster_ip_has_an_ip_address_until_its_service_is_deleted() {
         let r = running();
         serve(&r.plane, "a", "10.0.0.9").await;
         let found = address(&r.plane, "10.0.0.9").await.unwrap();
@@ -307,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_recorded_address_is_nobody_elses() {
+    async fn an_address_with_an_ip_address_of_another_parent_is_refused() {
         let r = running();
         let store = r.plane.store(NETWORKING, "ipaddresses");
         let held = record("10.0.0.9".parse().unwrap(), "other", "x");
@@ -326,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_default_range_is_an_object_and_is_ready() {
+    async fn the_default_service_cidr_is_created_ready() {
         let r = running();
         ensure(&r.plane).await.unwrap();
         let cidr = find(r.plane.store(NETWORKING, "servicecidrs"), "", DEFAULT)
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_record_is_made_again_and_a_wrong_one_anew() {
+    async fn missing_and_wrong_ip_addresses_are_recreated() {
         let r = running();
         serve(&r.plane, "a", "10.0.0.9").await;
         let store = r.plane.store(NETWORKING, "ipaddresses");
@@ -356,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_allocators_old_records_are_strays() {
+    fn only_aged_ip_addresses_of_the_allocator_are_strays() {
         let mut old = record("10.0.0.9".parse().unwrap(), "ns", "a");
         old.set_meta("creationTimestamp", "2020-01-01T00:00:00Z");
         assert!(is_stray(&old, None));

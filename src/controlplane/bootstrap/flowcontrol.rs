@@ -1,15 +1,16 @@
-//! The default flow schemas and priority levels (upstream's `pkg/registry/flowcontrol/rest` and `ensurer`): made where
-//! they are missing, their specs restored where nobody asked for something else.
+//! Creates and maintains the default FlowSchemas and PriorityLevelConfigurations (upstream's
+//! `pkg/registry/flowcontrol/rest` and `pkg/registry/flowcontrol/ensurer`). Start at [`ensure`]; the objects are in
+//! `table.rs`.
 //!
 //! ```text
 //! live object            mandatory                 suggested
 //! missing                create                    create
 //! annotation true        restore the spec          restore the spec
 //! annotation false       restore the spec          leave
-//! annotation absent      restore the spec          restore while generation is 1, else leave; write down which
-//! not in the table, annotation true                delete: it was a default of another version
+//! annotation absent      restore the spec          restore while generation is 1, else leave; record the choice
+//! not in the table, annotation true                delete: a default of another version
 //! ```
-//! The `exempt` member of the exempt level is the administrator's.
+//! "annotation" is `apf.kubernetes.io/autoupdate-spec`. The administrator owns `spec.exempt` of the exempt level.
 
 mod table;
 
@@ -28,23 +29,23 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// An object of the table.
+/// A default object.
 struct Wanted {
     object: Value,
     mandatory: bool,
 }
 
-/// Makes and restores the defaults.
+/// Creates, restores and removes default objects as the table above says. Idempotent, hence cancel safe.
 ///
 /// # Errors
-/// The first refusal; the rest is tried nevertheless.
+/// The first failure. Other objects of the same kind are still processed.
 pub async fn ensure(plane: &ControlPlane) -> Result<()> {
-    // Levels come first: a schema whose level is missing is ignored.
+    // Levels first: a flow schema without its level is not effective.
     ensure_all(plane.store(GROUP, "prioritylevelconfigurations"), levels()).await?;
     ensure_all(plane.store(GROUP, "flowschemas"), schemas()).await
 }
 
-/// Repeats [`ensure`] every minute. The task belongs to `group` and ends with it.
+/// Runs [`ensure`] every minute. The task belongs to `group` and ends with it.
 pub fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let stop = group.stop_signal().clone();
     group.spawn("flow control defaults", async move {
@@ -96,6 +97,7 @@ async fn ensure_all(store: &Store, defaults: Vec<Wanted>) -> Result<()> {
     }
     all_at_once(defaults, |d| ensure_one(store, d)).await?;
     all_at_once(former, async |live| {
+        // The UID precondition spares an object that was recreated since the list.
         let options = DeleteOptions {
             uid: Some(live.uid().to_owned()),
             ..DeleteOptions::default()
@@ -108,7 +110,7 @@ async fn ensure_all(store: &Store, defaults: Vec<Wanted>) -> Result<()> {
     .await
 }
 
-/// What the annotation says; `None` where it is absent or no truth value.
+/// The autoupdate annotation as Go's `strconv.ParseBool` reads it; `None` if absent or invalid.
 fn automatic(live: &Value) -> Option<bool> {
     match live.annotation(AUTOUPDATE)? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -127,8 +129,9 @@ async fn ensure_one(store: &Store, wanted: Wanted) -> Result<()> {
     change(store, &live, MANAGER, |v| *v = revised(v, &wanted)).await
 }
 
-/// The live object as it should be.
+/// The live object with the annotation and spec it should have.
 fn revised(live: &Value, wanted: &Wanted) -> Value {
+    // Generation 1: nobody has edited the spec since it was created.
     let first = live.at(&["metadata", "generation"]).as_i64() == Some(1);
     let restore = wanted.mandatory || automatic(live).unwrap_or(first);
     let mut v = live.clone();
@@ -155,12 +158,12 @@ mod tests {
     use crate::controlplane::tests::running;
 
     #[tokio::test]
-    async fn defaults_are_made_once_and_restored() {
+    async fn defaults_are_created_once_and_restored() {
         let r = running();
         ensure(&r.plane).await.unwrap();
         let before = r.engine.revision();
         ensure(&r.plane).await.unwrap();
-        assert_eq!(r.engine.revision(), before, "a second start writes nothing");
+        assert_eq!(r.engine.revision(), before, "a second run writes nothing");
 
         let levels = r.plane.store(GROUP, "prioritylevelconfigurations");
         let set = async |name: &str, path: &'static [&'static str], value: Value| {

@@ -1,4 +1,4 @@
-//! The system namespaces.
+//! The system namespaces (upstream's `pkg/controlplane/controller/systemnamespaces`).
 
 use super::super::ControlPlane;
 use super::{MANAGER, create_if_missing, find};

@@ -1,4 +1,5 @@
-//! The two priority classes of what a cluster cannot do without. They are made where they are missing, once at start.
+//! The two system priority classes, created once at start if missing (upstream's
+//! `pkg/registry/scheduling/rest/storage_scheduling.go`). They are not restored afterwards.
 
 use super::super::ControlPlane;
 use super::{MANAGER, all_at_once, create_if_missing, find};
@@ -7,10 +8,10 @@ use crate::apimachinery::status::Result;
 use crate::controlplane::strategies::scheduling::{GROUP, SYSTEM_CLASSES};
 use crate::json;
 
-/// Makes what is missing.
+/// Creates the missing classes.
 ///
 /// # Errors
-/// The first refusal.
+/// The first failure.
 pub async fn ensure(plane: &ControlPlane) -> Result<()> {
     let store = plane.store(GROUP, "priorityclasses");
     let classes = SYSTEM_CLASSES.iter().map(|class| {
@@ -35,7 +36,7 @@ mod tests {
     use crate::controlplane::tests::running;
 
     #[tokio::test]
-    async fn both_classes_are_made_once() {
+    async fn system_classes_are_created_once() {
         let r = running();
         ensure(&r.plane).await.unwrap();
         let before = r.engine.revision();

@@ -1,14 +1,15 @@
-//! The default roles and bindings (upstream's `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`): made where they are
-//! missing, extended where they lack something, never cut down.
+//! Reconciles the default roles and bindings: missing objects are created, incomplete ones extended, and nothing is
+//! ever removed (upstream's `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` and
+//! `k8s.io/component-helpers/auth/rbac/reconciliation`). Start at [`ensure`].
 //!
 //! ```text
 //! live object                        role                          binding
 //! missing                            create                        create
 //! autoupdate: "false"                leave                         leave
 //! lacks rules, selectors, subjects   append them                   append them
-//! lacks labels or annotations        add them (its own win)        add them
-//! says more                          leave what is more            leave
-//! other roleRef                      -                             delete and create: roleRef never changes
+//! lacks labels or annotations        add them, existing keys win   add them
+//! has additional content             keep it                       keep it
+//! other roleRef                      -                             delete and create: roleRef is immutable
 //! ```
 
 mod controller_roles;
@@ -27,31 +28,31 @@ use crate::registry::store::{DeleteOptions, Store};
 use crate::registry::strategy::Context;
 use policy::{AUTOUPDATE, Binding, Role};
 
-/// Makes and extends the default roles and bindings.
+/// Creates and extends the default roles and bindings. Idempotent, hence cancel safe.
 ///
 /// # Errors
-/// The first refusal; the rest is tried nevertheless.
+/// The first failure. Other objects of the same kind are still processed.
 pub async fn ensure(plane: &ControlPlane) -> Result<()> {
-    // Roles live in two of them.
+    // The namespaced roles are in kube-system and kube-public.
     namespaces::ensure(plane).await?;
     let [cluster_roles, cluster_bindings, roles, bindings] = objects();
     let store = |plural| &**plane.store(GROUP, plural);
     let one = |store, object| ensure_one(store, object);
-    // Roles come before what binds them, so that nobody sees a binding of a role that is not there.
+    // Roles before their bindings, so that no binding refers to a missing role.
     all_at_once(cluster_roles, |o| one(store("clusterroles"), o)).await?;
     all_at_once(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
     all_at_once(roles, |o| one(store("roles"), o)).await?;
     all_at_once(bindings, |o| one(store("rolebindings"), o)).await
 }
 
-/// The rules every node has, for the Node authorizer: those of ClusterRole `system:node`.
+/// The rules of ClusterRole `system:node`, which the Node authorizer grants to every node.
 pub fn node_rules() -> Vec<Value> {
     let roles = system_roles::CLUSTER_ROLES.iter();
     let node = roles.filter(|r| r.name == "system:node").map(Role::object);
     node.flat_map(|r| r.get("rules").items().to_vec()).collect()
 }
 
-/// ClusterRoles, ClusterRoleBindings, Roles, RoleBindings.
+/// The default objects: ClusterRoles, ClusterRoleBindings, Roles, RoleBindings.
 fn objects() -> [Vec<Value>; 4] {
     let controllers = controller_roles::CONTROLLERS.iter().map(|(name, rules)| {
         let full = format!("system:controller:{name}");
@@ -108,7 +109,7 @@ async fn ensure_one(store: &Store, wanted: Value) -> Result<()> {
     change(store, &live, MANAGER, |v| *v = extended(v, &wanted)).await
 }
 
-/// The live object with what it lacks.
+/// The live object plus the wanted content it lacks.
 fn extended(live: &Value, wanted: &Value) -> Value {
     let mut v = live.clone();
     for key in ["labels", "annotations"] {
@@ -139,7 +140,7 @@ fn extended(live: &Value, wanted: &Value) -> Value {
 }
 
 fn lacking(live: &Value, wanted: &Value) -> Vec<Value> {
-    // The wanted ones are the gateway's own, and few.
+    // Quadratic, but `wanted` comes from the built-in tables and is short.
     let new = |x: &&Value| !live.items().contains(x);
     wanted.items().iter().filter(new).cloned().collect()
 }

@@ -1,4 +1,5 @@
-//! `default/kubernetes`: the Service workloads reach the server by, and where it leads.
+//! The Service `default/kubernetes`, by which workloads reach the server, and its Endpoints and EndpointSlice
+//! (upstream's `pkg/controlplane/controller/kubernetesservice`).
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find};
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 const NAME: &str = "kubernetes";
 const NAMESPACE: &str = "default";
 
-/// Where the server says it can be reached.
+/// The address published as endpoint of `default/kubernetes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertise {
     /// `--advertise-address`.
@@ -20,7 +21,7 @@ pub struct Advertise {
 
 pub(super) async fn ensure(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
     let service = service(plane, advertise).await;
-    // Endpoints cannot lead to a loopback address: nobody but this machine could follow them.
+    // Validation rejects loopback endpoints, which would not be reachable from pods anyway.
     if advertise.address.is_loopback() {
         tracing::debug!(address = %advertise.address, "a loopback address is not published as endpoints");
         return service;
@@ -57,6 +58,7 @@ async fn endpoints(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
         "addresses": [{"ip": (advertise.address.to_string())}],
         "ports": [{"name": "https", "port": (i64::from(advertise.port)), "protocol": "TCP"}],
     }]);
+    // Keeps the mirroring controller from creating a second EndpointSlice.
     let labels = crate::json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
     let Some(live) = find(store, NAMESPACE, NAME).await? else {
         let mut object = crate::json!({

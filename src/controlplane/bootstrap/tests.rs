@@ -53,7 +53,7 @@ async fn a_cluster_starts_with_its_system_objects() {
 }
 
 #[tokio::test]
-async fn a_second_start_writes_nothing_and_a_new_port_is_followed() {
+async fn ensure_is_idempotent_and_applies_a_new_port() {
     let r = running();
     ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
     let before = r.engine.revision();
@@ -77,7 +77,7 @@ async fn a_second_start_writes_nothing_and_a_new_port_is_followed() {
 }
 
 #[tokio::test]
-async fn published_trust_that_somebody_deletes_is_there_again_before_the_next_round() {
+async fn deleted_trust_is_republished_immediately() {
     const MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
     let r = running();
     let trust = Trust {

@@ -1,8 +1,9 @@
-//! ConfigMap kube-system/extension-apiserver-authentication: the certificate authorities and header names by which a
-//! backend believes that a request was authenticated here.
+//! Publishes the ConfigMap `kube-system/extension-apiserver-authentication`, from which aggregated API servers learn
+//! the certificate authorities and header names of this front proxy (upstream's
+//! `pkg/controlplane/controller/clusterauthenticationtrust`). Start at [`publish`].
 //!
-//! Several servers may contribute: values are merged with what stands there, own ones last; certificates are kept once,
-//! and go when they have expired.
+//! Several servers may contribute, so values are merged into the existing ones. Certificates are deduplicated, and
+//! removed after they expire.
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find, report};
@@ -21,41 +22,41 @@ use tokio::sync::watch;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
-/// A certificate is kept this long after it has expired, for clocks that are behind.
+/// Expired certificates are kept this long, for servers whose clocks are behind.
 const GRACE_SECONDS: i64 = 300;
-/// Before a watch that ended is begun again.
+/// Delay before a failed watch is restarted.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What this server trusts, as backends must know it.
+/// The trust configuration to publish for backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The client certificate authorities (`--client-ca-file`), PEM; empty: none.
+    /// PEM bundle of `--client-ca-file`; empty if unset.
     pub client_ca: String,
-    /// The front proxy's; `None`: this server takes no front proxy's word.
+    /// Request header authentication; `None` if disabled.
     pub request_header: Option<RequestHeaderTrust>,
 }
 
-/// How a front proxy is recognised and what it says.
+/// How backends authenticate the front proxy and read the user from its headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeaderTrust {
-    /// Its certificate authorities, PEM.
+    /// PEM bundle of the front proxy's certificate authorities (`--requestheader-client-ca-file`).
     pub ca: String,
-    /// Its common names; empty: any.
+    /// Accepted common names of its client certificate; empty accepts any.
     pub allowed_names: Vec<String>,
-    /// Headers with the user's name.
+    /// Headers that carry the user name.
     pub username_headers: Vec<String>,
-    /// Headers with the user's uid.
+    /// Headers that carry the user's UID.
     pub uid_headers: Vec<String>,
-    /// Headers with the user's groups.
+    /// Headers that carry the user's groups.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with extra facts.
+    /// Prefixes of headers that carry the user's extra attributes.
     pub extra_headers_prefix: Vec<String>,
 }
 
-/// Merges `trust` into the ConfigMap, which is made where it is missing.
+/// Merges `trust` into the ConfigMap, creating it if missing. Idempotent, hence cancel safe.
 ///
 /// # Errors
-/// Any Status of the store.
+/// The read or write failed.
 pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
     let store = plane.store("", "configmaps");
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
@@ -77,10 +78,10 @@ pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
     .await
 }
 
-/// Merges `trust` into the ConfigMap whenever somebody has changed or deleted it.
+/// Watches the ConfigMap and merges `trust` into it again after every change or deletion.
 ///
 /// # Cancel safety
-/// Cancel safe; it has no end of its own.
+/// Cancel safe. Runs until cancelled.
 pub(super) async fn keep(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<Trust>>) {
     loop {
         if let Err(e) = follow(&plane, &trust).await {
@@ -102,7 +103,7 @@ async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> st
     };
     let mut changes = plane.store("", "configmaps").storage().watch(options).await?;
     loop {
-        // First for what happened before anybody watched.
+        // The first iteration covers changes from before the watch started.
         let now = trust.borrow().clone();
         let published = publish(plane, &now).await;
         report("publishing the certificate authorities again", published);
@@ -116,7 +117,7 @@ async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> st
     }
 }
 
-/// The data to write, from what stands there.
+/// The ConfigMap's data after merging `trust` into the existing data.
 fn merged(there: &Value, trust: &Trust, now: i64) -> Value {
     let mut data = if there.as_object().is_some() {
         there.clone()
@@ -139,10 +140,11 @@ fn merged(there: &Value, trust: &Trust, now: i64) -> Value {
         ("requestheader-extra-headers-prefix", &proxy.extra_headers_prefix, true),
     ];
     for (key, own, headers) in lists {
+        // Unlike the others, this key is omitted while no server configures it.
         if key == "requestheader-uid-headers" && own.is_empty() && there.get(key).is_null() {
             continue;
         }
-        // An empty list of names allows every name, so a union with one that allows all must stay empty.
+        // An empty list of names accepts any name, so the union with an empty list must be empty.
         let stood = there.get(key).as_str();
         let all = if !headers && (own.is_empty() || stood == Some("[]")) {
             Vec::new()
@@ -162,7 +164,7 @@ fn set_or_drop(data: &mut Value, key: &str, text: String) {
     }
 }
 
-/// What stood there, then what is new; header names are the same in any case.
+/// Existing values, then new ones. Header names compare case-insensitively.
 fn union(there: &str, own: &[String], ignore_case: bool) -> Vec<String> {
     let there = json::decode(there.as_bytes()).unwrap_or_default();
     let mut all: Vec<String> = Vec::new();
@@ -188,7 +190,7 @@ fn union_of_certificates(there: &str, own: &str, now: i64) -> String {
 }
 
 fn has_expired(cert: &CertificateDer<'_>, now: i64) -> bool {
-    // What cannot be read is not judged here; whoever uses it will refuse it.
+    // An unparsable certificate is kept; its consumer will reject it.
     x509_parser::parse_x509_certificate(cert)
         .is_ok_and(|(_, c)| c.validity().not_after.timestamp() < now - GRACE_SECONDS)
 }
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_kept_once_and_go_when_expired() {
+    fn certificates_are_deduplicated_and_removed_after_expiry() {
         let (a, b, old) = (
             cert("a", (4000, 1, 1)),
             cert("b", (4000, 1, 1)),
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn header_names_are_published_as_recorded() {
+    fn header_names_merge_case_insensitively() {
         let trust = Trust {
             client_ca: String::new(),
             request_header: Some(RequestHeaderTrust {

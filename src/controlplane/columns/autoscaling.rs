@@ -1,4 +1,4 @@
-//! The table of autoscalers, of which v1 shows the same.
+//! Columns of HorizontalPodAutoscalers (the same for autoscaling/v1 and v2) and of Scales.
 
 use super::cells::{age, name};
 use super::table;
@@ -8,7 +8,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Columns;
 
 const UNKNOWN: &str = "<unknown>";
-/// How many metrics are shown.
+/// Metrics printed before the cell is cut to `+ N more...`.
 const SHOWN: usize = 2;
 
 fn amount(v: &Value) -> String {
@@ -19,7 +19,7 @@ fn percent(v: &Value, none: &str) -> String {
     v.as_i64().map_or_else(|| none.to_owned(), |n| format!("{n}%"))
 }
 
-/// One metric as `current/target`; `None` where its type is none.
+/// One metric as `current/target`; `None` for an unknown metric type.
 fn metric(spec: &Value, status: &Value) -> Option<String> {
     let key = match spec.str_at(&["type"]) {
         "External" => "external",
@@ -31,6 +31,7 @@ fn metric(spec: &Value, status: &Value) -> Option<String> {
     };
     let target = |of: &str| spec.at(&[key, "target", of]);
     let current = |of: &str| status.at(&[key, "current", of]);
+    // An average target takes precedence over a plain value or a utilization, as upstream prints it.
     let by_average = !target("averageValue").is_null();
     Some(match key {
         "pods" => format!("{}/{}", amount(current("averageValue")), amount(target("averageValue"))),
@@ -107,7 +108,7 @@ pub(crate) fn horizontal_pod_autoscalers() -> Columns {
     )
 }
 
-/// The table of Scales, whose name has no format.
+/// Columns of Scales. Upstream's columns have no format here, not even for the name.
 pub(crate) fn scales() -> Columns {
     let mut columns = table(
         &[
@@ -141,7 +142,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn two_metrics_are_shown_and_the_others_counted() {
+    fn metrics_beyond_two_are_only_counted() {
         let utilization =
             json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}});
         let pods = json!({"type": "Pods", "pods": {"target": {"averageValue": "5"}}});

@@ -1,10 +1,10 @@
-//! Words that many cells are made of.
+//! Cell formatting shared by the printers of several kinds: ages, label maps, shortened lists.
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 
-/// How long ago a time is, as `kubectl` shows it: `<unknown>` for none, `<invalid>` for one in the future.
+/// The time elapsed since `timestamp` in kubectl's format: `<unknown>` if absent, `<invalid>` if in the future.
 pub(crate) fn since(timestamp: &Value) -> String {
     match timestamp.as_str().and_then(|s| time::parse(s).ok()) {
         None => "<unknown>".to_owned(),
@@ -12,18 +12,20 @@ pub(crate) fn since(timestamp: &Value) -> String {
     }
 }
 
-/// The age of an object.
+/// The `Age` cell: the time elapsed since `metadata.creationTimestamp`.
 pub(crate) fn age(object: &Value) -> Value {
     since(object.at(&["metadata", "creationTimestamp"])).into()
 }
 
-/// The name of an object.
+/// The `Name` cell.
 pub(crate) fn name(object: &Value) -> Value {
     object.name().into()
 }
 
-/// `10s`, `5m30s`, `15m`, `3h5m`, `36h`, `3d5h`, `12d`, `2y100d`, `9y`: two units while the first is small.
+/// Formats seconds like `HumanDuration` in `k8s.io/apimachinery/pkg/util/duration`: two units while the larger one
+/// is small, such as `10s`, `5m30s`, `15m`, `3h5m`, `36h`, `3d5h`, `12d`, `2y100d`, `9y`.
 pub(crate) fn human_duration(seconds: i64) -> String {
+    // Up to one second of clock skew prints as zero.
     if seconds < -1 {
         return "<invalid>".to_owned();
     }
@@ -49,7 +51,7 @@ pub(crate) fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// `a=b,c=d`, or `<none>`.
+/// A string map as `a=b,c=d`, or `<none>` if empty.
 pub(crate) fn labels(map: &Value) -> String {
     let pairs: Vec<String> = map
         .as_object()
@@ -60,12 +62,12 @@ pub(crate) fn labels(map: &Value) -> String {
     none_if_empty(pairs.join(","))
 }
 
-/// The text, or `<none>`.
+/// `s`, or `<none>` if it is empty.
 pub(crate) fn none_if_empty(s: String) -> String {
     if s.is_empty() { "<none>".to_owned() } else { s }
 }
 
-/// At most three, then how many more; `none` where there is none at all.
+/// Joins at most three entries and counts the others (`a,b,c + 2 more...`); `none` if there are no entries.
 pub(crate) fn first_three(all: &[String], none: &str) -> String {
     if all.is_empty() {
         return none.to_owned();
@@ -77,7 +79,7 @@ pub(crate) fn first_three(all: &[String], none: &str) -> String {
     }
 }
 
-/// The condition of this type.
+/// The status condition of this type.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object
         .at(&["status", "conditions"])
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_two_units_while_they_are_short() {
+    fn short_durations_have_two_units() {
         for (s, want) in [
             (-5, "<invalid>"),
             (-1, "0s"),

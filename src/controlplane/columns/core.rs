@@ -1,4 +1,4 @@
-//! Tables of the core group.
+//! Columns of the core group's kinds, except pods (`pods`), workloads and volumes.
 
 use super::cells::{age, condition, first_three, labels, name, none_if_empty, since};
 use super::text::*;
@@ -113,6 +113,7 @@ fn external_ips(o: &Value) -> String {
                 })
                 .filter(|s| !s.is_empty())
                 .collect();
+            // Upstream collects ingress addresses in a set, which prints sorted and without duplicates.
             given.sort_unstable();
             given.dedup();
             let given = given.join(",");
@@ -262,6 +263,7 @@ pub(crate) fn events() -> Columns {
                 t => since(t),
             };
             let last = match (o.at(&["series", "lastObservedTime"]), o.get("lastTimestamp")) {
+                // A series overrides `lastTimestamp`; events.k8s.io events have neither and show their `eventTime`.
                 (Value::Null, Value::Null) => first.clone(),
                 (Value::Null, t) | (t, _) => since(t),
             };
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_row_is_the_recorded_one() {
+    fn service_row_matches_the_recording() {
         let o = json!({"metadata": {"name": "one"}, "spec": {"type": "ClusterIP", "clusterIPs": ["10.0.0.9"],
                        "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": "demo"}}});
         assert_eq!(
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_node_is_unknown() {
+    fn node_without_status_prints_unknown() {
         let o = json!({"metadata": {"name": "n"}, "spec": {}, "status": {"nodeInfo": {}}});
         assert_eq!(
             cells(&nodes(), &o)[1..],
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_addresses_are_counted_and_cut() {
+    fn endpoints_print_only_ready_addresses_up_to_three() {
         assert_eq!(endpoints_cell(&json!({})), "<none>");
         assert_eq!(
             endpoints_cell(&json!({"subsets": [{"notReadyAddresses": [{"ip": "1.1.1.1"}]}]})),

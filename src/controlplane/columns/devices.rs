@@ -1,4 +1,4 @@
-//! Tables of resource.k8s.io and node.k8s.io.
+//! Columns of the kinds of resource.k8s.io and of RuntimeClasses (node.k8s.io).
 
 use super::cells::{age, name};
 use super::text::{AGE, NAME};
@@ -15,7 +15,7 @@ const SLICE_DRIVER: &str = "Driver identifies the DRA driver providing the capac
 const SLICE_POOL: &str = "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not required.\n\nIt must not be longer than 253 characters and must consist of one or more DNS sub-domains separated by slashes. This field is immutable.";
 const CLAIM_STATE: &str = "A summary of the current state (allocated, pending, reserved, etc.).";
 
-/// Device classes and templates of claims.
+/// Columns of kinds that print only name and age: DeviceClasses and ResourceClaimTemplates.
 pub(crate) fn named() -> Columns {
     table(&[N, A], &[], |o| vec![name(o), age(o)])
 }
@@ -77,7 +77,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_claim_says_how_far_it_is() {
+    fn claim_state_lists_deleted_allocated_and_reserved() {
         assert_eq!(state(&json!({"status": {}})), "pending");
         let mut v = json!({"metadata": {}, "status": {"allocation": {}, "reservedFor": [{"uid": "u"}]}});
         assert_eq!(state(&v), "allocated,reserved");

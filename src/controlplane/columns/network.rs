@@ -1,4 +1,4 @@
-//! Tables of networking, policy and certificates.
+//! Columns of the kinds of networking.k8s.io, policy and certificates.k8s.io.
 
 use super::cells::{age, name, none_if_empty};
 use super::storage::default_name;
@@ -55,6 +55,7 @@ fn hosts(o: &Value) -> String {
         .collect();
     match said.len() {
         0 => "*".to_owned(),
+        // Upstream counts the rules left over, including those without a host.
         n if n > 3 => format!("{} + {} more...", said[..3].join(","), rules.len() - 3),
         _ => said.join(","),
     }
@@ -130,7 +131,7 @@ pub(crate) fn ip_addresses() -> Columns {
                 text = format!("{text}/{part}");
             }
         }
-        // One more cell than headings, as upstream.
+        // Upstream's printer adds an age cell without a heading for it; rows must match.
         vec![name(o), none_if_empty(text).into(), age(o)]
     })
 }
@@ -225,14 +226,14 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn hosts_are_cut_after_three() {
+    fn hosts_are_cut_after_three_entries() {
         let o = json!({"spec": {"rules": [{"host": "a"}, {"host": "b"}, {}, {"host": "c"}, {"host": "d"}]}});
         assert_eq!(hosts(&o), "a,b,c + 2 more...");
         assert_eq!(hosts(&json!({})), "*");
     }
 
     #[test]
-    fn an_issued_request_says_so() {
+    fn issued_request_prints_approved_and_issued() {
         let o = json!({"status": {"certificate": "eA==", "conditions": [{"type": "Approved"}]}});
         assert_eq!(csr_condition(&o), "Approved,Issued");
         assert_eq!(csr_condition(&json!({})), "Pending");

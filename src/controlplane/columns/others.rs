@@ -1,4 +1,5 @@
-//! Tables of the other groups.
+//! Columns of the smaller groups: coordination, discovery, RBAC, admission registration, flow control, scheduling and
+//! API registration.
 
 use super::cells::{age, condition, first_three, name, none_if_empty};
 use super::text::*;
@@ -11,7 +12,7 @@ use crate::registry::resource::Columns;
 const N: Heading = ("Name", "string", 0, NAME);
 const A: Heading = ("Age", "string", 0, AGE);
 
-/// Name and creation time: kinds whose printer upstream leaves to the generic one.
+/// Name and creation time: the default table converter, for kinds without a printer of their own upstream.
 pub(crate) fn created_at() -> Columns {
     table(&[N, ("Created At", "date", 0, AGE)], &[], |o| {
         vec![name(o), o.at(&["metadata", "creationTimestamp"]).clone()]

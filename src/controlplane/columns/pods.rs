@@ -1,4 +1,6 @@
-//! The table of pods, whose status is read out of their containers.
+//! Columns of pods, following `printPod` in upstream's `pkg/printers/internalversion/printers.go`.
+//!
+//! Entry point: [`pods`]. The `Status` cell is derived from the container statuses in `pod_summary`.
 
 use super::cells::{age, condition, human_duration, name, none_if_empty};
 use super::table;
@@ -16,7 +18,7 @@ pub(crate) fn pods() -> Columns {
     }
 }
 
-/// A pod that will not run any more is said to be done.
+/// The row condition `Completed` of a pod in a terminal phase; null for all others.
 fn completed(o: &Value) -> Value {
     let phase = o.str_at(&["status", "phase"]);
     let message = match phase {
@@ -77,13 +79,14 @@ fn cells_of_pods() -> Columns {
     )
 }
 
-/// Ready and all containers, the status word, the restarts.
+/// Returns the number of ready containers, the number of all containers, the status and the restarts.
+/// Sidecars (init containers with `restartPolicy: Always`) count as containers.
 fn pod_summary(o: &Value) -> (usize, usize, String, String) {
     let status = o.get("status");
     let is_sidecar = |c: &&Value| c.str_at(&["restartPolicy"]) == "Always";
     let init = o.at(&["spec", "initContainers"]).items();
     let total = o.at(&["spec", "containers"]).items().len() + init.iter().filter(is_sidecar).count();
-    // Of several of one name the first counts.
+    // Reversed, so that the first of several entries with one name wins.
     let init_specs: HashMap<&str, &Value> = init.iter().rev().map(|s| (s.str_at(&["name"]), s)).collect();
     let mut reason = match status.str_at(&["reason"]) {
         "" => status.str_at(&["phase"]).to_owned(),
@@ -104,6 +107,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
             of_sidecars.add(c);
         }
         let ended = c.at(&["state", "terminated"]);
+        // Skip init containers that are done; the first unfinished one determines the status.
         if !ended.is_null() && ended.get("exitCode").as_i64().unwrap_or(0) == 0 {
             continue;
         }
@@ -122,10 +126,12 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         initializing = true;
         break;
     }
+    // Once initialized, restarts of plain init containers are no longer counted.
     if !initializing || is_true(o, "Initialized") {
         all = of_sidecars;
         let mut running = false;
         let mut failure = None;
+        // Iterated from the last, as upstream, so that the first container's reason wins.
         for c in status.get("containerStatuses").items().iter().rev() {
             all.add(c);
             let (waiting, ended) = (
@@ -163,7 +169,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
     (ready, total, reason, all.text())
 }
 
-/// How often containers were started again, and when one of them last ended.
+/// The sum of container restarts, and the latest termination time.
 #[derive(Default)]
 struct Restarts<'a> {
     count: i64,
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_row_shows_the_worst() {
+    fn waiting_container_determines_the_status() {
         let o = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
             "status": {"phase": "Running", "containerStatuses": [
                 {"name": "a", "ready": true, "state": {"running": {}}, "restartCount": 2},
@@ -222,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_of_a_pod_that_ended_says_so() {
+    fn finished_pod_row_has_a_completed_condition() {
         let said = |phase: &str| (pods().conditions)(&json!({"status": {"phase": (phase)}}));
         assert_eq!(
             said("Failed"),
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_of_sidecars_stay_when_those_of_init_containers_are_past() {
+    fn only_sidecar_restarts_count_after_initialization() {
         let o = json!({"metadata": {"name": "p"},
             "spec": {"containers": [{"name": "a"}],
                      "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]},
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_shown_before_a_completed_container() {
+    fn failed_container_takes_precedence_over_completed() {
         let o = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
             "status": {"phase": "Running", "containerStatuses": [
                 {"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn later_init_containers_do_not_count_while_one_is_running() {
+    fn restarts_of_later_init_containers_are_not_counted() {
         let o = json!({"metadata": {"name": "p"},
             "spec": {"containers": [{}], "initContainers": [{"name": "i"}, {"name": "k"}]},
             "status": {"phase": "Pending", "initContainerStatuses": [

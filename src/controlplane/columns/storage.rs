@@ -1,4 +1,4 @@
-//! Tables of volumes, claims, storage classes, quotas.
+//! Columns of volumes, claims, the kinds of storage.k8s.io, and ResourceQuotas.
 
 use super::cells::{age, name};
 use super::text::{AGE, NAME};
@@ -12,7 +12,7 @@ use crate::registry::resource::Columns;
 const N: Heading = ("Name", "string", 0, NAME);
 const A: Heading = ("Age", "string", 0, AGE);
 
-/// `RWO,ROX`: in a fixed order, each once.
+/// Access modes in short form, such as `RWO,ROX`: in a fixed order, without duplicates.
 fn access_modes(v: &Value) -> String {
     let said = strings(v);
     [
@@ -37,6 +37,7 @@ fn phase(o: &Value) -> Value {
 }
 
 fn class(o: &Value) -> Value {
+    // The beta annotation still takes precedence over the field (`GetPersistentVolumeClass`).
     match o.annotation("volume.beta.kubernetes.io/storage-class") {
         Some(c) => c.into(),
         None => o.str_at(&["spec", "storageClassName"]).into(),
@@ -117,6 +118,7 @@ pub(crate) fn persistent_volume_claims() -> Columns {
         |o| {
             let spec = o.get("spec");
             let volume = spec.str_at(&["volumeName"]);
+            // An unbound claim prints no capacity or modes, whatever its status holds.
             let (capacity, modes) = if volume.is_empty() {
                 ("", String::new())
             } else {
@@ -165,7 +167,7 @@ pub(crate) fn resource_quotas() -> Columns {
     })
 }
 
-/// The name, marked where an annotation makes the class the default one.
+/// The `Name` cell, with ` (default)` appended if one of the annotations `keys` marks the class as the default.
 pub(super) fn default_name(o: &Value, keys: &[&str]) -> Value {
     if keys.iter().any(|k| o.annotation(k) == Some("true")) {
         format!("{} (default)", o.name()).into()
@@ -319,7 +321,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn modes_are_short_and_in_order() {
+    fn access_modes_are_abbreviated_in_fixed_order() {
         assert_eq!(
             access_modes(&json!(["ReadWriteMany", "ReadWriteOnce", "ReadWriteOnce"])),
             "RWO,RWX"
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_shows_used_of_hard() {
+    fn quota_prints_used_and_hard() {
         let o = json!({"metadata": {"name": "q"}, "status": {"hard": {"cpu": "1", "limits.cpu": "2"}, "used": {"cpu": "500m"}}});
         assert_eq!(
             (resource_quotas().cells)(&o)[1..3],

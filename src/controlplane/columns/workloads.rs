@@ -1,4 +1,4 @@
-//! Tables of what makes pods: templates and the controllers around them.
+//! Columns of pod templates and of the workload kinds in core, apps and batch.
 
 use super::cells::{age, human_duration, labels, name, none_if_empty, since};
 use super::text::{AGE, NAME};
@@ -16,7 +16,7 @@ const C: Heading = ("Containers", "string", 1, CONTAINERS);
 const I: Heading = ("Images", "string", 1, IMAGES);
 
 const TEMPLATE: &[&str] = &["spec", "template"];
-/// What [`containers`] and [`images`] read there.
+/// The fields that [`containers`] and [`images`] read.
 const POD_TEMPLATE: &str = "spec.template.spec.containers.{name,image}";
 
 fn of_containers(o: &Value, template: &[&str], key: &str) -> Value {
@@ -38,12 +38,13 @@ fn images(o: &Value, template: &[&str]) -> Value {
     of_containers(o, template, "image")
 }
 
-/// A count; absent is 0.
+/// The integer at `path`, 0 if absent.
 fn count(o: &Value, path: &[&str]) -> i64 {
     o.at(path).as_i64().unwrap_or(0)
 }
 
-/// A label selector as text; `empty` where it selects by nothing, `bad` where it cannot be read.
+/// A label selector as text: `<none>` if absent, `empty` if it has no requirements, `bad` if it cannot be parsed.
+/// Upstream's printers differ in the last two.
 fn selector(v: &Value, empty: &str, bad: &str) -> Value {
     if v.is_null() {
         return "<none>".into();
@@ -88,7 +89,7 @@ pub(crate) fn replica_sets() -> Columns {
     })
 }
 
-/// The columns of what keeps so many pods, which [`replicas`] fills.
+/// Columns of ReplicaSets and ReplicationControllers; [`replicas`] makes the cells.
 fn replicated([desired, current, ready, selector]: [&'static str; 4], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let headings = [
         N,
@@ -224,7 +225,7 @@ pub(crate) fn controller_revisions() -> Columns {
     })
 }
 
-/// `statefulset.apps/web`: the owner that controls the object.
+/// The controlling owner, such as `statefulset.apps/web`.
 fn controller(o: &Value) -> String {
     let owners = o.at(&["metadata", "ownerReferences"]).items();
     let Some(owner) = owners.iter().find(|r| r.get("controller").as_bool() == Some(true)) else {
@@ -276,6 +277,7 @@ pub(crate) fn jobs() -> Columns {
 fn job_status(o: &Value) -> &'static str {
     let holds = |kind: &str| super::cells::condition(o, kind).is_some_and(|c| c.str_at(&["status"]) == "True");
     match () {
+        // The order is upstream's: finished states first, then deletion, then intermediate conditions.
         () if holds("Complete") => "Complete",
         () if holds("Failed") => "Failed",
         () if o.is_being_deleted() => "Terminating",
@@ -359,7 +361,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_job_is_told_by_its_conditions() {
+    fn job_status_follows_conditions() {
         let with = |kind: &str| json!({"status": {"conditions": [{"type": (kind), "status": "True"}]}});
         assert_eq!(job_status(&json!({})), "Running");
         assert_eq!(job_status(&with("Complete")), "Complete");
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_named_with_its_group() {
+    fn controller_includes_the_api_group() {
         let o = json!({"metadata": {"ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]}});
         assert_eq!(controller(&o), "statefulset.apps/web");

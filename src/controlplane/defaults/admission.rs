@@ -1,4 +1,4 @@
-//! Defaults of webhook configurations and admission policies.
+//! Defaults of webhook configurations and admission policies (`pkg/apis/admissionregistration/v1/defaults.go`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default};
@@ -56,7 +56,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_webhook_fails_closed_within_ten_seconds() {
+    fn a_webhook_defaults_to_fail_closed_after_ten_seconds() {
         let mut v = json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"name": "s", "namespace": "n"}}, "rules": [{"apiGroups": [""]}]}]});
         webhooks(&mut v, false);
         assert_eq!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_is_a_value_of_its_own() {
+    fn empty_strings_are_not_defaulted() {
         let mut v = json!({"webhooks": [{"failurePolicy": "", "matchPolicy": "", "rules": [{"scope": ""}]}]});
         webhooks(&mut v, true);
         let hook = &v.get("webhooks").items()[0];

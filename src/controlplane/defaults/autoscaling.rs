@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_behavior_is_completed_and_none_is_not_invented() {
+    fn behavior_is_completed_only_if_set() {
         let mut v = json!({"spec": {"maxReplicas": 3}});
         v2(&mut v);
         assert_eq!(v.at(&["spec", "minReplicas"]), &1i64.into());

@@ -1,4 +1,4 @@
-//! Defaults of claims, templates and slices.
+//! Defaults of ResourceClaims, ResourceClaimTemplates and ResourceSlices (`pkg/apis/resource/v1/defaults.go`).
 
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
@@ -10,6 +10,7 @@ fn tolerations(holder: &mut Value, path: &[&str]) {
     }
 }
 
+/// Defaults of one device request, exact or alternative.
 fn wish(v: &mut Value) {
     set_default_str(v, &["allocationMode"], "ExactCount");
     if v.str_at(&["allocationMode"]) == "ExactCount" && v.get("count").as_i64().unwrap_or(0) == 0 {
@@ -38,7 +39,7 @@ pub(crate) fn claim(v: &mut Value) {
     }
 }
 
-/// A taint knows since when it is there.
+/// Stamps taints with the time they are added.
 pub(crate) fn slice(v: &mut Value) {
     for d in elements_mut(v, &["spec", "devices"]) {
         for t in elements_mut(d, &["taints"]) {
@@ -53,7 +54,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_request_without_a_mode_is_for_one_device() {
+    fn requests_default_to_exactly_one_device() {
         let mut v = json!({"spec": {"devices": {"requests": [
             {"name": "a", "exactly": {"deviceClassName": "c", "tolerations": [{"key": "k"}]}},
             {"name": "b", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},

@@ -1,4 +1,4 @@
-//! Defaults of flow schemas and priority levels.
+//! Defaults of FlowSchemas and PriorityLevelConfigurations (`pkg/apis/flowcontrol/v1/defaults.go`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::set_default;
@@ -36,7 +36,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn queues_have_sizes_and_zero_shares_stay() {
+    fn queuing_is_completed_and_explicit_zero_shares_are_kept() {
         let mut v =
             json!({"spec": {"limited": {"nominalConcurrencyShares": 0, "limitResponse": {"queuing": {"queues": 4}}}}});
         priority_level(&mut v);

@@ -1,4 +1,4 @@
-//! Defaults of networking kinds.
+//! Defaults of networking kinds (`pkg/apis/networking/v1/defaults.go`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default};
@@ -33,7 +33,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn egress_rules_make_an_egress_policy() {
+    fn egress_rules_imply_the_egress_policy_type() {
         let mut v = json!({"spec": {"egress": [{"ports": [{"port": 53}]}]}});
         network_policy(&mut v);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`).
+//! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`). [`template`] holds what both share; [`pod`]
+//! adds what applies to Pods only.
 
 mod container;
 mod gates;
@@ -13,17 +14,18 @@ pub(super) use volume::source_fields;
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Fills in what is not said of a Pod.
+/// Defaults of a Pod, including those of its [`template`].
 pub(crate) fn pod(v: &mut Value) {
     for stage in ["alpha", "beta"] {
         for what in ["init-containers", "init-container-statuses"] {
-            // Long gone, and removed wherever they come from.
+            // Annotations of removed alpha and beta APIs; upstream's conversion drops them.
             v.unset(&["metadata", "annotations", &format!("pod.{stage}.kubernetes.io/{what}")]);
         }
     }
     template(v);
     addresses(v);
     let Some(spec) = v.at_mut(&["spec"]) else { return };
+    // Negative grace periods were once accepted; upstream reads them as 1.
     let grace = spec.get("terminationGracePeriodSeconds").as_i64().unwrap_or(0);
     if grace < 0 {
         spec.set(&["terminationGracePeriodSeconds"], 1i64);
@@ -32,6 +34,7 @@ pub(crate) fn pod(v: &mut Value) {
     let host_network = spec.get("hostNetwork").as_bool() == Some(true);
     for list in ["containers", "initContainers"] {
         for c in elements_mut(spec, &[list]) {
+            // Before the pod-level defaults below, which read these requests.
             limits_are_requests(c);
             if host_network {
                 for p in elements_mut(c, &["ports"]) {
@@ -47,7 +50,7 @@ pub(crate) fn pod(v: &mut Value) {
     pod_level_requests(spec);
 }
 
-/// A pod's first address is said twice; the single one wins.
+/// Synchronizes `status.podIP` with `status.podIPs[0]`; on conflict `podIP` wins.
 fn addresses(v: &mut Value) {
     let single = v.at(&["status", "podIP"]).clone();
     let all = v.at(&["status", "podIPs"]).items();
@@ -64,7 +67,7 @@ fn addresses(v: &mut Value) {
     }
 }
 
-/// Fills in what is not said of a pod template: all that pods and templates share.
+/// Defaults shared by pods and pod templates.
 pub(crate) fn template(v: &mut Value) {
     let spec = match v.at_mut(&["spec"]) {
         Some(spec) if !spec.is_null() => spec,
@@ -77,6 +80,7 @@ pub(crate) fn template(v: &mut Value) {
         }
     };
     gates::drop_disabled(spec);
+    // `serviceAccount` is the deprecated alias; both always carry the same value.
     let account = spec.str_at(&["serviceAccountName"]).to_owned();
     match (account.is_empty(), spec.str_at(&["serviceAccount"]).to_owned()) {
         (true, old) if !old.is_empty() => spec.set(&["serviceAccountName"], old),
@@ -98,7 +102,8 @@ pub(crate) fn template(v: &mut Value) {
     }
 }
 
-/// A pod with resources of its own has the huge pages of its containers too.
+/// Sets pod-level huge page limits from the containers' requests, if the pod has pod-level resources: the sum over
+/// containers, or the maximum of an init container.
 fn pod_level_pages(spec: &mut Value) {
     let own = spec.get("resources");
     if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
@@ -126,7 +131,7 @@ fn pod_level_pages(spec: &mut Value) {
     set_defaults(spec, &["resources", "limits"], pages);
 }
 
-/// A limit of the whole pod without a request gets what its containers request together, or itself.
+/// Sets missing pod-level requests of limited resources: the sum of the containers' requests, or else the limit.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.at(&["resources", "limits"]).clone();
     let mut together: HashMap<String, Quantity> = HashMap::new();
@@ -150,6 +155,7 @@ fn pod_level_requests(spec: &mut Value) {
     set_defaults(spec, &["resources", "requests"], requests);
 }
 
+/// Sets missing requests of a container to its limits.
 fn limits_are_requests(c: &mut Value) {
     let limits = c.at(&["resources", "limits"]).clone();
     let requests = limits.as_object().into_iter().flat_map(|m| m.iter());
@@ -162,7 +168,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_bare_pod_gets_the_recorded_defaults() {
+    fn a_minimal_pod_is_defaulted_as_upstream() {
         let mut v = json!({"spec": {"containers": [{"name": "main", "image": "registry.invalid/app:1"}]}});
         pod(&mut v);
         assert_eq!(
@@ -175,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_of_containers_are_the_pods_where_it_has_resources() {
+    fn pod_level_huge_pages_default_to_the_containers_requests() {
         let container = json!({"resources": {"limits": {"hugepages-2Mi": "4Mi"}}});
         let containers = json!([container.clone(), container]);
         let mut v = json!({"spec": {"containers": containers.clone(), "resources": {"limits": {"cpu": "1"}}}});
@@ -191,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_requests_unless_said() {
+    fn requests_default_to_limits() {
         let mut v = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}]}});
         pod(&mut v);
         let c = &v.at(&["spec", "containers"]).items()[0];

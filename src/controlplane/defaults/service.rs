@@ -1,10 +1,10 @@
-//! Defaults of Services (`pkg/apis/core/v1/defaults.go`). Cluster IPs, families and node ports are not defaults: they
-//! are allocated.
+//! Defaults of Services (`pkg/apis/core/v1/defaults.go`). Cluster IPs, IP families and node ports are not defaulted
+//! here: the Service strategy allocates them.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 
-/// True where something outside the cluster reaches the Service.
+/// Whether the Service is reachable from outside the cluster; upstream's `service.ExternallyAccessible`.
 pub(crate) fn externally_accessible(service: &Value) -> bool {
     match service.str_at(&["spec", "type"]) {
         "LoadBalancer" | "NodePort" => true,
@@ -13,7 +13,7 @@ pub(crate) fn externally_accessible(service: &Value) -> bool {
     }
 }
 
-/// Fills in what is not said.
+/// Defaults of a Service.
 pub(crate) fn service(v: &mut Value) {
     set_default_str(v, &["spec", "sessionAffinity"], "None");
     match v.str_at(&["spec", "sessionAffinity"]) {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_gets_a_protocol_and_a_target() {
+    fn ports_default_to_tcp_and_target_themselves() {
         assert_eq!(
             defaulted(json!({"ports": [{"port": 80}]})),
             json!({"internalTrafficPolicy": "Cluster", "sessionAffinity": "None", "type": "ClusterIP",
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_brings_a_timeout_and_its_absence_takes_it() {
+    fn affinity_config_follows_session_affinity() {
         let v = defaulted(json!({"sessionAffinity": "ClientIP"}));
         assert_eq!(
             v.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]),

@@ -1,4 +1,5 @@
-//! Defaults of volumes, claims, limits and storage classes.
+//! Defaults of PersistentVolumes, claims, LimitRanges, StorageClasses and CSIDrivers (`pkg/apis/core/v1/defaults.go`,
+//! `pkg/apis/storage/v1/defaults.go`).
 
 use super::pod::source_fields;
 use crate::apimachinery::value::Value;
@@ -18,7 +19,7 @@ pub(crate) fn claim(v: &mut Value) {
     set_default(v, &["spec", "volumeMode"], "Filesystem");
 }
 
-/// A container's limit is its greatest, a request its limit, and else its least.
+/// Completes container limits: `default` from `max`, then `defaultRequest` from `default`, then from `min`.
 pub(crate) fn limit_range(v: &mut Value) {
     for item in elements_mut(v, &["spec", "limits"]) {
         if item.str_at(&["type"]) != "Container" {
@@ -58,7 +59,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_container_range_is_completed_from_its_ends() {
+    fn container_limits_are_completed_from_max_and_min() {
         let mut v = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "100m", "memory": "1Mi"}},
                                                {"type": "Pod", "max": {"cpu": "2"}}]}});
         limit_range(&mut v);

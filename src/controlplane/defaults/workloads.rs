@@ -1,4 +1,4 @@
-//! Defaults of what makes pods (`pkg/apis/{core,apps,batch}/v1/defaults.go`).
+//! Defaults of workload kinds (`pkg/apis/{core,apps,batch}/v1/defaults.go`).
 
 use super::pod::template;
 use super::storage::claim;
@@ -55,7 +55,7 @@ pub(crate) fn stateful_set(v: &mut Value) {
     set_default_str(v, &["spec", "podManagementPolicy"], "OrderedReady");
     if v.str_at(&["spec", "updateStrategy", "type"]).is_empty() {
         v.set(&["spec", "updateStrategy", "type"], "RollingUpdate");
-        // Only a strategy nobody named gets its parameters as well.
+        // Upstream defaults the parameters only along with the type: an explicit `RollingUpdate` gets none.
         set_default(v, &["spec", "updateStrategy", "rollingUpdate"], Value::object());
     }
     let rolling = v.str_at(&["spec", "updateStrategy", "type"]) == "RollingUpdate";
@@ -74,7 +74,7 @@ pub(crate) fn stateful_set(v: &mut Value) {
     }
 }
 
-/// The annotation that carries a DaemonSet's template generation.
+/// Annotation with a DaemonSet's template generation; it holds a field of the internal type that v1 dropped.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(crate) fn daemon_set(v: &mut Value) {
@@ -95,19 +95,21 @@ pub(crate) fn daemon_set(v: &mut Value) {
 pub(crate) fn job(v: &mut Value) {
     spec_template(v);
     let absent = |v: &Value, key: &str| v.at(&["spec", key]).is_null();
+    // Neither set: one pod. Only `parallelism` set: a work queue, which has no completion count.
     if absent(v, "parallelism") {
         if absent(v, "completions") {
             v.set(&["spec", "completions"], 1i64);
         }
         v.set(&["spec", "parallelism"], 1i64);
     }
+    // With a limit per index, the global one must never be reached.
     let retries = if absent(v, "backoffLimitPerIndex") {
         6
     } else {
         i64::from(i32::MAX)
     };
     set_default(v, &["spec", "backoffLimit"], retries);
-    // Labels that are yet to be generated come with it.
+    // A generated selector also generates template labels; the strategy then copies the labels after generating them.
     let generated = v.at(&["spec", "manualSelector"]).as_bool() != Some(true)
         && v.at(&["spec", "template", "metadata", "labels", CONTROLLER_UID])
             .is_null();
@@ -126,7 +128,7 @@ pub(crate) fn job(v: &mut Value) {
     pod_conditions(v, &["spec"]);
 }
 
-/// A Job without labels has those of its template.
+/// Copies the template's labels to a Job that has none.
 pub(crate) fn job_labels(v: &mut Value) {
     let labels = v.at(&["spec", "template", "metadata", "labels"]);
     if !labels.is_empty_value() && v.at(&["metadata", "labels"]).is_empty_value() {
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_gets_the_recorded_defaults() {
+    fn each_kind_is_defaulted_as_upstream() {
         let cases: [(fn(&mut Value), Value, Value); 6] = [
             (
                 deployment,
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_takes_its_labels_from_the_template() {
+    fn a_replication_controller_inherits_the_template_labels() {
         let mut v = json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
         replication_controller(&mut v);
         assert_eq!(v.at(&["spec", "selector"]), &json!({"a": "b"}));

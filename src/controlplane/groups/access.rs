@@ -1,4 +1,4 @@
-//! authentication.k8s.io/v1 and authorization.k8s.io/v1: questions, answered and forgotten.
+//! authentication.k8s.io/v1 and authorization.k8s.io/v1: create-only review resources, evaluated and never stored.
 
 use crate::controlplane::reviews::{
     self, LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectReview, SelfSubjectRulesReview,
@@ -17,7 +17,7 @@ const AUTHORIZATION: Group = Group {
     version: "v1",
 };
 
-/// Rows of authentication.k8s.io/v1.
+/// The resources of authentication.k8s.io/v1.
 pub fn authentication(judges: &reviews::Judges) -> Vec<Resource> {
     vec![
         AUTHENTICATION
@@ -29,7 +29,7 @@ pub fn authentication(judges: &reviews::Judges) -> Vec<Resource> {
     ]
 }
 
-/// Rows of authorization.k8s.io/v1.
+/// The resources of authorization.k8s.io/v1.
 pub fn authorization(judges: &reviews::Judges) -> Vec<Resource> {
     vec![
         AUTHORIZATION

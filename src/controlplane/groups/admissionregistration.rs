@@ -1,4 +1,4 @@
-//! admissionregistration.k8s.io/v1.
+//! The resources of admissionregistration.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::strategies::admission::{Admission, Kind};
@@ -17,7 +17,7 @@ fn row(plural: &'static str, kind: &'static str, what: Kind) -> Row {
         .conditional_update()
 }
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         row(

@@ -1,4 +1,4 @@
-//! apiextensions.k8s.io/v1.
+//! The resources of apiextensions.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::strategies::crd::CustomResourceDefinition;
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("customresourcedefinitions", "CustomResourceDefinition")

@@ -1,4 +1,4 @@
-//! apiregistration.k8s.io/v1: the row the aggregator serves.
+//! apiregistration.k8s.io/v1, which the aggregator serves.
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::strategies::apiservice::ApiService;
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("apiservices", "APIService")

@@ -1,4 +1,4 @@
-//! apps/v1.
+//! The resources of apps/v1.
 
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::controlplane::columns::workloads as columns;
@@ -12,7 +12,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// `scale` of the kinds that have it.
+/// Handlers of the `scale` subresources.
 pub struct Parts {
     /// `deployments/scale`
     pub deployments: Arc<dyn SubresourceHandler>,
@@ -22,13 +22,13 @@ pub struct Parts {
     pub stateful_sets: Arc<dyn SubresourceHandler>,
 }
 
-/// Adds `scale`.
+/// Adds the `scale` subresource to a resource.
 pub(super) fn scaled(row: Row, handler: Arc<dyn SubresourceHandler>) -> Row {
     let kind = GroupVersionKind::new("autoscaling", "v1", "Scale");
     row.custom("scale", kind, Verbs::GET_PATCH_UPDATE, handler)
 }
 
-/// All rows.
+/// The resources of the group.
 pub fn rows(parts: Parts) -> Vec<Resource> {
     let row = |plural, kind| V1.kind(plural, kind).namespaced();
     vec![

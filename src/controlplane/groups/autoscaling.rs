@@ -1,4 +1,4 @@
-//! autoscaling/v2, and v1 over it.
+//! autoscaling/v2, which is the stored version, and v1, which converts to and from it.
 
 use crate::controlplane::columns::autoscaling as columns;
 use crate::controlplane::defaults::autoscaling as defaults;
@@ -17,7 +17,7 @@ const V2: Group = Group {
     version: "v2",
 };
 
-/// The stored version.
+/// The resources of v2.
 pub fn v2() -> Vec<Resource> {
     vec![
         V2.kind("horizontalpodautoscalers", "HorizontalPodAutoscaler")
@@ -31,7 +31,7 @@ pub fn v2() -> Vec<Resource> {
     ]
 }
 
-/// The older version.
+/// The resources of v1, converted from those of `v2`.
 pub fn v1(v2: &[Resource]) -> Vec<Resource> {
     let hub = v2.iter().map(|hub| {
         let row = V1.kind(hub.gvr.resource.as_str(), hub.kind.as_str());

@@ -1,4 +1,4 @@
-//! batch/v1.
+//! The resources of batch/v1.
 
 use crate::controlplane::columns::workloads as columns;
 use crate::controlplane::fields::count;
@@ -11,7 +11,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("cronjobs", "CronJob")

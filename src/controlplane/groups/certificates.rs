@@ -1,4 +1,4 @@
-//! certificates.k8s.io/v1.
+//! The resources of certificates.k8s.io/v1.
 
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::controlplane::columns::network as columns;
@@ -13,7 +13,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows; `approval` serves the subresource of that name.
+/// The resources of the group; `approval` serves the subresource of that name.
 pub fn rows(approval: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
     let kind = GroupVersionKind::new(V1.group, V1.version, "CertificateSigningRequest");
     vec![

@@ -1,4 +1,4 @@
-//! core/v1.
+//! The core group, v1. Start at [`rows`]; workload, volume and quota kinds are in [`workloads`].
 
 mod workloads;
 
@@ -13,15 +13,15 @@ use crate::registry::resource::{Answer, Connect, Resource, SubresourceHandler, V
 use crate::storage::Storage;
 use std::sync::Arc;
 
-/// The group.
+/// core/v1.
 pub const V1: Group = Group {
     group: "",
     version: "v1",
 };
 
-/// What core rows need that is no constant.
+/// Dependencies of the core resources.
 pub struct Parts {
-    /// Behaviour of Services.
+    /// The strategy of `services`.
     pub service: Arc<Service>,
     /// `namespaces/finalize`
     pub finalize: Arc<dyn SubresourceHandler>,
@@ -29,21 +29,21 @@ pub struct Parts {
     pub binding: Arc<dyn SubresourceHandler>,
     /// `bindings`
     pub bindings: Arc<dyn Answer>,
-    /// `serviceaccounts/token`; `None`: no tokens are made.
+    /// `serviceaccounts/token`; `None` if the server does not issue tokens.
     pub token: Option<Arc<dyn SubresourceHandler>>,
     /// `pods/eviction`
     pub eviction: Arc<dyn SubresourceHandler>,
-    /// Connections to where pods run.
+    /// Connection subresources of pods, services and nodes.
     pub connections: Connections,
     /// `replicationcontrollers/scale`
     pub scale: Arc<dyn SubresourceHandler>,
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
-    /// Whose statuses are told.
+    /// The storage of `componentstatuses`.
     pub components: Arc<dyn Storage>,
 }
 
-/// Connection subresources.
+/// Handlers of the connection subresources.
 #[allow(missing_docs, reason = "each is the subresource of its name")]
 pub struct Connections {
     pub log: Arc<dyn Connect>,
@@ -62,6 +62,7 @@ fn core(kind: &'static str) -> GroupVersionKind {
     GroupVersionKind::new("", "v1", kind)
 }
 
+/// A boolean as a selectable field value.
 fn flag(v: &Value, path: &[&str]) -> Str {
     Str::const_new(if v.at(path).as_bool() == Some(true) {
         "true"
@@ -70,7 +71,7 @@ fn flag(v: &Value, path: &[&str]) -> Str {
     })
 }
 
-/// All rows.
+/// The resources of the group.
 pub fn rows(parts: Parts) -> Vec<Resource> {
     let mut all = workloads::rows(parts.scale.clone());
     all.extend(own_rows(parts));
@@ -198,7 +199,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
     ]
 }
 
-/// Events, which are served by another name as well.
+/// The `events` resource, which events.k8s.io/v1 serves as well.
 pub fn events(ttl_seconds: u64) -> Resource {
     V1.kind("events", "Event")
         .namespaced()
@@ -234,7 +235,7 @@ fn pod_fields(v: &Value) -> [Str; 10] {
         text(v, &["status", "podIP"]),
         text(v, &["status", "nominatedNodeName"]),
         text(v, &["spec", "nodeName"]),
-        // Accepted, but never filled in by upstream.
+        // Upstream accepts a `status.podIPs` selector but never populates the field.
         Str::default(),
     ]
 }

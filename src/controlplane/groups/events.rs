@@ -1,4 +1,4 @@
-//! events.k8s.io/v1, over core Events.
+//! events.k8s.io/v1, converted to and from the stored core/v1 Events.
 
 use super::core;
 use crate::controlplane::strategies::events::{CoreEvent, NewEvent};
@@ -12,7 +12,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows(event_ttl_seconds: u64) -> Vec<Resource> {
     let hub = core::events(event_ttl_seconds);
     let strategy = Arc::new(NewEvent(CoreEvent {

@@ -1,4 +1,4 @@
-//! node.k8s.io/v1.
+//! The resources of node.k8s.io/v1.
 
 use crate::controlplane::columns::devices as columns;
 use crate::controlplane::strategies::runtime_class::RUNTIME_CLASS;
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("runtimeclasses", "RuntimeClass")

@@ -1,4 +1,4 @@
-//! policy/v1.
+//! The resources of policy/v1.
 
 use crate::controlplane::columns::network as columns;
 use crate::controlplane::strategies::network;
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("poddisruptionbudgets", "PodDisruptionBudget")

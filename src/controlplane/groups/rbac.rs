@@ -1,4 +1,4 @@
-//! rbac.authorization.k8s.io/v1.
+//! The resources of rbac.authorization.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::strategies::rbac::{GROUP, Guard, Role, RoleBinding};
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows; `guard` judges who may write them.
+/// The resources of the group; `guard` prevents privilege escalation by writers.
 pub fn rows(guard: &Guard) -> Vec<Resource> {
     vec![
         V1.kind("clusterrolebindings", "ClusterRoleBinding")

@@ -1,4 +1,4 @@
-//! resource.k8s.io/v1.
+//! The resources of resource.k8s.io/v1.
 
 use crate::authz::Authorizer;
 use crate::controlplane::columns::devices as columns;
@@ -16,7 +16,8 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows; claims ask `namespaces` and `authorizer` about their writers.
+/// The resources of the group. Admin access of a claim depends on its namespace, and some status writes on the
+/// authorizer.
 pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
     vec![
         V1.kind("deviceclasses", "DeviceClass")

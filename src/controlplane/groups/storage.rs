@@ -1,4 +1,4 @@
-//! storage.k8s.io/v1.
+//! The resources of storage.k8s.io/v1.
 
 use crate::controlplane::columns::{others, storage as columns};
 use crate::controlplane::strategies::volumes;
@@ -10,7 +10,7 @@ const V1: Group = Group {
     version: "v1",
 };
 
-/// All rows.
+/// The resources of the group.
 pub fn rows() -> Vec<Resource> {
     vec![
         V1.kind("csidrivers", "CSIDriver")

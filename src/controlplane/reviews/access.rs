@@ -1,4 +1,5 @@
-//! SubjectAccessReview and its kin: may they?
+//! SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview (upstream's
+//! `pkg/registry/authorization`). All three share [`answer`]; they differ by [`Scope`].
 
 use super::Judges;
 use super::selectors;
@@ -15,18 +16,18 @@ use crate::registry::strategy::Context;
 use crate::request::UserInfo;
 use async_trait::async_trait;
 
-/// Answers SubjectAccessReviews.
+/// Evaluates SubjectAccessReviews.
 pub struct SubjectAccessReview(pub Judges);
-/// Answers LocalSubjectAccessReviews.
+/// Evaluates LocalSubjectAccessReviews.
 pub struct LocalSubjectAccessReview(pub Judges);
-/// Answers SelfSubjectAccessReviews.
+/// Evaluates SelfSubjectAccessReviews.
 pub struct SelfSubjectAccessReview(pub Judges);
 
 fn invalid(errors: &ErrorList) -> Status {
     Status::invalid("authorization.k8s.io", "", "", errors)
 }
 
-/// Which of the three is asked.
+/// The variant of the review.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Cluster,
@@ -34,6 +35,7 @@ enum Scope {
     Own,
 }
 
+/// Upstream's `pkg/apis/authorization/validation`, with errors in its order.
 fn check(v: &Value, scope: Scope) -> ErrorList {
     let mut out = ErrorList::new();
     let spec = v.get("spec");
@@ -89,7 +91,7 @@ fn check(v: &Value, scope: Scope) -> ErrorList {
     out
 }
 
-/// Non-resource attributes, as upstream's internal struct prints.
+/// The non-resource attributes in an error: upstream marshals its internal struct, which has no JSON tags.
 fn shown(v: &Value) -> String {
     format!(
         "{{\"Path\":{},\"Verb\":{}}}",
@@ -126,8 +128,8 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     }
 }
 
-/// Who sends a review with this annotation gets it back with an explanation: which rule of which role through which
-/// binding allows it, or what comes closest. Ours, not upstream's, which takes no annotations at all.
+/// Annotation that requests an explanation: the review is returned with the rule, role and binding that allow the
+/// access, or with the closest match. An extension of this gateway: upstream accepts no annotations on reviews.
 pub const EXPLAIN: &str = "torana.dev/explain-access";
 
 fn asks_why(v: &Value) -> bool {
@@ -160,7 +162,7 @@ fn metadata(out: &mut ErrorList, v: &Value, scope: Scope) {
     }
 }
 
-/// Object metadata with its members in the order upstream's type declares them.
+/// Marshals object metadata with its members in the field order of Go's `ObjectMeta`.
 fn in_go_order(meta: &Value) -> String {
     const META: &[&str] = &[
         "name",
@@ -223,7 +225,7 @@ fn subject(spec: &Value) -> UserInfo {
     }
 }
 
-/// The status, and why, where that is asked for.
+/// Evaluates a review. Returns its status, and the explanation if one is requested.
 async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Option<Value>) {
     let spec = object.get("spec");
     let resource = spec.get("resourceAttributes");
@@ -245,6 +247,7 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
             verb: of("verb"),
             is_resource: true,
             api_group: of("group"),
+            // Upstream's `ResourceAttributesFrom` matches any version if none is given.
             api_version: if of("version").is_empty() { "*" } else { of("version") },
             namespace: of("namespace"),
             resource: of("resource"),
@@ -257,6 +260,7 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
     };
     let verdict = judges.authorizer.authorize(&asked).await;
     let mut status = crate::json!({"allowed": (verdict.decision == Decision::Allow)});
+    // Only for an explicit deny; no opinion is merely not allowed.
     if verdict.decision == Decision::Deny {
         status.set(&["denied"], true);
     }

@@ -1,4 +1,4 @@
-//! The storage of what is not stored.
+//! The storage of resources that are not stored.
 
 use crate::storage::{
     Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
@@ -7,7 +7,7 @@ use crate::storage::{
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Holds nothing and takes nothing. Stands behind reviews, whose stores only carry the admission chain.
+/// Always empty; rejects writes. Reviews have a store only for its admission chain, and this is its storage.
 pub struct Nothing;
 
 fn refused() -> Error {

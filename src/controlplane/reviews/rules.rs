@@ -1,4 +1,4 @@
-//! SelfSubjectRulesReview: what may I do here?
+//! SelfSubjectRulesReview: lists the caller's rules in a namespace.
 
 use super::Judges;
 use crate::apimachinery::status::{Result, Status};
@@ -8,7 +8,7 @@ use crate::registry::resource::Answer;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// Answers SelfSubjectRulesReviews.
+/// Evaluates SelfSubjectRulesReviews.
 pub struct SelfSubjectRulesReview(pub Judges);
 
 fn resource_rule(rule: &PolicyRule) -> Option<Value> {

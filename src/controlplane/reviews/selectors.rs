@@ -1,22 +1,23 @@
-//! Selectors of a review → the texts that authorizers read. A requirement that cannot be read is left out, which asks for
-//! more rather than less, and is said (upstream: `pkg/registry/authorization/util`).
+//! Converts the selectors of an access review to the text form of authorizer attributes (upstream's
+//! `pkg/registry/authorization/util`). An unparsable requirement is dropped, which widens the access that is checked,
+//! and reported in `evaluationError`.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::{FieldSelector, LabelSelector};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 
-/// A selector as text, and how reading it went.
+/// A converted selector.
 #[derive(Default)]
 pub(super) struct Read {
-    /// What could be read; empty: everything.
+    /// The requirements that parsed; empty selects everything.
     pub text: String,
     used: usize,
     lost: usize,
 }
 
 impl Read {
-    /// What to say about it, for `evaluationError`.
+    /// The `evaluationError` if requirements were dropped.
     pub fn problem(&self, field: &str) -> Option<String> {
         let how = match (self.lost, self.used) {
             (0, _) => return None,
@@ -42,6 +43,7 @@ fn read(v: &Value, parses: &dyn Fn(&str) -> bool, term: &dyn Fn(&str, &str, &[&s
     for r in v.get("requirements").items() {
         let values = strings(r.get("values"));
         let text = term(r.str_at(&["key"]), r.str_at(&["operator"]), &values);
+        // Keys and values are arbitrary text: only a term that parses back is used.
         match text.filter(|t| parses(t)) {
             Some(text) => terms.push(text),
             None => out.lost += 1,
@@ -52,7 +54,7 @@ fn read(v: &Value, parses: &dyn Fn(&str) -> bool, term: &dyn Fn(&str, &str, &[&s
     out
 }
 
-/// A field selector: only `In` and `NotIn` with one value have a meaning.
+/// Converts a field selector, which supports only `In` and `NotIn` with a single value.
 pub(super) fn fields(v: &Value) -> Read {
     let escape = |s: &str| s.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
     read(
@@ -66,7 +68,7 @@ pub(super) fn fields(v: &Value) -> Read {
     )
 }
 
-/// A label selector.
+/// Converts a label selector.
 pub(super) fn labels(v: &Value) -> Read {
     read(
         v,
@@ -77,7 +79,7 @@ pub(super) fn labels(v: &Value) -> Read {
             ("Exists", []) => Some(key.to_owned()),
             ("DoesNotExist", []) => Some(format!("!{key}")),
             _ => {
-                tracing::debug!(operator = %quote(operator), "a label requirement of a review means nothing");
+                tracing::debug!(operator = %quote(operator), "ignoring an invalid label requirement of a review");
                 None
             }
         },
@@ -90,7 +92,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn requirements_become_selectors_and_what_means_nothing_is_said() {
+    fn invalid_requirements_are_dropped_and_reported() {
         let v = json!({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]},
             {"key": "a", "operator": "In", "values": ["x", "y"]}]});
         let r = fields(&v);

@@ -1,4 +1,4 @@
-//! TokenReview and SelfSubjectReview: who is this?
+//! TokenReview and SelfSubjectReview (upstream's `pkg/registry/authentication`).
 
 use super::Judges;
 use crate::apimachinery::status::{Result, Status};
@@ -14,13 +14,13 @@ use crate::request::user::{AUTHENTICATED, UNAUTHENTICATED};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Answers TokenReviews.
+/// Evaluates TokenReviews.
 pub struct TokenReview(pub Judges);
 
-/// Answers SelfSubjectReviews.
+/// Evaluates SelfSubjectReviews: returns the caller's own identity.
 pub struct SelfSubjectReview;
 
-/// `authentication.k8s.io/v1` UserInfo.
+/// Renders an `authentication.k8s.io/v1` UserInfo.
 fn user_info(user: &UserInfo) -> Value {
     let mut m = Map::new();
     for (key, text) in [("username", &user.name), ("uid", &user.uid)] {
@@ -43,7 +43,8 @@ fn user_info(user: &UserInfo) -> Value {
 impl TokenReview {
     async fn judge(&self, token: &str, asked: &[&str]) -> Value {
         let refused = |why: &str| crate::json!({"error": why, "user": {}});
-        // The review is a request with this header, and read like one: a token of spaces is no token.
+        // Upstream authenticates a fake request with this Authorization header, so the token is parsed as a header is:
+        // it ends at the first space, and one of only spaces is missing.
         let word = token.trim_end().split(' ').next().unwrap_or_default();
         let asked: Vec<String> = match asked {
             [] => self.0.audiences.clone(),
@@ -75,7 +76,7 @@ impl TokenReview {
     }
 }
 
-/// Upstream's server has a token of its own for itself, whose authenticator is asked first and does not know the token.
+/// Adds the error of upstream's loopback token authenticator, which precedes the others and rejects every other token.
 fn beside_loopback(error: &str) -> String {
     let listed = error.strip_prefix('[').and_then(|e| e.strip_suffix(']'));
     match listed.unwrap_or(error) {

@@ -44,7 +44,7 @@ async fn token(spec: Value) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn tokens_are_judged_as_recorded() {
+async fn token_reviews_match_upstream() {
     let known = json!({"audiences": ["https://kubernetes.default.svc"], "authenticated": true,
         "user": {"groups": ["parity-limited", "system:authenticated"], "uid": "limited-uid", "username": "limited-user"}});
     assert_eq!(token(json!({"token": "limitedtoken"})).await.unwrap(), known);
@@ -73,7 +73,7 @@ async fn access(meta: Value, spec: Value) -> std::result::Result<Value, String> 
 }
 
 #[tokio::test]
-async fn access_is_judged_as_recorded() {
+async fn access_reviews_match_upstream() {
     let none = || json!({});
     let get = json!({"verb": "get", "resource": "pods"});
     let with = |edits: Value| {
@@ -119,7 +119,7 @@ async fn access_is_judged_as_recorded() {
 }
 
 #[tokio::test]
-async fn a_local_review_stays_in_its_namespace() {
+async fn local_reviews_are_confined_to_their_namespace() {
     let local = |spec: Value| async move {
         let mut v = json!({"metadata": {"namespace": "ns"}});
         v.set(&["spec"], spec);
@@ -147,7 +147,7 @@ async fn a_local_review_stays_in_its_namespace() {
 }
 
 #[tokio::test]
-async fn callers_learn_who_they_are() {
+async fn self_subject_review_returns_the_caller() {
     let answer = SelfSubjectReview
         .answer(&Context::system(""), json!({"spec": {"x": 1}}))
         .await

@@ -1,4 +1,4 @@
-//! Webhook configurations and admission policies.
+//! Strategy of the admissionregistration.k8s.io kinds: webhook configurations, policies and bindings.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
@@ -8,18 +8,18 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
-/// Which of the six kinds.
+/// Selects one of the group's six kinds; the flag is true for the mutating variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `ValidatingWebhookConfiguration`, or with true `MutatingWebhookConfiguration`.
+    /// `ValidatingWebhookConfiguration`, or `MutatingWebhookConfiguration` if true.
     Webhooks(bool),
-    /// `ValidatingAdmissionPolicy`, or with true `MutatingAdmissionPolicy`.
+    /// `ValidatingAdmissionPolicy`, or `MutatingAdmissionPolicy` if true. Only the validating one has a status.
     Policy(bool),
-    /// The binding of the one or the other.
+    /// `ValidatingAdmissionPolicyBinding`, or `MutatingAdmissionPolicyBinding` if true.
     Binding(bool),
 }
 
-/// Behaviour of admission registration.
+/// Strategy of the kinds in [`Kind`].
 pub struct Admission(pub Kind);
 
 impl Admission {

@@ -1,4 +1,6 @@
-//! APIServices: which group-version is served by whom.
+//! Strategy of APIServices, following upstream's `kube-aggregator/pkg/registry/apiservice/strategy.go`.
+//!
+//! Probing availability is left to the aggregator, which writes its result with [`set_condition`].
 
 use super::common::{keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
@@ -9,10 +11,10 @@ use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
 use crate::registry::strategy::{NameRule, Strategy};
 
-/// Behaviour of APIServices. The row is also used by the aggregator.
+/// Strategy of APIServices.
 pub struct ApiService;
 
-/// Sets a condition: the transition time changes with the status alone, the rest always.
+/// Sets a condition. `lastTransitionTime` is updated only if the status changes; reason and message always are.
 pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
     let mut all = object.at(&["status", "conditions"]).items().to_vec();
     let now = time::now();
@@ -33,7 +35,7 @@ pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str,
     object.set(&["status", "conditions"], all);
 }
 
-/// Sets the condition of an APIService this server answers itself.
+/// Marks an APIService that this server serves itself as available.
 pub fn set_local_condition(object: &mut Value) {
     set_condition(
         object,
@@ -97,7 +99,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_local_one_is_available_from_the_start() {
+    fn local_apiservice_is_available_on_create() {
         let mut v = json!({"spec": {"group": "g"}, "status": {"conditions": [{"type": "X"}]}});
         ApiService.prepare_create(&mut v);
         let c = &v.at(&["status", "conditions"]).items()[0];
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_with_the_status() {
+    fn transition_time_changes_only_with_the_status() {
         let mut v = json!({"status": {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": "t", "reason": "r"}]}});
         set_condition(&mut v, "A", "True", "other", "m");
         let c = v.at(&["status", "conditions"]).items()[0].clone();

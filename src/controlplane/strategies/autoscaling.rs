@@ -1,11 +1,11 @@
-//! Autoscalers.
+//! Strategy of HorizontalPodAutoscalers.
 
 use super::described::{Described, PLAIN};
 use crate::controlplane::defaults::autoscaling as defaults;
 use crate::controlplane::validation::autoscaling as check;
 use crate::json;
 
-/// HorizontalPodAutoscalers, as v2 has them. They have no generation.
+/// HorizontalPodAutoscalers in their v2 form. Upstream does not maintain a generation for them.
 pub const AUTOSCALER: Described = Described {
     default: defaults::v2,
     validate: check::autoscaler,

@@ -1,15 +1,16 @@
-//! Moves that many strategies make.
+//! Helpers shared by several strategies: generations and the fields a status update preserves.
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{restore, same};
 
-/// A new object's generation.
+/// Sets the generation of a new object to 1.
 pub(crate) fn first_generation(object: &mut Value) {
     object.set_meta("generation", 1i64);
 }
 
-/// One more than before, where any of these members changed. The registry has copied the old generation already.
+/// Increments the generation if any of these top-level members changed. If none did, the old generation stays: the
+/// registry has already copied it to `new`.
 pub(crate) fn bump_generation(new: &mut Value, old: &Value, members: &[&str]) {
     if members.iter().any(|m| !same(new.get(m), old.get(m))) {
         let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
@@ -17,7 +18,7 @@ pub(crate) fn bump_generation(new: &mut Value, old: &Value, members: &[&str]) {
     }
 }
 
-/// A status write keeps what the main resource says, metadata aside.
+/// Restores everything but `status` and `metadata` from the stored object, for a status update.
 pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
     let members: Vec<String> = [&*new, old]
         .into_iter()
@@ -30,7 +31,8 @@ pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// A status write that may not touch labels, annotations, finalizers and owners either (`ResetObjectMetaForStatus`).
+/// Restores labels, annotations, finalizers and owner references, for kinds whose status update may not change them
+/// (upstream's `ResetObjectMetaForStatus`).
 pub(crate) fn keep_meta(new: &mut Value, old: &Value) {
     for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
         restore(new, old, &["metadata", key]);
@@ -43,7 +45,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_status_write_keeps_the_rest_and_may_label() {
+    fn status_update_keeps_the_spec_and_may_change_labels() {
         let old = json!({"kind": "X", "metadata": {"labels": {"a": "1"}}, "spec": {"x": 1}, "status": {}});
         let mut new = json!({"kind": "X", "metadata": {"labels": {"a": "2"}}, "extra": 1, "status": {"y": 1}});
         keep_all_but_status(&mut new, &old);
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_grows_with_the_spec_alone() {
+    fn generation_increments_only_when_the_spec_changes() {
         let old = json!({"metadata": {"generation": 3}, "spec": {"a": 1}});
         let mut new = json!({"metadata": {"generation": 3, "labels": {"x": "y"}}, "spec": {"a": 1}});
         bump_generation(&mut new, &old, &["spec"]);

@@ -1,4 +1,7 @@
-//! CustomResourceDefinitions, as far as storing them goes; serving what they define is the extensions' work.
+//! Strategy of CustomResourceDefinitions, following upstream's
+//! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
+//!
+//! Covers only the stored object; serving the defined resources is left to `extensions`.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;
@@ -7,10 +10,10 @@ use crate::controlplane::fields::{restore, set_default, set_default_str, strings
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of CustomResourceDefinitions.
+/// Strategy of CustomResourceDefinitions.
 pub struct CustomResourceDefinition;
 
-/// The version with `storage: true`, or `""`.
+/// Name of the version with `storage: true`, or `""`.
 fn storage_version(v: &Value) -> &str {
     let versions = v.at(&["spec", "versions"]).items();
     let found = versions.iter().find(|x| x.get("storage").as_bool() == Some(true));
@@ -63,6 +66,8 @@ impl Strategy for CustomResourceDefinition {
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         restore(new, old, &["status"]);
         bump_generation(new, old, &["spec"]);
+        // Versions are only ever added here, since objects may still be stored in an older one. An administrator
+        // removes them through the status after migrating.
         let stored = storage_version(new).to_owned();
         let mut all = new.at(&["status", "storedVersions"]).items().to_vec();
         if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
@@ -80,6 +85,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        // Warn only about formats that this write introduces.
         let before = old.map(validation::crd::unknown_formats).unwrap_or_default();
         let before: std::collections::HashSet<String> = before.into_iter().collect();
         let mut found = validation::crd::unknown_formats(new);
@@ -101,7 +107,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn names_and_stored_versions_are_filled_in() {
+    fn names_and_stored_versions_are_defaulted() {
         let mut v = json!({"spec": {"names": {"kind": "Widget", "plural": "widgets"}, "versions": [{"name": "v1", "storage": true}]}});
         CustomResourceDefinition.default(&mut v);
         CustomResourceDefinition.prepare_create(&mut v);

@@ -1,4 +1,8 @@
-//! CertificateSigningRequests: whoever asks is written into the request, and only its subresources change it.
+//! Strategies of CertificateSigningRequests, following upstream's
+//! `pkg/registry/certificates/certificates/strategy.go`.
+//!
+//! The requester's identity is recorded on create. Afterwards the object changes only through `status` ([`Csr`]) and
+//! `approval` ([`Approval`]); spec updates through the main resource are dropped.
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::ErrorList;
@@ -11,13 +15,13 @@ use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 use std::collections::HashMap;
 
-/// Behaviour of CertificateSigningRequests.
+/// Strategy of the main resource and of `status`.
 pub struct Csr;
 
-/// Times of conditions that do not say theirs.
+/// Fills in missing condition times. A condition whose type and status already existed keeps its transition time.
 fn stamp(new: &mut Value, old: &Value) {
     let now = time::now();
-    // Of several of one type and status the first counts.
+    // Reversed, so that the first of several entries with one key wins.
     let was = old.at(&["status", "conditions"]).items().iter().rev();
     let was: HashMap<(&str, &str), &Value> = was.map(|o| ((o.str_at(&["type"]), o.str_at(&["status"])), o)).collect();
     for c in elements_mut(new, &["status", "conditions"]) {
@@ -35,7 +39,7 @@ fn stamp(new: &mut Value, old: &Value) {
     }
 }
 
-/// Answers of approvers, which `/status` may not give.
+/// True for the approver's conditions, which only `/approval` may set.
 fn is_answer(c: &Value) -> bool {
     matches!(c.str_at(&["type"]), "Approved" | "Denied")
 }
@@ -47,6 +51,7 @@ impl Strategy for Csr {
     }
 
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
+        // The identity comes from authentication; whatever the client sent is discarded.
         for key in ["username", "uid", "groups", "extra"] {
             object.unset(&["spec", key]);
         }
@@ -90,6 +95,7 @@ impl Strategy for Csr {
                 .filter(|c| is_answer(c))
                 .count()
         };
+        // With equal counts, reset approver conditions to the stored ones; otherwise validation rejects the update.
         if count(new) == count(old) {
             let mut kept = old
                 .at(&["status", "conditions"])
@@ -118,7 +124,7 @@ impl Strategy for Csr {
     }
 }
 
-/// Behaviour behind `approval`: conditions are taken, everything else stays.
+/// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
 pub struct Approval;
 
 impl Strategy for Approval {
@@ -147,7 +153,7 @@ mod tests {
     use crate::json;
 
     #[tokio::test]
-    async fn a_request_says_who_asked() {
+    async fn create_records_the_requester() {
         let mut v = json!({"spec": {"username": "somebody", "groups": ["x"]}});
         Csr.begin_create(&Context::system(""), &mut v).await.unwrap();
         assert_eq!(v.str_at(&["spec", "username"]), "system:apiserver");
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transition_keeps_its_time() {
+    fn unchanged_condition_keeps_its_transition_time() {
         let old = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}});
         let mut new = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
         stamp(&mut new, &old);

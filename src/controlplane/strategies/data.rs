@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets and ServiceAccounts.
+//! Strategies of ConfigMaps, Secrets, ServiceAccounts and the read-only ComponentStatuses.
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
@@ -6,7 +6,7 @@ use crate::controlplane::fields::elements_mut;
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of ConfigMaps.
+/// Strategy of ConfigMaps.
 pub struct ConfigMap;
 
 impl Strategy for ConfigMap {
@@ -19,7 +19,7 @@ impl Strategy for ConfigMap {
     }
 }
 
-/// Behaviour of Secrets.
+/// Strategy of Secrets.
 pub struct Secret;
 
 impl Strategy for Secret {
@@ -31,6 +31,7 @@ impl Strategy for Secret {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        // As upstream. Defaulting normally sets `Opaque` first, so this affects only objects that bypass it.
         if new.str_at(&["type"]).is_empty() {
             new.set(&["type"], old.get("type").clone());
         }
@@ -49,7 +50,7 @@ impl Strategy for Secret {
     }
 }
 
-/// `stringData` is written over `data`, and never kept.
+/// Moves the write-only `stringData` into `data`, base64-encoded; it takes precedence over existing keys.
 fn fold_string_data(object: &mut Value) {
     let Some(Value::Object(plain)) = object.unset(&["stringData"]) else {
         return;
@@ -60,7 +61,7 @@ fn fold_string_data(object: &mut Value) {
     }
 }
 
-/// Behaviour of ServiceAccounts.
+/// Strategy of ServiceAccounts. References to secrets are reduced to their names.
 pub struct ServiceAccount;
 
 fn strip_secrets(object: &mut Value) {
@@ -93,7 +94,7 @@ impl Strategy for ServiceAccount {
     }
 }
 
-/// Behaviour of ComponentStatuses: they are only read.
+/// Strategy of ComponentStatuses, which are read-only and deprecated.
 pub struct ComponentStatus;
 
 impl Strategy for ComponentStatus {
@@ -108,7 +109,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn string_data_wins_and_vanishes() {
+    fn string_data_overrides_data_and_is_removed() {
         let mut v = json!({"stringData": {"a": "plain", "b": "wins"}, "data": {"b": "bG9zZXM=", "c": "Yw=="}});
         Secret.default(&mut v);
         assert_eq!(
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn account_secrets_are_names_only() {
+    fn service_account_secrets_keep_only_their_name() {
         let mut v = json!({"secrets": [{"name": "s", "namespace": "x"}]});
         ServiceAccount.prepare_create(&mut v);
         assert_eq!(v, json!({"secrets": [{"name": "s"}]}));

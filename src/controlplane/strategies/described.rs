@@ -1,4 +1,7 @@
-//! Behaviour as data: kinds that differ only in their defaults, checks and in what counts as a change of generation.
+//! Strategies as data, for kinds that differ only in defaults, validation and generation handling.
+//!
+//! Start at [`Described`]; constants for single kinds extend [`PLAIN`] or [`WORKLOAD`]. Kinds that need state or async
+//! steps implement `Strategy` themselves.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;
@@ -6,42 +9,42 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::registry::strategy::{GarbageCollection, NameRule, Strategy};
 
-/// What a kind does. [`PLAIN`] does nothing; kinds say what they do beside that.
+/// A strategy assembled from functions and constants. Start from [`PLAIN`] and override what the kind needs.
 #[derive(Clone, Copy)]
 pub struct Described {
-    /// Fills in defaults.
+    /// Applies defaults to a decoded object.
     pub default: fn(&mut Value),
-    /// Preparation of a create beside generation and status.
+    /// Prepares a create, after generation and status have been set.
     pub create: fn(&mut Value),
-    /// Preparation of an update beside generation and status.
+    /// Prepares an update, after the status has been restored and before the generation is compared.
     pub update: fn(&mut Value, &Value),
-    /// Preparation of a status update beside keeping the rest.
+    /// Prepares a status update, after everything but the status has been restored.
     pub update_status: fn(&mut Value, &Value),
-    /// Errors of a new object.
+    /// Validates a new object.
     pub validate: fn(&Value) -> ErrorList,
-    /// Errors of an update; `None`: those of a new object.
+    /// Validates an update; `None` validates the new object as on create.
     pub validate_update: Option<fn(&Value, &Value) -> ErrorList>,
-    /// Errors of a status update.
+    /// Validates a status update.
     pub validate_status: fn(&Value, &Value) -> ErrorList,
-    /// Warnings.
+    /// Warnings of a create or update.
     pub warn: fn(&Value, Option<&Value>) -> Vec<String>,
     /// Warnings of a status update.
     pub warn_status: fn(&Value) -> Vec<String>,
-    /// Members whose change is a new generation; none: the kind has no generation.
+    /// Top-level members whose change increments the generation; empty if the kind has no generation.
     pub generation: &'static [&'static str],
-    /// The status of a new object; `None`: the kind has no status.
+    /// Makes the status of a new object; `None` if the kind has no status.
     pub status: Option<fn() -> Value>,
-    /// Members of the metadata that a status write keeps.
+    /// Metadata members that a status update cannot change.
     pub status_keeps: &'static [&'static str],
-    /// Paths a status write never owns.
+    /// Paths excluded from field ownership in status updates.
     pub status_resets: &'static [&'static str],
-    /// How names are checked.
+    /// Syntax of the object's name.
     pub names: NameRule,
-    /// What happens to dependents of a deleted object.
+    /// Garbage collection policy for deletes that specify none.
     pub dependents: GarbageCollection,
-    /// Annotations that stand for fields of upstream's internal object.
+    /// Annotations that represent fields of upstream's internal type.
     pub wire_annotations: &'static [&'static str],
-    /// What a delete that does not say what becomes of dependents is told.
+    /// Warning for deletes without a propagation policy.
     pub unsaid_propagation: Option<&'static str>,
 }
 
@@ -53,7 +56,7 @@ fn no_changes(_: &Value, _: &Value) -> ErrorList {
     ErrorList::new()
 }
 
-/// A kind that stores what it is given.
+/// The base of all kinds: no defaults, no validation, no generation, no status.
 pub const PLAIN: Described = Described {
     default: |_| {},
     create: |_| {},
@@ -74,7 +77,7 @@ pub const PLAIN: Described = Described {
     wire_annotations: &[],
 };
 
-/// A kind with a spec, a generation and a status.
+/// The base of kinds with a spec, a generation and a status.
 pub const WORKLOAD: Described = Described {
     generation: &["spec"],
     status: Some(Value::object),
@@ -171,7 +174,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_status_is_cleared_on_create_and_kept_on_update() {
+    fn status_is_cleared_on_create_and_kept_on_update() {
         let mut v = json!({"metadata": {}, "spec": {}, "status": {"x": 1}});
         WORKLOAD.prepare_create(&mut v);
         assert_eq!(v, json!({"metadata": {"generation": 1}, "spec": {}, "status": {}}));

@@ -1,4 +1,5 @@
-//! Kinds of resource.k8s.io: claims for devices, their templates, classes and slices.
+//! Strategies of the resource.k8s.io kinds: ResourceClaims, their templates, DeviceClasses and ResourceSlices
+//! (upstream's `pkg/registry/resource/*/strategy.go`). Permission checks are in [`access`].
 
 mod access;
 
@@ -18,7 +19,7 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The group.
+/// The API group of dynamic resource allocation.
 pub const GROUP: &str = "resource.k8s.io";
 
 /// DeviceClasses.
@@ -30,7 +31,7 @@ pub const DEVICE_CLASS: Described = Described {
     ..PLAIN
 };
 
-/// ResourceSlices: what no gate allows is dropped after the generation has been judged, as upstream.
+/// ResourceSlices. Fields of disabled feature gates are dropped before the generation is compared.
 pub const RESOURCE_SLICE: Described = Described {
     default: defaults::slice,
     create: |v| drop_disabled(v, None),
@@ -44,8 +45,8 @@ pub const RESOURCE_SLICE: Described = Described {
 
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
-/// Lists as attributes (`DRAListTypeAttributes`) and what a node may give (`DRANodeAllocatableResources`) are off; they
-/// stay where the old slice has them.
+/// Drops the fields of the disabled feature gates `DRAListTypeAttributes` (list-valued attributes) and
+/// `DRANodeAllocatableResources` (resource mappings), unless the stored slice already uses them.
 fn drop_disabled(v: &mut Value, old: Option<&Value>) {
     let devices = old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items());
     let had_mappings = devices
@@ -79,21 +80,21 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Behaviour of ResourceClaimTemplates.
+/// Strategy of ResourceClaimTemplates.
 pub struct ResourceClaimTemplate {
-    /// Namespaces, for their permission to ask for admin access.
+    /// Store of namespaces, whose labels permit requests for admin access.
     pub namespaces: LateStore,
 }
 
-/// Behaviour of ResourceClaims.
+/// Strategy of ResourceClaims.
 pub struct ResourceClaim {
-    /// Namespaces, for their permission to ask for admin access.
+    /// Store of namespaces, whose labels permit requests for admin access.
     pub namespaces: LateStore,
-    /// Who may bind claims and report on devices.
+    /// Authorizes binding claims and reporting device status.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// 422 with what was found beside the kind's own errors.
+/// Returns 422 with `found` followed by the kind's own validation errors, if `found` is not empty.
 fn refuse(kind: &str, v: &Value, mut found: ErrorList, own: ErrorList) -> Result<()> {
     if found.is_empty() {
         return Ok(());
@@ -159,7 +160,7 @@ impl Strategy for ResourceClaim {
         drop_deallocated(new, old);
     }
 
-    /// Only a status write changes what is looked at here: the main resource keeps its status.
+    /// Applies to status updates in effect: the main resource cannot change the fields checked here.
     async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
         let mut found = access::admin_in_results(&self.namespaces, new, old).await;
         found.extend(access::binding(&*self.authorizer, cx, new, old).await);
@@ -179,7 +180,7 @@ impl Strategy for ResourceClaim {
     }
 }
 
-/// Devices that were allocated and are no more have no status.
+/// Removes the device status entries of devices that are no longer allocated to the claim.
 fn drop_deallocated(new: &mut Value, old: &Value) {
     let id = |v: &Value| ["driver", "pool", "device"].map(|k| v.str_at(&[k]).to_owned());
     let allocated = |v: &Value| -> HashSet<[String; 3]> {

@@ -1,4 +1,5 @@
-//! Endpoints and EndpointSlices.
+//! Strategies of Endpoints (upstream's `pkg/registry/core/endpoint/strategy.go`) and EndpointSlices
+//! (`pkg/registry/discovery/endpointslice/strategy.go`).
 
 use super::common::first_generation;
 use crate::apimachinery::field::ErrorList;
@@ -8,7 +9,7 @@ use crate::controlplane::fields::{elements_mut, same, set_default, set_default_s
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of Endpoints.
+/// Strategy of the deprecated Endpoints.
 pub struct Endpoints;
 
 impl Strategy for Endpoints {
@@ -25,6 +26,7 @@ impl Strategy for Endpoints {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        // Stored objects may violate rules added later; unchanged subsets are not validated again.
         if same(new.get("subsets"), old.get("subsets")) {
             return ErrorList::new();
         }
@@ -43,7 +45,7 @@ impl Strategy for Endpoints {
     }
 }
 
-/// Behaviour of EndpointSlices.
+/// Strategy of EndpointSlices.
 pub struct EndpointSlice;
 
 fn drop_topology(new: &mut Value, old: Option<&Value>) {
@@ -72,6 +74,7 @@ impl Strategy for EndpointSlice {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         drop_topology(new, Some(old));
+        // Unlike for other kinds, a change of labels increments the generation too.
         let labels = |v: &Value| v.at(&["metadata", "labels"]).clone();
         let body = |v: &Value| {
             let mut v = v.clone();
@@ -114,7 +117,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_label_counts_as_a_change_of_a_slice() {
+    fn label_change_increments_slice_generation() {
         let old = json!({"metadata": {"generation": 1}, "addressType": "IPv4", "endpoints": []});
         let mut new = old.clone();
         new.set(&["metadata", "annotations", "a"], "b");
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_slices_have_a_name_and_a_protocol() {
+    fn slice_ports_default_name_and_protocol() {
         let mut v = json!({"ports": [{"port": 80}]});
         EndpointSlice.default(&mut v);
         assert_eq!(v, json!({"ports": [{"name": "", "port": 80, "protocol": "TCP"}]}));

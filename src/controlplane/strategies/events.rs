@@ -1,13 +1,13 @@
-//! Events: core/v1 checks little, events.k8s.io/v1 lets little change; both go by themselves.
+//! Strategies of events. core/v1 validates little; events.k8s.io/v1 allows few changes. Both expire after a TTL.
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::validation;
 use crate::registry::strategy::{GarbageCollection, NameRule, Strategy};
 
-/// Behaviour of core/v1 events.
+/// Strategy of events written through core/v1.
 pub struct CoreEvent {
-    /// Seconds an event lives (`--event-ttl`).
+    /// Lifetime of an event in seconds (`--event-ttl`).
     pub ttl_seconds: u64,
 }
 
@@ -29,7 +29,7 @@ impl Strategy for CoreEvent {
     }
 }
 
-/// Behaviour of events that come through events.k8s.io/v1, in core's shape.
+/// Strategy of events written through events.k8s.io/v1. The object is already converted to core/v1.
 pub struct NewEvent(pub CoreEvent);
 
 impl Strategy for NewEvent {

@@ -1,4 +1,4 @@
-//! Flow schemas and priority levels.
+//! Strategy of FlowSchemas and PriorityLevelConfigurations.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
@@ -7,9 +7,9 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of FlowSchemas (`levels` false) and PriorityLevelConfigurations (true).
+/// Strategy of one of the group's two kinds.
 pub struct FlowControl {
-    /// Priority levels rather than flow schemas.
+    /// True for PriorityLevelConfigurations, false for FlowSchemas.
     pub levels: bool,
 }
 

@@ -1,10 +1,11 @@
-//! Leases.
+//! Strategy of Leases, following upstream's `pkg/registry/coordination/lease/strategy.go`.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of Leases. Coordinated leader election is off, so its fields are dropped.
+/// Strategy of Leases. The feature gate `CoordinatedLeaderElection` is off: its fields are dropped unless the stored
+/// object already uses them.
 pub struct Lease;
 
 fn drop_disabled(new: &mut Value, old: Option<&Value>) {
@@ -53,7 +54,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn durations_are_positive_and_election_fields_dropped() {
+    fn durations_must_be_positive_and_election_fields_drop() {
         let mut v = json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1, "strategy": "X", "preferredHolder": "y"}});
         Lease.prepare_create(&mut v);
         assert_eq!(v, json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}));

@@ -1,4 +1,7 @@
-//! Namespaces: they carry their name as a label, and go in two steps, guarded by `spec.finalizers`.
+//! Strategy of namespaces, following upstream's `pkg/registry/core/namespace/strategy.go`.
+//!
+//! Every namespace has its name as a label. Deletion takes two steps: the namespace is marked `Terminating`, and is
+//! removed once the namespace controller has emptied it and cleared `spec.finalizers`.
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -10,14 +13,14 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, restore, set_default_str, strings};
 use crate::registry::strategy::{NameRule, Strategy};
 
-/// The label that carries the name.
+/// Label that holds the namespace's name, so that selectors can match on it.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The finalizer of the namespace controller.
+/// Entry of `spec.finalizers` that the namespace controller removes once the namespace is empty.
 pub const FINALIZER: &str = "kubernetes";
-/// Namespaces that may not be deleted.
+/// Namespaces that cannot be deleted.
 pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Behaviour of namespaces.
+/// Strategy of namespaces.
 pub struct Namespace;
 
 fn label(object: &mut Value) {
@@ -27,7 +30,7 @@ fn label(object: &mut Value) {
     }
 }
 
-/// Checks finalizers; with an index in the path on `finalize`, without on create.
+/// Validates `spec.finalizers`. Upstream's error paths have an index on `finalize`, but none on create.
 pub(crate) fn finalizers(object: &Value, indexed: bool) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("spec").child("finalizers");
@@ -71,6 +74,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        // `spec.finalizers` changes only through the `finalize` subresource.
         label(new);
         restore(new, old, &["spec"]);
         restore(new, old, &["status"]);
@@ -86,7 +90,7 @@ impl Strategy for Namespace {
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
-        // Upstream spells the path with a capital letter.
+        // Upstream's path has a capital `P`.
         let path = FieldPath::new("status").child("Phase");
         let phase = new.str_at(&["status", "phase"]);
         let (want, when) = if new.is_being_deleted() {
@@ -143,7 +147,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_new_namespace_is_active_labelled_and_guarded() {
+    fn new_namespace_is_active_with_label_and_finalizer() {
         let mut v = json!({"metadata": {"name": "a", "labels": {NAME_LABEL: "b"}}, "status": {"phase": "Gone"}});
         Namespace.prepare_create(&mut v);
         assert_eq!(
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_leaves_finalizers_and_status() {
+    fn update_keeps_finalizers_and_status() {
         let old =
             json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         let mut new = json!({"metadata": {"name": "a"}, "spec": {}});
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_phase_follows_the_deletion_timestamp() {
+    fn phase_must_match_the_deletion_timestamp() {
         let v = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
         assert_eq!(
             aggregate(&Namespace.validate_status_update(&v, &v)),
@@ -189,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_without_a_form_is_no_standard_one_either() {
+    fn malformed_finalizer_yields_two_errors() {
         let found = finalizers(&json!({"spec": {"finalizers": ["-"]}}), false);
         assert_eq!(found.len(), 2);
     }
 
     #[test]
-    fn a_phase_that_is_not_said_is_active() {
+    fn phase_defaults_to_active() {
         let mut v = json!({"metadata": {"name": "a"}});
         Namespace.default(&mut v);
         assert_eq!(v.str_at(&["status", "phase"]), "Active");

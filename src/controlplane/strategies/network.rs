@@ -1,4 +1,4 @@
-//! Kinds of networking and policy.
+//! Strategies of the kinds of networking.k8s.io and policy.
 
 use super::described::{Described, PLAIN, WORKLOAD};
 use crate::apimachinery::object::ObjectView;
@@ -42,7 +42,7 @@ pub const NETWORK_POLICY: Described = Described {
     ..PLAIN
 };
 
-/// IPAddresses: their name is the address.
+/// IPAddresses, which are named by the address itself (an IPv6 address is no DNS subdomain).
 pub const IP_ADDRESS: Described = Described {
     validate: check::ip_address,
     validate_update: Some(check::ip_address_update),
@@ -64,7 +64,7 @@ pub const SERVICE_CIDR: Described = Described {
 pub const POD_DISRUPTION_BUDGET: Described = Described {
     validate: policy::budget,
     validate_status: policy::budget_status,
-    // Their metadata has the checks of the registry alone.
+    // Upstream checks the metadata only generically: any path segment is a valid name.
     names: NameRule::PathSegment,
     status: Some(|| json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})),
     ..WORKLOAD

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Strategy of nodes, following upstream's `pkg/registry/core/node/strategy.go`.
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::ErrorList;
@@ -7,12 +7,12 @@ use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of nodes.
+/// Strategy of nodes.
 pub struct Node;
 
 impl Strategy for Node {
     fn default(&self, object: &mut Value) {
-        // The older single range and the list say the same thing; the single one wins.
+        // `podCIDR` mirrors the first of `podCIDRs`; if they disagree, `podCIDR` wins.
         let single = object.at(&["spec", "podCIDR"]).clone();
         let first = object.at(&["spec", "podCIDRs"]).items().first().cloned();
         match (single.as_str().unwrap_or(""), first) {
@@ -28,6 +28,7 @@ impl Strategy for Node {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        // Dynamic kubelet configuration was removed; its fields survive only where they are already stored.
         object.unset(&["spec", "configSource"]);
         object.unset(&["status", "config"]);
     }
@@ -44,7 +45,7 @@ impl Strategy for Node {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
-        // Upstream judges what both say twice; causes show it.
+        // Upstream runs the create validation here too, so some causes appear twice.
         let mut out = validation::node::node(new);
         out.extend(validation::node::node_update(new, old));
         out
@@ -93,7 +94,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn pod_ranges_are_kept_in_step() {
+    fn pod_cidr_overrides_pod_cidrs() {
         let mut v = json!({"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.1.0/24"]}, "status": {"capacity": {"cpu": "1"}}});
         Node.default(&mut v);
         assert_eq!(v.at(&["spec", "podCIDRs"]), &json!(["10.0.0.0/24"]));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocatable_is_said_whole_or_is_the_capacity() {
+    fn allocatable_defaults_to_capacity() {
         let mut v =
             json!({"spec": {}, "status": {"capacity": {"cpu": "1", "memory": "1"}, "allocatable": {"cpu": "1"}}});
         Node.default(&mut v);
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_judged_as_a_new_node_too() {
+    fn update_repeats_create_validation() {
         let old = json!({"spec": {"podCIDRs": ["10.0.0.0/24"]}});
         let new = json!({"spec": {"podCIDRs": ["10.0.0.0/24", "x"], "taints": [{"key": "a", "effect": "X"}]}});
         let said = Node.validate_update(&new, &old);

@@ -1,4 +1,7 @@
-//! Pods: stored and described; running them is a kubelet's work.
+//! Strategy of pods, following upstream's `pkg/registry/core/pod/strategy.go`.
+//!
+//! Start at [`Pod`]. `parts` handles the subresources that update only part of a pod, `app_armor` the legacy
+//! annotations. Running pods is left to kubelets.
 
 mod app_armor;
 mod parts;
@@ -12,10 +15,11 @@ use crate::controlplane::fields::{elements_mut, regular_containers, restore, str
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
-/// Behaviour of pods.
+/// Strategy of pods.
 pub struct Pod;
 
-/// The quality of service, from cpu and memory of containers and init containers.
+/// Computes the QoS class from cpu and memory requests and limits (`ComputePodQOS` in upstream's
+/// `pkg/apis/core/v1/helper/qos/qos.go`).
 pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     fn get<'v>(c: &'v Value, side: &str, what: &str) -> Option<&'v Value> {
         let q = c.at(&["resources", side, what]);
@@ -24,7 +28,7 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     }
     let spec = v.get("spec");
     let (mut any, mut all) = (false, true);
-    // Resources of the whole pod decide alone.
+    // Pod-level resources, if set, replace those of the containers.
     let whole = !spec.get("resources").is_null();
     let judged: Vec<&Value> = if whole {
         vec![spec]
@@ -45,7 +49,8 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     }
 }
 
-/// Constraints that name label keys select by the pod's own values of them.
+/// Expands `matchLabelKeys` and `mismatchLabelKeys` into selector requirements with the pod's own label values.
+/// This happens once, on create: later changes of the labels do not affect scheduling.
 fn merge_label_keys(pod: &mut Value) {
     const TERMS: [&str; 2] = ["podAffinity", "podAntiAffinity"];
     let labels = pod.at(&["metadata", "labels"]).clone();
@@ -174,6 +179,7 @@ impl Strategy for Pod {
         }
         let own = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
         let seconds = requested.or(own).unwrap_or(0);
+        // As upstream, a negative grace period means one second.
         Some(if seconds < 0 { 1 } else { seconds })
     }
 
@@ -211,8 +217,8 @@ impl Strategy for Pod {
         match subresource {
             "" => &["status"],
             "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
-            // Upstream's filters for the parts are not wired to their endpoints (recordings/subresources/resize: a
-            // label that is dropped is owned all the same).
+            // Upstream defines reset fields for `resize` and `ephemeralcontainers` but does not use them: a label
+            // that a resize drops is owned all the same.
             _ => &[],
         }
     }
@@ -224,7 +230,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn quality_follows_requests_and_limits() {
+    fn qos_class_follows_requests_and_limits() {
         let of = |resources: Value| {
             let mut v = json!({"spec": {"containers": [{}]}});
             let mut c = json!({});
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn label_keys_select_by_the_pods_own_values() {
+    fn label_keys_select_the_pods_own_values() {
         let mut v = json!({"metadata": {"labels": {"a": "1"}}, "spec": {"topologySpreadConstraints": [
             {"labelSelector": {}, "matchLabelKeys": ["a", "b"]}, {"matchLabelKeys": ["a"]}]}});
         merge_label_keys(&mut v);
@@ -255,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unassigned_pod_goes_at_once() {
+    fn unscheduled_pod_has_no_grace_period() {
         let v = json!({"spec": {"terminationGracePeriodSeconds": 30}, "status": {"phase": "Pending"}});
         assert_eq!(Pod.grace(&v, Some(10)), Some(0));
         let v = json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});

@@ -1,4 +1,5 @@
-//! Roles and their bindings. Nobody grants what he does not hold, unless he may `escalate` or `bind`.
+//! Strategies of roles and bindings. Granting permissions requires holding them, or the verb `escalate` or `bind`;
+//! [`guard`] enforces this.
 
 mod guard;
 
@@ -12,14 +13,14 @@ use crate::controlplane::validation;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 
-/// The group of RBAC kinds.
+/// The API group of the RBAC kinds.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Behaviour of Roles and ClusterRoles.
+/// Strategy of Roles and ClusterRoles.
 pub struct Role {
-    /// Lives in a namespace.
+    /// True for the namespaced kind.
     pub namespaced: bool,
-    /// Judges who may write it.
+    /// Prevents privilege escalation.
     pub guard: Guard,
 }
 
@@ -42,11 +43,11 @@ impl Strategy for Role {
     }
 }
 
-/// Behaviour of RoleBindings and ClusterRoleBindings.
+/// Strategy of RoleBindings and ClusterRoleBindings.
 pub struct RoleBinding {
-    /// Lives in a namespace.
+    /// True for the namespaced kind.
     pub namespaced: bool,
-    /// Judges who may write it.
+    /// Prevents privilege escalation.
     pub guard: Guard,
 }
 

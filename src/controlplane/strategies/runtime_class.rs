@@ -1,9 +1,9 @@
-//! RuntimeClasses.
+//! Strategy of RuntimeClasses.
 
 use super::described::{Described, PLAIN};
 use crate::controlplane::validation::runtime_class as check;
 
-/// RuntimeClasses: what runs pods does not change.
+/// RuntimeClasses. Updates are validated separately, because the handler is immutable.
 pub const RUNTIME_CLASS: Described = Described {
     validate: check::class,
     validate_update: Some(check::class_update),

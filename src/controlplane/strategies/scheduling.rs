@@ -1,4 +1,5 @@
-//! Priority classes.
+//! Strategy of PriorityClasses, and the two system classes that every cluster has
+//! (upstream's `pkg/apis/scheduling/v1/helpers.go`).
 
 use super::common::first_generation;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -8,23 +9,23 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{required_choice, set_default};
 use crate::registry::strategy::Strategy;
 
-/// The group.
+/// The API group of PriorityClasses.
 pub const GROUP: &str = "scheduling.k8s.io";
-/// What a user may ask for.
+/// Greatest value of a class that is not a system class (`HighestUserDefinablePriority`).
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
 
-/// A class the server makes.
+/// A priority class that the server creates at start-up.
 pub struct SystemClass {
-    /// Its name.
+    /// `metadata.name`, with the reserved prefix `system-`.
     pub name: &'static str,
-    /// Its value.
+    /// Priority of pods in this class.
     pub value: i64,
-    /// What people read.
+    /// `description`, upstream's text.
     pub description: &'static str,
 }
 
-/// The classes the server makes, with upstream's texts.
+/// All system classes, with upstream's values and descriptions.
 pub const SYSTEM_CLASSES: [SystemClass; 2] = [
     SystemClass {
         name: "system-node-critical",
@@ -39,14 +40,14 @@ pub const SYSTEM_CLASSES: [SystemClass; 2] = [
     },
 ];
 
-/// Behaviour of PriorityClasses.
+/// Strategy of PriorityClasses.
 pub struct PriorityClass;
 
 fn value(v: &Value) -> i64 {
     v.get("value").as_i64().unwrap_or(0)
 }
 
-/// Why a class with a system name is not the known one.
+/// Returns why a class with a system name differs from the known one; `None` if it does not.
 fn odd_system_class(v: &Value) -> Option<String> {
     let name = v.name();
     let Some(known) = SYSTEM_CLASSES.iter().find(|c| c.name == name) else {

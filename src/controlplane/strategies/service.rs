@@ -1,9 +1,13 @@
-//! Services: the kind with the most behaviour, because cluster IPs and node ports are given out while it is written.
+//! Strategy of Services, which allocates cluster IPs and node ports as part of the write (upstream's
+//! `pkg/registry/core/service/storage`).
 //!
-//! What is taken is known from the stored Services: it is read once at start ([`ServiceNumbers::adopt`]) and kept in memory
-//! from then on. Every taken number knows its owner, `namespace/name`, so that giving back what another Service holds does
-//! nothing. Cluster IPs are recorded as IPAddress objects besides ([`addresses`]), and come from the ranges that ServiceCIDR
-//! objects offer ([`ranges`]).
+//! Start at [`Service`]; `allocate` does the allocation, `families` resolves IP families, `prepare` carries allocated
+//! fields over an update.
+//!
+//! Allocations are kept in memory ([`ServiceNumbers`]), loaded from the stored Services at start-up
+//! ([`ServiceNumbers::adopt`]). Each has an owner, `namespace/name`, so releasing another Service's number is a no-op.
+//! Cluster IPs are also recorded as IPAddress objects ([`addresses`]), and come from the ranges of the flags and of
+//! ServiceCIDR objects ([`ranges`]).
 
 pub(crate) mod addresses;
 mod allocate;
@@ -23,25 +27,25 @@ use addresses::Addresses;
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
-/// Cluster IPs and node ports.
+/// Allocators of cluster IPs and node ports.
 #[derive(Debug)]
 pub struct ServiceNumbers {
-    /// One or two ranges of different families; the first one's family is the cluster's default.
+    /// One or two ranges of the flags, of different families; the first one's family is the cluster's default.
     pub ranges: Vec<IpRange>,
-    /// What ServiceCIDR objects change about them.
+    /// Changes to `ranges` made by ServiceCIDR objects.
     pub followed: ranges::Followed,
-    /// Node ports.
+    /// Allocator of node ports (`--service-node-port-range`).
     pub ports: PortRange,
 }
 
-/// Removes the Endpoints a deleted Service leaves.
+/// Removes the Endpoints object of a deleted Service.
 #[async_trait]
 pub trait EndpointsCleanup: Send + Sync + 'static {
-    /// Removes them; their absence is fine.
+    /// Removes the Endpoints of this name; does nothing if there are none.
     async fn remove(&self, namespace: &str, name: &str);
 }
 
-/// Behaviour of Services.
+/// Strategy of Services.
 pub struct Service {
     numbers: Arc<ServiceNumbers>,
     addresses: Arc<dyn Addresses>,
@@ -49,7 +53,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Gives out of `numbers` and records in `addresses`. `cleanup` is filled in once there are stores.
+    /// Allocates from `numbers` and records cluster IPs in `addresses`. `cleanup` is set once the stores exist.
     pub fn new(
         numbers: Arc<ServiceNumbers>,
         addresses: Arc<dyn Addresses>,
@@ -62,7 +66,8 @@ impl Service {
         }
     }
 
-    /// Gives back what `service` holds and `kept` does not: the records first, so that nobody is given what is recorded.
+    /// Releases what `service` holds and `kept` does not. IPAddress objects go first, so that an address that is free
+    /// in memory has no record.
     async fn give_back(&self, service: &Value, kept: Option<&Value>) {
         for ip in allocate::freed_addresses(service, kept) {
             self.addresses.release(ip, service.namespace(), service.name()).await;
@@ -78,7 +83,7 @@ pub(super) fn owner(service: &Value) -> String {
 #[async_trait]
 impl Strategy for Service {
     fn name_rule(&self) -> NameRule {
-        // Relaxed in v1.36: names may begin with a digit.
+        // Relaxed in v1.36 (`RelaxedServiceNameValidation`): names may begin with a digit.
         NameRule::Label
     }
 

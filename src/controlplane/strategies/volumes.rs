@@ -1,4 +1,4 @@
-//! Volumes, claims, limits, quotas and the kinds of storage.k8s.io.
+//! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as [`Described`] constants.
 
 use super::described::{Described, PLAIN, WORKLOAD};
 use crate::apimachinery::time;
@@ -17,6 +17,7 @@ pub const PERSISTENT_VOLUME: Described = Described {
     default: defaults::persistent_volume,
     create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
     update_status: |new, old| {
+        // Stamped when the phase changes, unless the client sets a new time; otherwise an omitted time is kept.
         let path = &["status", "lastPhaseTransitionTime"];
         let moved = new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"]);
         let said = new.at(path);
@@ -48,7 +49,9 @@ pub const PERSISTENT_VOLUME_CLAIM: Described = Described {
     ..WORKLOAD
 };
 
-/// A claim says twice where its data comes from; what this server does not support is dropped unless it was there.
+/// Mirrors `dataSource` and `dataSourceRef` into each other (upstream's `NormalizeDataSources` in
+/// `pkg/api/persistentvolumeclaim/util.go`). First drops references to other namespaces (their feature gate is off) and
+/// sources of unsupported kinds, unless the stored claim already has them.
 fn data_sources(v: &mut Value, old: Option<&Value>) {
     let (source, reference) = (&["spec", "dataSource"], &["spec", "dataSourceRef"]);
     let had = |path: &[&str]| old.is_some_and(|o| !o.at(path).is_null());
@@ -106,7 +109,7 @@ pub const VOLUME_ATTRIBUTES_CLASS: Described = Described {
     ..PLAIN
 };
 
-/// CSIDrivers: their generation grows, but does not start.
+/// CSIDrivers. As upstream, an update of the spec increments the generation, but a create does not set it.
 pub const CSI_DRIVER: Described = Described {
     default: defaults::csi_driver,
     update: |new, old| super::common::bump_generation(new, old, &["spec"]),
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_data_source_is_said_twice() {
+    fn data_source_and_reference_mirror_each_other() {
         let mut v = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "o"}}});
         data_sources(&mut v, None);
         assert_eq!(v.at(&["spec", "dataSourceRef"]), v.at(&["spec", "dataSource"]));

@@ -1,4 +1,4 @@
-//! What makes pods: templates, and the controllers of core, apps and batch.
+//! Strategies of pod templates and the workload kinds of core, apps and batch, as [`Described`] constants.
 
 use super::described::{Described, PLAIN, WORKLOAD};
 use crate::apimachinery::object::ObjectView;
@@ -18,7 +18,7 @@ fn generation(v: &Value) -> Option<i64> {
     v.at(&["metadata", "generation"]).as_i64()
 }
 
-/// What upstream says about a template when it is new or has changed.
+/// Warnings about a pod template on create, or when the generation changed.
 fn template_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
     if old.is_some_and(|old| generation(old) == generation(new)) {
         return Vec::new();
@@ -26,7 +26,7 @@ fn template_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<Str
     validation::pod::template_warnings(new.at(path), &path.join("."))
 }
 
-/// What a name that is no DNS label is told at creation.
+/// Warns on create if the name is not a DNS label, because pod hostnames derive from it.
 fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     let messages = crate::apimachinery::validation::dns1123_label(new.name());
     if old.is_some() || messages.is_empty() {
@@ -54,7 +54,7 @@ pub const REPLICATION_CONTROLLER: Described = Described {
     names: NameRule::Declared,
     validate_status: check::replicas_status,
     warn: |new, old| {
-        // Upstream warns of the template as it was.
+        // An upstream quirk: on update, warnings are about the old template.
         let warned = old.filter(|o| generation(o) != generation(new));
         let mut out = name_warning(new, old);
         match (old, warned) {
@@ -74,6 +74,7 @@ pub const DEPLOYMENT: Described = Described {
     wire_annotations: &["deprecated.deployment.rollback.to"],
     default: defaults::deployment,
     update: |new, old| {
+        // Annotations count too, since the controller copies them to ReplicaSets.
         let annotations = |v: &Value| v.at(&["metadata", "annotations"]).clone();
         if same(new.get("spec"), old.get("spec")) && !same(&annotations(new), &annotations(old)) {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
@@ -108,7 +109,7 @@ pub const REPLICA_SET: Described = Described {
     ..WORKLOAD
 };
 
-/// StatefulSets. `rollingUpdate.maxUnavailable` belongs to a feature that is off.
+/// StatefulSets. `rollingUpdate.maxUnavailable` is dropped unless already stored, because its feature gate is off.
 pub const STATEFUL_SET: Described = Described {
     default: defaults::stateful_set,
     create: |v| {
@@ -127,7 +128,7 @@ pub const STATEFUL_SET: Described = Described {
         let text =
             "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
         let mut out = template_warnings(new, old, &["spec", "template"]);
-        // Upstream spells the path in its own language at an update.
+        // On update, upstream's path ends with the Go field name `Spec`.
         let spec = if old.is_some() { ".Spec" } else { "" };
         for (i, claim) in new.at(&["spec", "volumeClaimTemplates"]).items().iter().enumerate() {
             let path = format!("spec.volumeClaimTemplates[{i}]{spec}");
@@ -143,7 +144,7 @@ pub const STATEFUL_SET: Described = Described {
 
 const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
 
-/// DaemonSets. Their template has a generation of its own, kept in an annotation.
+/// DaemonSets. The template has its own generation, kept in a deprecated annotation.
 pub const DAEMON_SET: Described = Described {
     wire_annotations: &[TEMPLATE_GENERATION],
     default: defaults::daemon_set,
@@ -182,7 +183,7 @@ pub const CONTROLLER_REVISION: Described = Described {
     ..PLAIN
 };
 
-/// Jobs. Deleting one leaves its pods unless the caller says otherwise.
+/// Jobs. Deleting one orphans its pods unless the caller sets a propagation policy.
 pub const JOB: Described = Described {
     default: defaults::job,
     create: generate_selector,
@@ -216,6 +217,7 @@ pub const CRON_JOB: Described = Described {
             old,
             &["spec", "jobTemplate", "spec", "template"],
         ));
+        // The doubled `spec` in the text is upstream's.
         if old.is_some() && new.str_at(&["spec", "schedule"]).contains("TZ") {
             out.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
         }
@@ -224,7 +226,7 @@ pub const CRON_JOB: Described = Described {
     ..WORKLOAD
 };
 
-/// Marks the pods of a Job as its own, unless the user does.
+/// Adds the generated labels and a selector by the Job's uid, unless `manualSelector` is set.
 fn generate_selector(v: &mut Value) {
     if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) {
         return;
@@ -248,7 +250,7 @@ mod tests {
     use crate::registry::strategy::Strategy;
 
     #[test]
-    fn a_job_finds_its_pods_by_its_uid() {
+    fn job_selects_its_pods_by_uid() {
         let mut v = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {}}});
         JOB.prepare_create(&mut v);
         assert_eq!(
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_is_a_generation_of_a_deployment() {
+    fn deployment_annotation_change_increments_generation() {
         let old = json!({"metadata": {"generation": 1}, "spec": {"replicas": 1}});
         let mut new = old.clone();
         new.set(&["metadata", "annotations", "a"], "b");
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_has_a_generation_of_its_own() {
+    fn daemon_set_template_has_its_own_generation() {
         let mut old = json!({"metadata": {}, "spec": {"template": {"spec": {}}}});
         DAEMON_SET.default(&mut old);
         DAEMON_SET.prepare_create(&mut old);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_is_warned_when_its_template_changes() {
+    fn daemon_set_warns_when_its_template_changes() {
         let old = json!({"metadata": {"generation": 1, "annotations": {"deprecated.daemonset.template.generation": "1"}},
              "spec": {"template": old_label_template("a")}});
         let mut new = old.clone();
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replication_controller_is_warned_of_the_template_it_had() {
+    fn replication_controller_warns_about_the_old_template() {
         let old = json!({"metadata": {"generation": 1}, "spec": {"template": old_label_template("a")}});
         let mut new = json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {}}}});
         assert_eq!(REPLICATION_CONTROLLER.warnings(&new, Some(&old)).len(), 1);
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_a_stateful_set_are_warned_of_fractions() {
+    fn stateful_set_claims_warn_about_fractional_bytes() {
         let v = json!({"metadata": {}, "spec": {"volumeClaimTemplates": [
             {"spec": {"resources": {"requests": {"storage": "100m"}}}}]}});
         let rest = "resources.requests[storage]: fractional byte value \"100m\" is invalid, must be an integer";

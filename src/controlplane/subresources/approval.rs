@@ -1,4 +1,4 @@
-//! `certificatesigningrequests/approval`: an approver's answer.
+//! `certificatesigningrequests/approval`: sets the Approved and Denied conditions.
 
 use super::LateStore;
 use crate::apimachinery::gvk::GroupResource;
@@ -9,7 +9,7 @@ use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// Serves it, over a store of its own on the requests' storage.
+/// Serves the subresource through a second store over the same storage, whose strategy allows only approval changes.
 pub(in crate::controlplane) struct ApprovalHandler(pub(in crate::controlplane) LateStore);
 
 #[async_trait]

@@ -1,4 +1,5 @@
-//! `pods/binding`: a scheduler's word on where a pod runs.
+//! `pods/binding` and `bindings`: assign a pod to a node (upstream's `BindingREST` in
+//! `pkg/registry/core/pod/storage/storage.go`). Start at [`Binding`]'s `create`.
 
 use super::LateStore;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -13,7 +14,8 @@ use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
 
-/// The strategy of the store behind it: what binding writes is taken as it is, the generation too.
+/// Strategy of the store that binding writes through: it skips the pod's update validation and preparation, so the
+/// generation does not change either.
 pub(in crate::controlplane) struct BindingStrategy;
 
 impl Strategy for BindingStrategy {
@@ -25,14 +27,14 @@ impl Strategy for BindingStrategy {
     }
 }
 
-/// Serves it, over a store of its own on the pods' storage.
+/// Serves both resources through a second store over the pods' storage.
 pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) LateStore);
 
 fn unsupported(action: &str) -> Status {
     Status::method_not_supported(&GroupResource::new("", "pods"), action)
 }
 
-/// What is wrong with the target, as a plain aggregate: upstream answers 500 here.
+/// Validates the target. Upstream returns the plain error aggregate, which becomes a 500 rather than a 422.
 fn check_target(binding: &Value) -> Result<()> {
     let target = binding.get("target");
     let path = FieldPath::new("target");
@@ -54,7 +56,7 @@ fn check_target(binding: &Value) -> Result<()> {
     Err(Status::raw_error(crate::apimachinery::field::aggregate(&errors)))
 }
 
-/// A binding that names a version binds that one.
+/// Checks the binding's resourceVersion precondition, with the error of upstream's storage layer.
 fn unchanged(pod: &Value, binding: &Value, key: &str) -> Result<()> {
     let (asked, is) = (binding.resource_version(), pod.resource_version());
     if asked.is_empty() || asked == is {
@@ -67,6 +69,7 @@ fn unchanged(pod: &Value, binding: &Value, key: &str) -> Result<()> {
     Err(Status::conflict(&GroupResource::new("", "pods"), pod.name(), &why))
 }
 
+/// The pod after the binding: upstream's `setPodHostAndAnnotations`.
 fn bound(pod: &Value, binding: &Value) -> Result<Value> {
     let name = pod.name();
     let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, &why));
@@ -104,6 +107,7 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value> {
 
 #[async_trait]
 impl SubresourceHandler for Binding {
+    // The body's UID is a precondition on the pod, so the generic create path must not replace it.
     fn keeps_system_fields(&self) -> bool {
         true
     }
@@ -142,11 +146,11 @@ impl SubresourceHandler for Binding {
     }
 }
 
-/// `bindings`: the same, the pod named in the body.
+/// The `bindings` resource: names the pod in the body instead of the URL.
 #[async_trait]
 impl Answer for Binding {
     async fn answer(&self, cx: &Context, mut object: Value) -> Result<Value> {
-        // It was recorded as a review is; the pod is not to own that.
+        // The generic create path has recorded managed fields for the Binding; they must not reach the pod.
         object.unset_meta("managedFields");
         let name = object.name().to_owned();
         self.create(cx, &name, object).await
@@ -159,7 +163,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_bound_pod_is_bound_once() {
+    fn a_pod_can_be_bound_only_once() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Pending"}});
         let to = json!({"metadata": {"labels": {"z": "a"}}, "target": {"kind": "Node", "name": "n"}});
         let pod = bound(&pod, &to).unwrap();

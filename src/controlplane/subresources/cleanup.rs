@@ -1,11 +1,11 @@
-//! Endpoints of a deleted Service go with it.
+//! Deletes the Endpoints of a deleted Service.
 
 use super::LateStore;
 use crate::controlplane::strategies::service::EndpointsCleanup;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// Deletes the Endpoints of the same name.
+/// Deletes the Endpoints with the Service's name. Best effort: failures are only logged, as upstream does.
 pub(in crate::controlplane) struct DeleteEndpoints(pub(in crate::controlplane) LateStore);
 
 #[async_trait]
@@ -15,7 +15,7 @@ impl EndpointsCleanup for DeleteEndpoints {
         match store.delete_by_name(&Context::system(namespace), name).await {
             Ok(_) => {}
             Err(e) if e.code == 404 => {}
-            Err(e) => tracing::warn!(namespace, name, error = %e, "endpoints of a deleted service were not removed"),
+            Err(e) => tracing::warn!(namespace, name, error = %e, "deleting the endpoints of a deleted service failed"),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Connections to where pods run: `pods/log`, `exec`, `attach`, `portforward`, and the proxies of pods, services and
-//! nodes. The server judges the request, finds the other end, and passes bytes on; what they mean is the kubelet's.
+//! Connection subresources: `pods/log`, `exec`, `attach`, `portforward`, and the proxies of pods, services and nodes.
+//! Each resolves the request to a backend and relays bytes; the protocols inside are the kubelet's or the workload's.
 //!
-//! [`links`] knows how the other ends are spoken to, [`kubelet`] where a node's is, [`target`] reads names with schemes
-//! and ports, [`pass`] passes a request on.
+//! [`log`], [`stream`] and [`proxy`] are the handlers. [`kubelet`] resolves a node to its kubelet, [`target`] parses
+//! `scheme:name:port`, [`links`] provides TLS and timeouts, and [`pass`] relays a request.
 
 pub(in crate::controlplane) mod kubelet;
 pub(in crate::controlplane) mod links;

@@ -1,12 +1,12 @@
-//! `pods/eviction`: a deletion that asks the pod's disruption budget first.
-//! As upstream's `pkg/registry/core/pod/storage/eviction.go`.
+//! `pods/eviction`: deletes a pod if its PodDisruptionBudget allows (upstream's
+//! `pkg/registry/core/pod/storage/eviction.go`). Start at [`Eviction`]'s `evict`.
 //!
 //! ```text
-//! pod ends, ended, or never ran ──→ deleted
-//! no budget covers it ────────────→ deleted
-//! two budgets ────────────────────→ 500
-//! not ready, budget healthy ──────→ deleted, if nothing changed meanwhile
-//! else ───────────────────────────→ the budget is charged by compare-and-swap (or 429), then deleted
+//! pod pending, terminal or terminating ──→ delete
+//! no budget covers it ───────────────────→ delete
+//! two or more budgets ───────────────────→ 500
+//! not ready, budget healthy ─────────────→ delete, with the pod's resourceVersion as precondition
+//! else ──────────────────────────────────→ decrement the budget by compare-and-swap (or 429), then delete
 //! ```
 
 use super::LateStore;
@@ -24,17 +24,17 @@ use crate::registry::store::{DeleteOptions, WriteOptions};
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// How often a pod that is on its way is tried.
+/// Attempts to delete a pod that no budget counts, when it changes concurrently.
 const RETRIES: usize = 20;
-/// Evictions that no controller has confirmed.
+/// Limit of evictions that the disruption controller has not confirmed yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Serves it.
+/// Serves `pods/eviction`.
 pub(in crate::controlplane) struct Eviction {
-    /// The pods, without admission: that of the eviction has been asked.
+    /// Pods, without admission: the Eviction has passed admission already.
     pub(in crate::controlplane) pods: LateStore,
-    /// The budgets.
+    /// PodDisruptionBudgets.
     pub(in crate::controlplane) budgets: LateStore,
 }
 
@@ -42,10 +42,11 @@ fn unsupported(action: &str) -> Status {
     Status::method_not_supported(&GroupResource::new("", "pods"), action)
 }
 
-/// The delete options inside, with the request's dry run.
+/// The embedded delete options, and the context with dry run merged from request and options.
 fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
     let sent = eviction.get("deleteOptions");
     let dry = strings(sent.get("dryRun"));
+    // The query string and the body must agree.
     if cx.dry_run && !dry.is_empty() && dry != ["All"] {
         let why = format!(
             "Non-matching dry-run options in request and content: [All] and [{}]",
@@ -69,7 +70,7 @@ fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
     Ok((cx, DeleteQuery::from_body(&sent)?.options))
 }
 
-/// Pods that no budget counts.
+/// Whether the pod can be deleted without consulting a budget: upstream's `canIgnorePDB`.
 fn goes_anyway(pod: &Value) -> bool {
     has_ended(pod) || pod.str_at(&["status", "phase"]) == "Pending"
 }
@@ -87,7 +88,7 @@ fn number(budget: &Value, key: &str) -> i64 {
     budget.at(&["status", key]).as_i64().unwrap_or(0)
 }
 
-/// A pod that is not ready may go where the budget says so, or is met without it.
+/// Whether a pod that is not ready may be evicted without a charge: by policy, or because the budget is met without it.
 fn unready_may_go(budget: &Value) -> bool {
     let healthy = number(budget, "currentHealthy") >= number(budget, "desiredHealthy");
     budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
@@ -109,7 +110,7 @@ fn still_processed(budget: &str) -> Status {
     too_many(why, 10)
 }
 
-/// Why a budget that allows nothing allows nothing.
+/// The 429 for a budget without allowed disruptions, with the most specific reason.
 fn exhausted(budget: &Value) -> Status {
     let name = budget.name();
     let mut conditions = budget.at(&["status", "conditions"]).items().iter();
@@ -130,10 +131,11 @@ fn exhausted(budget: &Value) -> Status {
     too_many(why, 0)
 }
 
-/// The budget after one more pod has gone.
+/// The budget after charging one eviction: upstream's `checkAndDecrement`.
 fn charged(budget: &Value, pod: &str) -> Result<Value> {
     let gr = GroupResource::new("policy", "poddisruptionbudget");
     let generation = budget.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+    // The status may predate the current spec.
     if number(budget, "observedGeneration") < generation {
         return Err(still_processed(budget.name()));
     }
@@ -159,6 +161,7 @@ fn charged(budget: &Value, pod: &str) -> Result<Value> {
     Ok(new)
 }
 
+/// Sets the `DisruptionAllowed` condition to false, keeping its transition time if it was false already.
 fn allow_no_more(budget: &mut Value) {
     let observed = budget.at(&["status", "observedGeneration"]).clone();
     let mut all = budget.at(&["status", "conditions"]).items().to_vec();
@@ -177,7 +180,7 @@ fn allow_no_more(budget: &mut Value) {
     budget.set(&["status", "conditions"], all);
 }
 
-/// The pod with the reason of its end.
+/// The pod with a `DisruptionTarget` condition, which tells controllers why it is deleted.
 fn marked(pod: &Value) -> Value {
     let mut pod = pod.clone();
     let mut all = pod.at(&["status", "conditions"]).items().to_vec();
@@ -204,7 +207,7 @@ fn marked(pod: &Value) -> Value {
 }
 
 impl Eviction {
-    /// Says on the pod why it goes, then deletes it.
+    /// Adds the `DisruptionTarget` condition to the pod, then deletes it.
     async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<()> {
         let (store, mut options) = (self.pods.get()?, options.clone());
         if !cx.dry_run {
@@ -237,6 +240,7 @@ impl Eviction {
                 Ok(marked(live))
             };
             let updated = store.update(cx, name, &mut transform, false, &write).await?;
+            // The condition was a write: the precondition of the deletion must follow it.
             if options.resource_version.is_some() {
                 options.resource_version = Some(updated.object.to_value().resource_version().to_owned());
             }
@@ -244,7 +248,7 @@ impl Eviction {
         store.delete(cx, name, &options).await.map(drop)
     }
 
-    /// Deletes a pod that no budget counts; otherwise the pod as it is.
+    /// Deletes the pod if no budget counts it and returns `None`; otherwise returns the pod.
     async fn delete_uncounted(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Option<Value>> {
         let mut left = RETRIES;
         loop {
@@ -253,6 +257,7 @@ impl Eviction {
                 return Ok(Some(pod));
             }
             let mut own = options.clone();
+            // A pending pod may start running concurrently, and then its budget applies.
             if !has_ended(&pod) && own.resource_version.is_none() {
                 own.resource_version = Some(pod.resource_version().to_owned());
             }
@@ -264,7 +269,7 @@ impl Eviction {
         }
     }
 
-    /// The budgets that cover a pod.
+    /// The budgets whose selector matches the pod.
     async fn covering(&self, pod: &Value) -> Result<Vec<Value>> {
         let entries = self.budgets.get()?.list_entries(pod.namespace()).await?;
         let covers = |budget: &Value| {
@@ -290,7 +295,7 @@ impl Eviction {
             }
         };
         if !is_ready(&pod) && unready_may_go(budget) {
-            // It must not have become ready meanwhile.
+            // The precondition fails if the pod has become ready concurrently.
             let mut own = options.clone();
             own.resource_version = Some(pod.resource_version().to_owned());
             return match self.delete(cx, name, &own).await {
@@ -303,6 +308,7 @@ impl Eviction {
         if cx.dry_run {
             charged(budget, name)?;
         } else {
+            // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never too lax.
             let system = Context::system(&cx.namespace);
             let charge = |live: &Value| charged(live, name);
             let store = self.budgets.get()?;
@@ -356,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_why_it_refuses() {
+    fn refusals_state_the_budgets_reason() {
         assert_eq!(
             refusal(json!({"disruptionsAllowed": 1})),
             (
@@ -396,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_allowed_disruption_closes_the_budget() {
+    fn the_last_allowed_disruption_sets_the_condition_to_false() {
         let new = charged(&budget(json!({"observedGeneration": 1, "disruptionsAllowed": 1})), "p").unwrap();
         assert_eq!(number(&new, "disruptionsAllowed"), 0);
         assert!(!new.str_at(&["status", "disruptedPods", "p"]).is_empty());

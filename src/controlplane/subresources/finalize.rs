@@ -1,4 +1,4 @@
-//! `namespaces/finalize`: the one way to take finalizers off a namespace's spec.
+//! `namespaces/finalize`: the only way to change a namespace's `spec.finalizers`.
 
 use super::LateStore;
 use crate::apimachinery::field::ErrorList;
@@ -11,7 +11,8 @@ use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, NameRule, Strategy};
 use async_trait::async_trait;
 
-/// The strategy of the store behind it: metadata and spec are taken, the status is kept.
+/// Strategy of the store that finalize writes through: accepts metadata and spec, keeps the status (upstream's
+/// `namespaceFinalizeStrategy` in `pkg/registry/core/namespace/strategy.go`).
 pub(in crate::controlplane) struct FinalizeStrategy;
 
 impl Strategy for FinalizeStrategy {
@@ -38,7 +39,7 @@ impl Strategy for FinalizeStrategy {
     }
 }
 
-/// Serves it, over a store of its own on the namespaces' storage.
+/// Serves the subresource through a second store over the namespaces' storage.
 pub(in crate::controlplane) struct Finalize(pub(in crate::controlplane) LateStore);
 
 fn unsupported(action: &str) -> Status {

@@ -1,4 +1,5 @@
-//! `scale`: the number of replicas of a workload as an object of its own, `autoscaling/v1 Scale`.
+//! `scale`: a workload's replica count as an `autoscaling/v1` Scale object. [`managers`] translates field ownership
+//! between the two.
 
 mod managers;
 
@@ -19,10 +20,10 @@ use crate::registry::strategy::Context;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Serves it, over the store of the workload.
+/// Serves the subresource through the workload's store.
 pub(in crate::controlplane) struct Scale(pub(in crate::controlplane) LateStore);
 
-/// The workload as a Scale.
+/// The Scale of a workload.
 fn scale_of(parent: &Value) -> Value {
     let mut metadata = Value::object();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -33,10 +34,12 @@ fn scale_of(parent: &Value) -> Value {
     }
     let mut spec = Value::object();
     let replicas = parent.at(&["spec", "replicas"]).as_i64().unwrap_or(0);
+    // Go omits a zero count.
     if replicas != 0 {
         spec.set(&["replicas"], replicas);
     }
     let selector = parent.at(&["spec", "selector"]);
+    // A ReplicationController's selector is a plain map instead of a LabelSelector.
     let plain = selector
         .as_object()
         .is_some_and(|m| m.values().all(|v| v.as_str().is_some()));
@@ -59,7 +62,7 @@ fn scale_of(parent: &Value) -> Value {
     scale
 }
 
-/// The workload with the replicas of the Scale.
+/// The workload updated from a Scale: its replicas, and its resourceVersion as precondition.
 fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
     let (wanted, have) = (scale.uid(), live.uid());
     if !wanted.is_empty() && wanted != have {
@@ -152,6 +155,7 @@ impl SubresourceHandler for Scale {
                         now: &now,
                         api_version: API_VERSION,
                     };
+                    // Ownership is tracked on the Scale first, then carried over to the workload.
                     let mut before = scale_of(live);
                     managers::to_scale(live, &api_version, &mut before);
                     definition()?.manage_update(Some(&before), &mut scale, &who, &[])?;
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_shows_its_replicas_and_its_selector() {
+    fn a_scale_has_the_workloads_replicas_and_selector() {
         assert_eq!(
             scale_of(&deployment()),
             json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "uid": "u", "resourceVersion": "5"},
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_and_a_foreign_uid_are_refused() {
+    fn negative_replicas_and_a_wrong_uid_are_refused() {
         let gr = GroupResource::new("apps", "deployments");
         let refused = |s: Value| scaled(&gr, &deployment(), &s).unwrap_err().message;
         assert_eq!(

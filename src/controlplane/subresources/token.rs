@@ -1,4 +1,5 @@
-//! `serviceaccounts/token`: a TokenRequest is answered with a token (upstream's `serviceaccount/storage/token.go`).
+//! `serviceaccounts/token`: issues tokens for TokenRequests (upstream's
+//! `pkg/registry/core/serviceaccount/storage/token.go`). Signing is left to [`Issuer`].
 
 use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -14,31 +15,32 @@ use crate::registry::resource::SubresourceHandler;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// Life of a token nobody named a time for.
+/// Default token lifetime.
 const DEFAULT_SECONDS: i64 = 3600;
-/// The shortest life that may be asked for.
+/// Minimum requested lifetime.
 const LEAST_SECONDS: i64 = 600;
-/// The longest.
+/// Maximum requested lifetime.
 const MOST_SECONDS: i64 = 1 << 32;
-/// What the kubelet asks for: such tokens live longer than they should, for clients that never read theirs again.
+/// The lifetime that the kubelet requests for projected tokens. Upstream recognizes it by this odd number and extends
+/// the token, for clients that never reload theirs.
 const PROJECTED_SECONDS: i64 = 3607;
-/// How long those live.
+/// Lifetime of extended projected tokens.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
-/// How tokens are made.
+/// Configuration of token issuance.
 #[derive(Clone)]
 pub struct TokenRequests {
-    /// Signs them.
+    /// Signs the tokens.
     pub issuer: Issuer,
-    /// The server's own audiences: those of tokens for nobody in particular.
+    /// The server's own audiences, used for requests that name none.
     pub audiences: Vec<String>,
-    /// `--service-account-max-token-expiration` in seconds; 0: no limit.
+    /// `--service-account-max-token-expiration` in seconds; 0 is unlimited.
     pub most_seconds: i64,
     /// `--service-account-extend-token-expiration`.
     pub extend: bool,
 }
 
-/// The stores it reads.
+/// The stores that token requests read.
 #[derive(Clone, Default)]
 pub(in crate::controlplane) struct Read {
     pub(in crate::controlplane) accounts: LateStore,
@@ -47,7 +49,7 @@ pub(in crate::controlplane) struct Read {
     pub(in crate::controlplane) nodes: LateStore,
 }
 
-/// Serves it.
+/// Serves `serviceaccounts/token`.
 pub(in crate::controlplane) struct Token {
     pub(in crate::controlplane) how: TokenRequests,
     pub(in crate::controlplane) read: Read,
@@ -69,7 +71,7 @@ fn unsupported(action: &str) -> Status {
 }
 
 impl Token {
-    /// What the token is bound to, beside its account. `account` is the account's name.
+    /// Resolves `spec.boundObjectRef` into `bound`. `account` is the service account's name.
     async fn bind(&self, cx: &Context, account: &str, reference: &Value, bound: &mut Bound) -> Result<()> {
         if reference.is_null() {
             return Ok(());
@@ -124,7 +126,7 @@ impl Token {
         }
     }
 
-    /// The node a pod runs on, by name alone where there is no such object.
+    /// The node a pod runs on; without a UID if the Node object does not exist.
     async fn node_of(&self, pod: &Value) -> Result<Option<Claimed>> {
         let name = pod.str_at(&["spec", "nodeName"]);
         if name.is_empty() {
@@ -203,6 +205,7 @@ impl SubresourceHandler for Token {
             n if n > MOST_SECONDS => "may not specify a duration larger than 2^32 seconds",
             _ => return Ok(object),
         };
+        // Upstream reports this error without a name.
         let path = FieldPath::new("spec").child("expirationSeconds");
         Err(invalid("", FieldError::invalid(&path, seconds, why)))
     }
@@ -227,11 +230,13 @@ impl SubresourceHandler for Token {
             object.set(&["spec", "expirationSeconds"], bound.seconds);
         }
         let asked = bound.seconds;
+        // Only tokens for this server: other verifiers cannot warn about the overdue reload.
         let own = bound.audiences.iter().all(|a| how.audiences.contains(a));
         if how.extend && bound.pod.is_some() && asked == PROJECTED_SECONDS && own {
             bound.warn_after = asked;
             bound.seconds = EXTENDED_SECONDS;
         }
+        // The reported expiry is the requested one, even for an extended token.
         let until = time::parse(object.str_at(&["metadata", "creationTimestamp"]))
             .ok()
             .and_then(|now| time::format_unix(now.unix_timestamp() + asked));

@@ -1,4 +1,4 @@
-//! What subresources that write say of requests that name the wrong object.
+//! Errors of writing subresources for requests that name the wrong object.
 
 use super::*;
 use crate::authn::jwt::Signer;
@@ -23,7 +23,7 @@ async fn pod(r: &Running, name: &str) {
 }
 
 #[tokio::test]
-async fn a_binding_names_its_pod() {
+async fn a_binding_must_name_its_pod_and_target() {
     let r = running();
     pod(&r, "p").await;
     let cx = Context::system("default");
@@ -53,7 +53,7 @@ fn tokens() -> TokenRequests {
 }
 
 #[tokio::test]
-async fn a_token_request_names_its_account_and_what_it_is_bound_to() {
+async fn a_token_request_must_match_its_account_and_bound_object() {
     let r = running_with(Config {
         tokens: Some(tokens()),
         ..config()
@@ -100,7 +100,7 @@ async fn a_token_request_names_its_account_and_what_it_is_bound_to() {
 }
 
 #[tokio::test]
-async fn a_scale_that_is_put_for_another_object_fails_as_a_write_of_that_does() {
+async fn a_scale_update_with_a_wrong_uid_conflicts() {
     let r = running();
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let rc = json!({"metadata": {"name": "rc"}, "spec": {"replicas": 1, "selector": {"a": "b"}, "template": template}});

@@ -1,4 +1,5 @@
-//! Rows and metadata out of stored bytes are what they are out of whole trees, for every kind, over generated objects.
+//! Property: table rows and partial metadata rendered from stored bytes equal those rendered from decoded trees, for
+//! every kind, over generated objects.
 
 use super::*;
 use crate::api::{Free, Ty, TypeDef};
@@ -10,7 +11,7 @@ use crate::endpoints::respond::stored::{self, Rows};
 use crate::endpoints::respond::table::{self, Include};
 use crate::storage::{Draft, Revision};
 
-/// Values that cells tell from others, and some that need escapes.
+/// Values that cells treat specially, and some that need JSON escapes.
 const WORDS: &[&str] = &[
     "a",
     "b",
@@ -57,7 +58,7 @@ const WORDS: &[&str] = &[
     "a text that is longer than what fits inline",
 ];
 
-/// Keys that cells look for.
+/// Map keys that cells read.
 const KEYS: &[&str] = &[
     "a",
     "k\"}",
@@ -77,7 +78,7 @@ const KEYS: &[&str] = &[
 /// xorshift64*
 struct Random {
     state: u64,
-    /// Values that may still be made.
+    /// Remaining number of values to generate.
     left: usize,
 }
 
@@ -93,7 +94,7 @@ impl Random {
         WORDS[self.below(WORDS.len())]
     }
 
-    /// An object of a type: mostly with the fields that are read, and with some of the others.
+    /// A random object of a type: most fields that cells read, and some others.
     fn object(&mut self, def: &'static TypeDef, reads: Option<&Mask>) -> Value {
         let mut m = Map::new();
         for f in def.fields {
@@ -119,7 +120,7 @@ impl Random {
             Ty::Int32 | Ty::Int64 | Ty::Float => (self.below(5) as i64).into(),
             Ty::Bool => (self.below(2) == 0).into(),
             Ty::Bytes => "YQ==".into(),
-            // So long ago that ages of them don't change while this runs.
+            // Old enough that the rendered age cannot change during the test.
             Ty::Time => "2001-02-03T04:05:06Z".into(),
             Ty::MicroTime => "2001-02-03T04:05:06.000000Z".into(),
             Ty::Quantity => ["1", "100m", "2Gi"][self.below(3)].into(),
@@ -146,7 +147,7 @@ fn kinds() -> Vec<Arc<Resource>> {
 }
 
 #[test]
-fn rows_out_of_bytes_are_those_out_of_trees() {
+fn rows_from_bytes_equal_rows_from_trees() {
     for resource in kinds() {
         let def = resource.schema.definition().unwrap();
         let reads = table::reads(&resource);
@@ -159,7 +160,7 @@ fn rows_out_of_bytes_are_those_out_of_trees() {
             object.set(&["kind"], resource.kind.as_str());
             object.set(&["apiVersion"], resource.gvk().api_version());
             if resource.schema.normalize(&mut object).is_err() {
-                // A word is no duration, say.
+                // The random word is not valid for the field's type, a duration for instance.
                 continue;
             }
             if object.get("metadata").as_object().is_none() {
@@ -201,7 +202,7 @@ fn rows_out_of_bytes_are_those_out_of_trees() {
 }
 
 #[test]
-fn no_table_reads_all_of_an_object() {
+fn tables_read_only_parts_of_an_object() {
     for resource in kinds() {
         let converted = matches!(resource.backing, Backing::Converted { .. });
         let reads = table::reads(&resource);
@@ -216,7 +217,7 @@ fn no_table_reads_all_of_an_object() {
 }
 
 #[test]
-fn columns_say_what_they_show() {
+fn columns_have_descriptions() {
     let rows = running_rows();
     let column = |resource: &str, name: &str| {
         let mut all = rows.groups.iter().flat_map(|g| &g.resources);
@@ -238,7 +239,7 @@ fn columns_say_what_they_show() {
 }
 
 #[tokio::test]
-async fn headings_come_once_but_for_api_services() {
+async fn only_api_services_repeat_the_column_headers() {
     let r = running();
     let groups = r.plane.groups.iter().chain([&r.plane.apiregistration]);
     let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);

@@ -1,4 +1,4 @@
-//! Kinds in two versions, through their stores.
+//! Tests of kinds served in two versions, through their stores.
 
 use super::*;
 use crate::apimachinery::gvk::GroupVersion;
@@ -23,7 +23,7 @@ fn autoscaler() -> Value {
 }
 
 #[tokio::test]
-async fn one_autoscaler_is_read_and_written_in_both_versions() {
+async fn autoscalers_are_read_written_and_watched_in_both_versions() {
     let r = running();
     let cx = Context::system("default");
     let (v1, v2) = (served(&r, V1, AUTOSCALERS), served(&r, V2, AUTOSCALERS));
@@ -62,7 +62,7 @@ async fn one_autoscaler_is_read_and_written_in_both_versions() {
     let told = seen.annotation("autoscaling.alpha.kubernetes.io/behavior").unwrap();
     assert!(told.contains("\"SelectPolicy\":\"Min\""), "{told}");
 
-    // What v1 has no field for survives a write through it.
+    // A write through v1 preserves fields that v1 lacks.
     let more = |live: &Value| {
         let mut new = live.clone();
         new.set(&["spec", "maxReplicas"], 5i64);
@@ -78,7 +78,7 @@ async fn one_autoscaler_is_read_and_written_in_both_versions() {
 }
 
 #[tokio::test]
-async fn the_older_version_is_refused_in_the_newer_ones_paths() {
+async fn validation_errors_of_v1_have_v2_paths() {
     let r = running();
     let cx = Context::system("default");
     let mut odd = autoscaler();
@@ -92,7 +92,7 @@ async fn the_older_version_is_refused_in_the_newer_ones_paths() {
 }
 
 #[tokio::test]
-async fn new_events_are_core_events_under_stricter_rules() {
+async fn events_v1_are_core_events_with_stricter_validation() {
     let r = running();
     let cx = Context::system("default");
     let (core, new) = (
@@ -116,7 +116,7 @@ async fn new_events_are_core_events_under_stricter_rules() {
 }
 
 #[test]
-fn managers_own_fields_in_the_version_they_named_them_in() {
+fn ownership_is_tracked_in_the_version_of_the_writer() {
     let plane = running_rows();
     let schema = |gv: (&str, &str)| {
         let gv = GroupVersion::new(gv.0, gv.1);
@@ -154,7 +154,7 @@ fn managers_own_fields_in_the_version_they_named_them_in() {
     let entries = both.at(&["metadata", "managedFields"]).items().to_vec();
     let of = |version: &str| entries.iter().find(|e| e.str_at(&["apiVersion"]) == version).unwrap();
     let (older, newer) = (of("autoscaling/v1"), of("autoscaling/v2"));
-    // v1 owns the reference as a whole, v2 each of its fields.
+    // scaleTargetRef is atomic in v1 and granular in v2.
     assert_eq!(older.at(&["fieldsV1", "f:spec", "f:scaleTargetRef"]), &json!({}));
     assert!(
         !newer
@@ -173,7 +173,7 @@ fn managers_own_fields_in_the_version_they_named_them_in() {
 }
 
 #[test]
-fn an_annotation_that_is_a_field_is_not_metadata() {
+fn annotations_that_carry_fields_are_absent_from_partial_metadata() {
     let plane = running_rows();
     let of = |gv: (&str, &str), plural: &str, key: &str| {
         let gv = GroupVersion::new(gv.0, gv.1);

@@ -1,4 +1,5 @@
-//! Webhook configurations, admission policies and their bindings. Expressions are judged where they are compiled.
+//! Validation of webhook configurations, admission policies and bindings (upstream's
+//! `pkg/apis/admissionregistration/validation`). CEL expressions are checked where they are compiled.
 
 mod policies;
 mod rules;
@@ -118,7 +119,7 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
     }
 }
 
-/// A webhook's client configuration: a URL or a Service, never both.
+/// Validates a webhook's client configuration: exactly one of a URL and a Service.
 pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath) {
     let (url, service) = (config.get("url").as_str(), config.get("service"));
     match (url, service.is_null()) {
@@ -128,7 +129,7 @@ pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath)
         (Some(url), true) => webhook_url(out, url, &at.child("url")),
         (None, false) => {
             let at = at.child("service");
-            // Upstream takes one for the other.
+            // An upstream quirk: a missing name is reported at `namespace`, and vice versa.
             for (key, other) in [("name", "namespace"), ("namespace", "name")] {
                 if service.str_at(&[key]).is_empty() {
                     out.push(FieldError::required(&at.child(other), ""));
@@ -203,14 +204,14 @@ fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
     if !path.starts_with('/') {
         out.push(FieldError::invalid(at, path, "must start with a '/'"));
     }
-    // Whatever it is that it begins with.
+    // As upstream, drop the first character even if it is not a slash.
     let mut trimmed = path.chars();
     trimmed.next();
     let trimmed = trimmed.as_str();
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     for (i, segment) in trimmed.split('/').enumerate() {
         if segment.is_empty() {
-            // Every error shows the whole path.
+            // Built lazily: each error repeats the whole path, so many bad segments would take quadratic space.
             out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
             continue;
         }
@@ -220,7 +221,7 @@ fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
     }
 }
 
-/// A `matchConstraints` or `matchResources`.
+/// Validates a `matchConstraints` or `matchResources`.
 pub(super) fn match_resources(
     out: &mut ErrorList,
     v: &Value,
@@ -235,7 +236,7 @@ pub(super) fn match_resources(
     for key in ["resourceRules", "excludeResourceRules"] {
         let at = at.child(key);
         for (i, rule) in v.get(key).items().iter().enumerate() {
-            // Mutating policies say the path of a bad operation without an index.
+            // Upstream's path of a bad operation in a mutating policy has no index.
             let flat = (mutating && key == "resourceRules").then(|| at.child("operations"));
             rules::named_rule(out, rule, &at.index(i), operations, flat.as_ref());
         }
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_webhook_errors_are_the_same() {
+    fn webhook_errors_match_the_recordings() {
         assert_eq!(said(json!({})), "[]");
         assert_eq!(
             said(json!({"reinvocationPolicy": "X"})),
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_a_name_is_told_in_upstreams_order() {
+    fn service_without_a_name_reports_upstreams_order() {
         let mut out = ErrorList::new();
         let config = crate::json!({"service": {"namespace": "n", "path": "a/b"}});
         client_config(&mut out, &config, &FieldPath::new("c"));

@@ -1,4 +1,4 @@
-//! APIServices (`kube-aggregator/pkg/apis/apiregistration/validation`).
+//! Validation of APIServices (upstream's `kube-aggregator/pkg/apis/apiregistration/validation`).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, net, path_segment_name};
@@ -16,7 +16,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
     let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
     let expected = format!("{version}.{group}");
     names(&mut out, v, |name| {
-        // A name that is no path segment is told only that, by the check of the metadata.
+        // An invalid path segment is reported by metadata validation alone.
         let right = name == expected || !path_segment_name(name).is_empty();
         let why = || format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected));
         (!right).then(why).into_iter().collect()
@@ -87,6 +87,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
     out
 }
 
+/// Decoded length of the base64 `caBundle`.
 fn bundle_len(spec: &Value) -> usize {
     spec.str_at(&["caBundle"]).trim_end_matches('=').len() * 3 / 4
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_upstreams() {
+    fn errors_match_upstream() {
         let name = "v1.g.example.com";
         assert_eq!(with(name, json!({})), "[]");
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Autoscalers, as v2 names their fields; v1 is judged in the same words.
+//! Validation of HorizontalPodAutoscalers (upstream's `pkg/apis/autoscaling/validation`).
+//! v1 objects are converted to v2 first, so their errors name v2 fields too.
 
 mod metrics;
 
@@ -8,9 +9,11 @@ use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 
-/// What an update may keep.
+/// Rules an update relaxes, because the stored object already breaks them.
 struct Tolerance {
+    /// Smallest valid `minReplicas`: 0 if the stored object has 0.
     least: i64,
+    /// Skips the check of the target's `apiVersion`, if it is unchanged.
     target: bool,
 }
 

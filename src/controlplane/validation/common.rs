@@ -1,4 +1,4 @@
-//! Checks that several kinds share.
+//! Checks shared by several kinds: numbers, percentages, quantities and names.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::quantity::Quantity;
@@ -6,17 +6,17 @@ use crate::apimachinery::validation::net;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
-/// What a negative number is told.
+/// Upstream's text for negative numbers.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// The number at `key`, where there is one, is not negative.
+/// Reports the number at `key` if it is negative.
 pub(crate) fn not_negative(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath) {
     if let Some(n) = v.get(key).as_i64().filter(|n| *n < 0) {
         out.push(FieldError::invalid(&path.child(key), n, NOT_NEGATIVE));
     }
 }
 
-/// A number that is not negative, or a percentage.
+/// Checks an `IntOrString`: a non-negative number or a percentage.
 pub(crate) fn amount(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     match v {
         Value::String(s) => invalid_each(out, path, v.clone(), net::percent(s)),
@@ -25,14 +25,14 @@ pub(crate) fn amount(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
 }
 
-/// A percentage is at most the whole.
+/// Reports a percentage greater than 100%.
 pub(crate) fn at_most_all(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     if v.as_str().and_then(net::parse_percent).is_some_and(|p| p > 100) {
         out.push(FieldError::invalid(path, v.clone(), "must not be greater than 100%"));
     }
 }
 
-/// True where the amount is nothing: `0`, `0%`, or absent.
+/// True if the `IntOrString` is `0`, `0%`, or absent.
 pub(crate) fn is_nothing(v: &Value) -> bool {
     match v {
         Value::Int(n) => *n == 0,
@@ -41,7 +41,8 @@ pub(crate) fn is_nothing(v: &Value) -> bool {
     }
 }
 
-/// A struct the way upstream prints its internal form: Go's field names in order, what is absent as `null` (or as `zero`).
+/// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in order.
+/// `fields` are (Go name, JSON name, text for absent values).
 pub(crate) fn internal(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     let cells: Vec<String> = fields
         .iter()
@@ -58,14 +59,14 @@ pub(crate) fn internal(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     format!("{{{}}}", cells.join(","))
 }
 
-/// An error about a struct, or an unsupported one.
+/// A `NotSupported` error whose bad value is already formatted.
 pub(crate) fn not_supported_raw(path: &FieldPath, shown: String, supported: &[&str]) -> FieldError {
     let mut error = FieldError::not_supported(path, "", supported);
     error.bad_value = Some(shown);
     error
 }
 
-/// The quantity a string stands for; decoding has refused those that are none.
+/// Parses a quantity. `None` if absent; malformed ones have been rejected by decoding.
 pub(crate) fn quantity(v: &Value) -> Option<Quantity> {
     match v {
         Value::String(s) => Quantity::parse(s).ok(),
@@ -74,22 +75,22 @@ pub(crate) fn quantity(v: &Value) -> Option<Quantity> {
     }
 }
 
-/// Below zero?
+/// True if less than zero.
 pub(crate) fn is_negative(q: Quantity) -> bool {
     quantity(&Value::Int(0)).is_some_and(|zero| q < zero)
 }
 
-/// Above zero?
+/// True if greater than zero.
 pub(crate) fn is_positive(q: Quantity) -> bool {
     quantity(&Value::Int(0)).is_some_and(|zero| q > zero)
 }
 
-/// A whole number?
+/// True if there is no fraction.
 pub(crate) fn is_whole(q: Quantity) -> bool {
     q.milli_value() % 1000 == 0
 }
 
-/// The domain-prefixed path rule: `acme.io/foo`.
+/// Checks that `text` is a domain-prefixed path such as `acme.io/foo`.
 pub(crate) fn domain_path(out: &mut ErrorList, text: &str, path: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(path, ""));
@@ -118,7 +119,7 @@ pub(crate) fn domain_path(out: &mut ErrorList, text: &str, path: &FieldPath) {
     }
 }
 
-/// Path segments: kinds and names of references.
+/// Checks that the string at `key` (a reference's kind or name) is present and valid as a path segment.
 pub(crate) fn required_segment(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath) {
     match v.str_at(&[key]) {
         "" => out.push(FieldError::required(&path.child(key), "")),
@@ -138,7 +139,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn structs_show_their_go_names() {
+    fn structs_print_go_field_names() {
         let shown = internal(
             &json!({"type": "X"}),
             &[("Type", "type", "\"\""), ("RollingUpdate", "rollingUpdate", "null")],

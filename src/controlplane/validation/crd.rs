@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions: names, group, scope and versions. Schemas are judged where they are compiled.
+//! Validation of CustomResourceDefinitions: names, group, scope and versions (upstream's
+//! `apiextensions-apiserver/pkg/apis/apiextensions/validation`). Schemas are checked where they are compiled.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -183,7 +184,8 @@ fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &See
     }
 }
 
-/// Versions as upstream's internal type prints; schemas are hoisted out of it where all agree.
+/// Formats versions like upstream's internal type. `Schema` is always null there: the conversion moves identical
+/// per-version schemas to the top level.
 fn hub_versions(versions: &[Value]) -> String {
     use crate::apimachinery::codec::json;
     let member = |v: &Value, key: &str| json::to_string(v.get(key));
@@ -234,6 +236,7 @@ fn is_url(text: &str) -> bool {
 pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = base(new);
     if old.at(&["spec", "preserveUnknownFields"]).as_bool() == Some(true) {
+        // A definition stored with the field set (from v1beta1) may keep it.
         out.retain(|e| e.field != "spec.preserveUnknownFields");
     }
     let established = crate::controlplane::columns::cells::condition(old, "Established")
@@ -256,7 +259,7 @@ pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Formats of string schemas that nobody knows, in document order, each once.
+/// Unrecognized `format`s in the schemas, in document order, without duplicates.
 pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
     const KNOWN: [&str; 29] = [
         "bsonobjectid",
@@ -335,12 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_definition_is_fine() {
+    fn minimal_definition_is_valid() {
         assert_eq!(aggregate(&definition(&crd())), "[]");
     }
 
     #[test]
-    fn one_version_is_stored() {
+    fn exactly_one_version_is_stored() {
         let mut v = crd();
         v.set(
             &["spec", "versions"],
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn group_and_plural_stay() {
+    fn group_and_plural_are_immutable() {
         let mut v = crd();
         v.set(&["spec", "scope"], "Cluster");
         assert!(definition_update(&v, &crd()).is_empty());

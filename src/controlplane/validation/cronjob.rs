@@ -1,4 +1,4 @@
-//! CronJobs.
+//! Validation of CronJobs (upstream's `pkg/apis/batch/validation`); `schedule` parses the cron expression.
 
 mod schedule;
 
@@ -9,11 +9,12 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::required_choice;
 
-/// The names of the IANA time zones.
+/// Names of the IANA time zones, one per line.
 const ZONES: &str = include_str!("zones.txt");
 
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = check(v, None);
+    // Leaves room for the 11-character suffix of the Jobs' names (63 is the limit of a label).
     if v.name().len() > 52 {
         out.push(FieldError::invalid(
             &FieldPath::new("metadata").child("name"),
@@ -41,6 +42,7 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
         }
         zone_in_schedule(&mut out, spec, old, &at);
     }
+    // An unchanged zone is not checked again: it may have been known to another version of the zone database.
     let zone = spec.get("timeZone");
     if !old.is_some_and(|o| o.at(&["spec", "timeZone"]) == zone) {
         time_zone(&mut out, zone, &path.child("timeZone"));
@@ -113,7 +115,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn cron_jobs_are_refused_in_the_recorded_words() {
+    fn errors_match_the_recordings() {
         for (key, value, want) in [
             ("schedule", json!("*/5 * * * *"), "[]"),
             ("schedule", json!(""), "spec.schedule: Required value"),

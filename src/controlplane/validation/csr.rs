@@ -1,4 +1,5 @@
-//! CertificateSigningRequests.
+//! Validation of CertificateSigningRequests and of their `status` and `approval` subresources (upstream's
+//! `pkg/apis/certificates/validation`).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
@@ -41,7 +42,8 @@ fn bytes(v: &Value) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Judged with each write: requests stored by releases that read less of them are not approved or signed.
+/// Checks the PEM request on every write, not only on create: a request stored by a release with a laxer parser must
+/// not be approved or signed.
 fn request(out: &mut ErrorList, v: &Value) {
     let text = v.at(&["spec", "request"]);
     if let Err(why) = CertificateRequest::from_pem(&bytes(text)) {
@@ -143,6 +145,7 @@ fn conditions(out: &mut ErrorList, v: &Value) {
         let opposite = match kind {
             "Approved" => "Denied",
             "Denied" => "Approved",
+            // Matches no condition type.
             _ => "\0",
         };
         if seen.contains(&opposite) {
@@ -231,7 +234,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn requests_are_refused_in_the_recorded_words() {
+    fn errors_match_the_recordings() {
         let v = json!({"spec": {"request": "bm90IGEgY3Ny", "signerName": "nodomain", "usages": ["client auth", "client auth"], "expirationSeconds": 10}});
         let said = aggregate(&create(&v));
         for want in [
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_given_once_and_by_approval() {
+    fn approval_conditions_are_set_once_and_only_by_approval() {
         let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x0c, b"demo");
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
         let old = json!({"spec": {"request": request}, "status": {}});
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_request_that_cannot_be_read_whole_is_not_approved() {
+    fn malformed_stored_request_is_not_approved() {
         let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x04, b"system:masters");
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
         let old = json!({"spec": {"request": request}, "status": {}});

@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets.
+//! Validation of ConfigMaps and Secrets, including the keys each Secret type requires.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::config_map_key;
@@ -7,6 +7,7 @@ use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+/// Maximum size of all values together, in bytes (`MaxSecretSize`).
 const MAX: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
 
@@ -22,7 +23,7 @@ fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
     v.as_object().into_iter().flat_map(Map::iter)
 }
 
-/// Length of a base64 text's bytes.
+/// Length of the decoded bytes, without decoding them.
 fn encoded_len(v: &Value) -> usize {
     let s = v.as_str().unwrap_or("").trim_end_matches('=');
     s.len() * 3 / 4
@@ -50,7 +51,7 @@ pub(crate) fn config_map(v: &Value) -> ErrorList {
         size += encoded_len(value);
     }
     if size > MAX {
-        // Upstream gives an empty path, which prints as brackets.
+        // Upstream passes an empty path, which prints as brackets.
         out.push(FieldError::too_long(&FieldPath::new("[]"), MAX as i64));
     }
     out
@@ -122,7 +123,7 @@ fn docker_config(out: &mut ErrorList, data: &Value, key: &str, path: &FieldPath)
         out.push(FieldError::required(&path.key(key), ""));
         return;
     }
-    // As Go says it of a map it reads into.
+    // Go's error texts for decoding JSON into a map.
     let why = match crate::apimachinery::codec::json::decode(&decode(data.get(key))) {
         Err(why) => why.to_string(),
         Ok(Value::Object(_) | Value::Null) => return,
@@ -153,7 +154,8 @@ pub(crate) fn secret_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// A TLS Secret whose pair does not load is stored, with a warning in the words of Go's `tls.X509KeyPair`.
+/// Warns if the key pair of a TLS Secret does not load, with the texts of Go's `tls.X509KeyPair`. As upstream, such a
+/// Secret is stored nevertheless.
 pub(crate) fn secret_warnings(v: &Value) -> Vec<String> {
     if v.str_at(&["type"]) != "kubernetes.io/tls" {
         return Vec::new();
@@ -220,7 +222,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn config_map_keys_are_checked_and_told_apart() {
+    fn config_map_keys_are_valid_and_distinct() {
         let said = |v: Value| aggregate(&config_map(&v));
         assert!(
             said(json!({"data": {"a b": "c"}}))
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_immutable_stays() {
+    fn immutable_config_map_cannot_change() {
         let old = json!({"data": {"k": "v"}, "immutable": true});
         let said = |v: Value| aggregate(&config_map_update(&v, &old));
         assert_eq!(
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_type_brings_its_keys() {
+    fn secret_type_requires_its_keys() {
         let old = json!({"data": {"k": "dg=="}, "type": "Opaque"});
         let mut new = old.clone();
         new.set(&["type"], "kubernetes.io/tls");
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_does_not_load_is_warned_about() {
+    fn invalid_key_pair_yields_a_warning() {
         let v = json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "YQ==", "tls.key": "Yg=="}});
         assert_eq!(
             secret_warnings(&v),

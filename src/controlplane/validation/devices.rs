@@ -1,6 +1,8 @@
-//! Kinds of resource.k8s.io: claims for devices, their templates, classes of devices, and what drivers publish.
+//! Validation of the resource.k8s.io kinds (upstream's `pkg/apis/resource/validation`). This file covers
+//! DeviceClasses, claims and templates, and helpers for `claim` (claim specs), `status` (claim status) and `slice`
+//! (ResourceSlices).
 //!
-//! Expressions are checked for their length only.
+//! CEL expressions are checked for their length only; they are not compiled here.
 
 mod capacity;
 mod claim;
@@ -29,7 +31,8 @@ const LONGEST_IDENTIFIER: usize = 32;
 const LONGEST_POOL: usize = 253;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
-/// The elements, unless there are more than `most`: then that is the only error.
+/// Returns the elements of a list. If there are more than `most`, reports only that and returns none, so that an
+/// oversized list is not validated element by element.
 fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -> &'a [Value] {
     let all = v.items();
     if all.len() > most {
@@ -39,7 +42,7 @@ fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -
     all
 }
 
-/// Elements whose key stood there before.
+/// Reports elements with the key of an earlier one.
 fn duplicates(out: &mut ErrorList, keys: impl Iterator<Item = String>, at: &FieldPath) {
     let mut seen: Seen<String> = Seen::new();
     for (i, key) in keys.enumerate() {
@@ -59,7 +62,7 @@ fn label_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     invalid_each(out, at, text, dns1123_label(text));
 }
 
-/// One or more subdomains with slashes between.
+/// Checks a pool name: one or more DNS subdomains separated by slashes.
 fn pool_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
@@ -80,7 +83,7 @@ fn identifier(out: &mut ErrorList, text: &str, at: &FieldPath) {
     invalid_each(out, at, text, c_identifier(text));
 }
 
-/// `name` or `domain/name`. More than one slash is not looked at, as upstream.
+/// Checks an attribute name, `name` or `domain/name`. As upstream, names with more slashes pass unchecked.
 fn attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     let parts: Vec<&str> = text.split('/').collect();
     match parts.as_slice() {
@@ -109,7 +112,7 @@ fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     }
 }
 
-/// Selectors of devices.
+/// Checks device selectors.
 fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     for (i, s) in at_most(out, v, MOST_SELECTORS, at).iter().enumerate() {
         let at = at.index(i).child("cel");
@@ -121,7 +124,7 @@ fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// What a driver is told; `stored` parameters may be longer than new ones.
+/// Checks the configuration passed to a driver. Parameters that are already `stored` have no length limit.
 fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
     let (opaque, at) = (v.get("opaque"), at.child("opaque"));
     if opaque.is_null() {
@@ -133,7 +136,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
     raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
 }
 
-/// Free JSON that is an object.
+/// Checks an opaque JSON object (`RawExtension`).
 fn raw_object(out: &mut ErrorList, v: &Value, longest: usize, at: &FieldPath) {
     if v.is_null() {
         out.push(FieldError::required(at, ""));
@@ -172,7 +175,7 @@ fn tolerations(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Conditions that binding waits for, and those that end it.
+/// Checks `bindingConditions` and `bindingFailureConditions`, which are required together and must not overlap.
 fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     const MOST: usize = 4;
     let (good, bad) = ("bindingConditions", "bindingFailureConditions");
@@ -205,14 +208,14 @@ fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// A new claim.
+/// Validates a new ResourceClaim.
 pub(crate) fn claim(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     claim::devices(&mut out, v.at(&["spec", "devices"]), false, &spec().child("devices"));
     out
 }
 
-/// A claim stays as it is.
+/// Validates an update of a ResourceClaim, whose spec is immutable.
 pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     fixed_spec(&mut out, new, old, CLAIM_SPEC);
@@ -236,21 +239,22 @@ fn template_spec(out: &mut ErrorList, v: &Value, stored: bool) {
     claim::devices(out, v.at(&["spec", "spec", "devices"]), stored, &at);
 }
 
-/// A new template of claims.
+/// Validates a new ResourceClaimTemplate.
 pub(crate) fn template(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     template_spec(&mut out, v, false);
     out
 }
 
-/// A template stays as it is; it is judged again, expressions and lengths aside.
+/// Validates an update of a ResourceClaimTemplate, whose spec is immutable. As upstream, a changed spec is also
+/// validated again, except for expressions and lengths.
 pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if same(new.get("spec"), old.get("spec")) {
         return out;
     }
     let shown = {
-        // What a template says about the claim's metadata stands beside its spec.
+        // Go embeds `ObjectMeta` in the template's spec, so its fields print beside `Spec`.
         let mut flat = new.at(&["spec", "metadata"]).clone();
         if flat.is_null() {
             flat = Value::object();
@@ -263,13 +267,13 @@ pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// A class of devices; `old` is what it was.
+/// Validates a DeviceClass; `old` is the stored one on update.
 pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let of = v.get("spec");
     let kept = |key: &str| old.is_some_and(|o| same(o.at(&["spec", key]), of.get(key)));
     if kept("selectors") {
-        // Stored expressions are not read again.
+        // Unchanged expressions are not checked again: limits may have become stricter since they were stored.
         for (i, s) in of.get("selectors").items().iter().enumerate() {
             if s.get("cel").is_null() {
                 out.push(FieldError::required(
@@ -298,7 +302,7 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     out
 }
 
-/// A resource that is not of the platform, and whose quota has a name.
+/// True for a domain-qualified name outside `kubernetes.io` that is also valid as a quota key (`requests.<name>`).
 fn is_extended_resource(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")

@@ -1,4 +1,4 @@
-//! Endpoints and EndpointSlices.
+//! Validation and warnings of Endpoints and EndpointSlices (upstream's `pkg/apis/discovery/validation`).
 
 use super::network::canonical_ip;
 use super::service::warnings::ip_warning;
@@ -86,7 +86,7 @@ pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
     out
 }
 
-/// A slice; endpoints that are as they were are not judged again.
+/// Validates an EndpointSlice; `old` is the stored one on update. Unchanged endpoints are not validated again.
 pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let root = FieldPath::default();
@@ -185,7 +185,7 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
         "FQDN" => return fully_qualified(out, text, &at),
         _ => return,
     };
-    // Addresses of the newer family are spelt the one way.
+    // IPv6 addresses must be in canonical form.
     let messages = match kind {
         "IPv6" => canonical_ip(text),
         _ => net::ip_strict(text),
@@ -195,13 +195,13 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
         return;
     }
     if !fits {
-        // The path has no index here, upstream's oversight.
+        // An upstream quirk: this path lacks the index.
         out.push(FieldError::invalid(at_list, text, why));
     }
     non_special_ip(out, &at, text);
 }
 
-/// A name of two parts or more.
+/// Checks a fully qualified domain name: at least two labels, optionally with a trailing dot.
 fn fully_qualified(out: &mut ErrorList, name: &str, at: &FieldPath) {
     if name.is_empty() {
         return out.push(FieldError::required(at, ""));
@@ -247,7 +247,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn recorded_endpoints_errors_are_the_same() {
+    fn endpoints_errors_match_the_recordings() {
         let said = |subsets: Value| {
             let mut v = json!({"subsets": null});
             v.set(&["subsets"], subsets);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_type_of_a_slice_stays() {
+    fn slice_address_type_is_immutable() {
         let old = json!({"addressType": "IPv4", "endpoints": [{"addresses": ["192.0.2.20"]}], "ports": []});
         let mut new = old.clone();
         new.set(&["addressType"], "IPv6");

@@ -1,4 +1,5 @@
-//! Events, as core/v1 and (more strictly) events.k8s.io/v1 check them.
+//! Validation of events through core/v1 and, more strictly, events.k8s.io/v1 (upstream's
+//! `pkg/apis/core/validation/events.go`).
 
 use super::internal::{Field, Kind, compact};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
@@ -7,13 +8,14 @@ use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 
-/// What every version asks. `reporter` is how the version calls the reporting controller.
+/// Checks common to both versions. `reporter` is the version's name for the field `reportingComponent`.
 fn event(v: &Value, reporter: &str) -> ErrorList {
     let mut out = ErrorList::new();
     let about = FieldPath::new("involvedObject").child("namespace");
     let involved = v.str_at(&["involvedObject", "namespace"]);
     let namespace = v.namespace();
     let mismatch = || FieldError::invalid(&about, involved, "does not match event.namespace");
+    // Only events of the new API have an `eventTime`; those without it get the lenient legacy checks.
     if v.get("eventTime").is_null() {
         let fine = if involved.is_empty() {
             namespace == "default"
@@ -66,7 +68,7 @@ pub(crate) fn core_event(v: &Value) -> ErrorList {
     event(v, "reportingComponent")
 }
 
-/// An event of events.k8s.io, in core's shape and under core's names.
+/// Validates a new event of events.k8s.io/v1, already converted to core/v1. Error paths have core's names, as upstream.
 pub(crate) fn new_event(v: &Value) -> ErrorList {
     let mut out = event(v, "reportingController");
     series(&mut out, v);
@@ -120,13 +122,13 @@ const REFERENCE: &[Field] = &[
 
 const SOURCE: &[Field] = &[("Component", "component", Kind::Str), ("Host", "host", Kind::Str)];
 
-/// Of an event of events.k8s.io only the series changes, and metadata.
+/// Validates an update through events.k8s.io/v1: only the series and the metadata may change.
 pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = event(new, "reportingController");
     if !same(new.get("series"), old.get("series")) {
         series(&mut out, new);
     }
-    // The names and their order are upstream's, `reason` twice included.
+    // Paths and order are upstream's, including the repeated `reason`.
     for (key, path) in [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),
@@ -168,7 +170,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn an_event_stays_with_its_object() {
+    fn event_namespace_matches_the_involved_object() {
         let of = |ns: &str| {
             aggregate(&core_event(
                 &json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": ns}}),
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_event_is_complete_and_carries_nothing_deprecated() {
+    fn new_event_requires_its_fields_and_no_deprecated_ones() {
         let fine = json!({"metadata": {"namespace": "a", "name": "e"}, "involvedObject": {"namespace": "a"},
             "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
             "action": "A", "reason": "R", "type": "Normal", "source": {}});
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_new_event_only_the_series_changes() {
+    fn only_the_series_of_a_new_event_may_change() {
         let old = json!({"metadata": {"namespace": "a", "name": "e"}, "involvedObject": {"namespace": "a", "kind": "Pod"},
             "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
             "action": "A", "reason": "R", "type": "Normal", "source": {}});

@@ -1,4 +1,5 @@
-//! Flow schemas and priority levels.
+//! Validation of FlowSchemas and of the status of both kinds (upstream's `pkg/apis/flowcontrol/validation`);
+//! PriorityLevelConfigurations are in `levels`.
 
 mod levels;
 
@@ -48,7 +49,7 @@ pub(crate) fn flow_schema(v: &Value) -> ErrorList {
         if !["ByNamespace", "ByUser"].contains(&kind) {
             let at = path.child("distinguisherMethod").child("type");
             let mut e = FieldError::not_supported(&at, "", &["ByNamespace", "ByUser"]);
-            // Upstream shows the struct.
+            // Upstream's bad value is the whole struct.
             e.bad_value = Some(format!("{{\"Type\":{}}}", quote(kind)));
             out.push(e);
         }
@@ -100,6 +101,7 @@ fn policy(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
             "non-resource URLs",
         );
         let all = strings(urls);
+        // A wildcard makes the other URLs irrelevant, so upstream skips their syntax.
         let judged = if all.contains(&"*") { 0 } else { all.len() };
         for (k, url) in all.into_iter().take(judged).enumerate() {
             if let Some(why) = url_error(url) {
@@ -269,7 +271,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn recorded_flow_schema_errors_are_the_same() {
+    fn flow_schema_errors_match_the_recordings() {
         let rules = json!([{"subjects": [{"kind": "User", "user": {"name": "u"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}]);
         let said = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 9000}});

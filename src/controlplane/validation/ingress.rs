@@ -1,4 +1,4 @@
-//! Ingresses and IngressClasses.
+//! Validation of Ingresses and IngressClasses (upstream's `pkg/apis/networking/validation`).
 
 use super::common::{domain_path, required_segment};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -13,6 +13,7 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     spec(&mut out, v, None);
+    // As upstream, the legacy annotation is compared on create only.
     if let (Some(annotated), Some(said)) = (v.annotation(CLASS), v.at(&["spec", "ingressClassName"]).as_str())
         && annotated != said
     {
@@ -53,6 +54,7 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     for (i, rule) in rules.iter().enumerate() {
         self::rule(out, rule, &path.child("rules").index(i));
     }
+    // Ratcheting: if any stored secret name is invalid, an update is not held to the rule at all.
     let had = old.map_or(&[][..], |o| o.at(&["spec", "tls"]).items());
     let tolerated = had.iter().any(|t| {
         let was = t.str_at(&["secretName"]);
@@ -182,6 +184,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         .enumerate()
     {
         let (ip, name) = (e.str_at(&["ip"]), e.str_at(&["hostname"]));
+        // Addresses that are already stored may be in a form that is no longer valid.
         if !ip.is_empty() && !had.contains(&ip) {
             invalid_each(&mut out, &path.index(i).child("ip"), ip, net::ip_strict(ip));
         }
@@ -249,7 +252,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn paths_have_a_type_and_a_backend() {
+    fn paths_require_a_type_and_a_backend() {
         let said = |p: Value| {
             let mut v = json!({"spec": {"rules": [{"http": {}}]}});
             let mut rule = json!({});
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_keeps_its_controller() {
+    fn class_controller_is_immutable() {
         let old = json!({"spec": {"controller": "example.com/ingress"}});
         let new = json!({"spec": {"controller": "example.com/other"}});
         assert_eq!(

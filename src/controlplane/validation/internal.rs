@@ -1,5 +1,8 @@
-//! How upstream shows its internal structs: Go's field names in order, everything there, `null` for what is not; and
-//! the difference of two of them, as a unified diff of their lines.
+//! Prints objects the way upstream's error messages print its internal Go structs: every field under its Go name and in
+//! Go's order, absent ones as `null` or zero.
+//!
+//! Entry points: [`compact`] prints one line for a bad value, [`difference`] a unified diff for immutable pod specs.
+//! `tables` has the fields of each struct. Output is bounded, since a small object can print as a large one.
 
 mod diff;
 mod tables;
@@ -12,45 +15,45 @@ pub(super) use tables::{
     SET_ROLLING, SET_STRATEGY, STRATEGY, SUCCESS_POLICY, TOLERATION, VOLUME_NODES,
 };
 
-/// How a field is shown.
+/// How a field is printed.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// A string that is never nil.
+    /// A string; `""` if absent.
     Str,
-    /// A number that is never nil.
+    /// A number; `0` if absent.
     Int,
-    /// A flag that is never nil.
+    /// A bool; `false` if absent.
     Bool,
-    /// Anything else; nil where absent.
+    /// Any other value, printed as it is; `null` if absent.
     Any,
-    /// Anything else; left out where absent (`omitempty`).
+    /// Any other value; omitted if absent (`omitempty`).
     Said,
-    /// A struct; nil where absent.
+    /// A pointer to a struct; `null` if absent.
     Ptr(&'static [Field]),
-    /// A struct that is always there.
+    /// A struct by value; printed with zero fields if absent.
     Struct(&'static [Field]),
-    /// A list of structs.
+    /// A list of structs; `null` if absent.
     List(&'static [Field]),
 }
 
-/// Go's name, the wire's name, how it is shown.
+/// A field: Go name, JSON name, and how it is printed.
 pub(super) type Field = (&'static str, &'static str, Kind);
 
-/// A value ready to be printed.
+/// A value prepared for printing on one line or several.
 enum Tree {
     Leaf(String),
     Object(Vec<(String, Tree)>),
     List(Vec<Tree>),
 }
 
-/// How many values of one object are shown. A struct shows every field it has in Go, so that each `{}` a client sends
-/// stands for dozens; nobody reads more than the first thousands.
+/// Budget of values printed per object. A struct prints all of its Go fields, so each `{}` in a request expands to
+/// dozens of values; without a limit a client could make the server print far more than it sent.
 struct Room(usize);
 
 impl Room {
-    /// For one line, of which an error keeps 16 KiB.
+    /// Budget for one line; error messages are cut at 16 KiB anyway.
     const LINE: usize = 4_000;
-    /// For each side of a difference.
+    /// Budget for each side of a difference.
     const DIFFERENCE: usize = 100_000;
 
     fn take(&mut self) -> bool {
@@ -60,7 +63,7 @@ impl Room {
         free
     }
 
-    /// Shows items while there is room.
+    /// Converts items until the budget is spent, then adds `...`.
     fn list<'v>(&mut self, items: &'v [Value], mut show: impl FnMut(&'v Value, &mut Self) -> Tree) -> Tree {
         let mut out = Vec::new();
         for item in items {
@@ -98,7 +101,7 @@ fn tree(v: &Value, fields: &[Field], room: &mut Room) -> Tree {
 }
 
 fn member(v: &Value, kind: Kind, room: &mut Room) -> Tree {
-    // A struct is shown whole; what it holds takes room.
+    // The result is ignored: the fields of a struct are printed even if the budget is spent.
     room.take();
     let nil = || Tree::Leaf("null".to_owned());
     match (kind, v.is_null()) {
@@ -130,7 +133,7 @@ impl Tree {
         }
     }
 
-    /// Lines indented by one space per level; `head` stands before the first, `tail` behind the last.
+    /// Formats as lines, indented by one space per level, with `head` before the first and `tail` after the last.
     fn lines(&self, depth: usize, head: &str, tail: &str, out: &mut Vec<String>) {
         let pad = " ".repeat(depth);
         let (open, close, members): (_, _, Vec<(String, &Self)>) = match self {
@@ -152,7 +155,7 @@ impl Tree {
     }
 }
 
-/// A pod's spec as the internal struct has it: what concerns the host stands in the security context.
+/// Rearranges a pod's spec like the internal struct, whose security context holds the host namespace fields.
 pub(super) fn pod_spec(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for key in [
@@ -170,12 +173,12 @@ pub(super) fn pod_spec(spec: &Value) -> Value {
     spec
 }
 
-/// The struct in one line.
+/// Prints the struct on one line.
 pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
     tree(v, fields, &mut Room(Room::LINE)).compact()
 }
 
-/// What changed from `old` to `new`, behind a newline.
+/// A unified diff from `old` to `new`, preceded by a newline.
 pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
     let lines = |v: &Value| {
         let mut out = Vec::new();
@@ -191,7 +194,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_struct_shows_all_its_fields() {
+    fn struct_prints_all_fields() {
         let fields: &[Field] = &[
             ("Name", "name", Kind::Str),
             ("Args", "args", Kind::Any),

@@ -1,4 +1,5 @@
-//! Jobs.
+//! Validation of Jobs (upstream's `pkg/apis/batch/validation`): `policies` has the failure and success policies,
+//! `status` the status subresource. CronJobs share [`spec`].
 
 mod policies;
 mod status;
@@ -14,10 +15,10 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, label_selector, optional_choice, required_choice, same};
 pub(crate) use status::status;
 
-/// The label by which a Job finds its pods.
+/// Label with the Job's uid, by which a Job selects its pods.
 pub(crate) const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
-/// Labels a Job's pods have unless the user selects by hand.
+/// Labels the server adds to the pod template, unless `manualSelector` is set. The unprefixed ones are legacy.
 pub(crate) fn generated_labels<'a>(name: &'a str, uid: &'a str) -> [(&'static str, &'a str); 4] {
     [
         (CONTROLLER_UID, uid),
@@ -36,7 +37,7 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     out
 }
 
-/// A Job's own spec with its selector.
+/// Checks a Job's spec together with its selector, which CronJob templates lack.
 fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     self::spec(out, spec, path);
     let (selector, at) = (spec.get("selector"), path.child("selector"));
@@ -53,9 +54,9 @@ fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-/// The labels and the selector the server made.
+/// Checks that the generated labels and selector are unchanged.
 fn generated(out: &mut ErrorList, v: &Value) {
-    // A selector that is missing is said elsewhere.
+    // A missing selector is reported by `job`.
     if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) || v.at(&["spec", "selector"]).is_null() {
         return;
     }
@@ -84,7 +85,7 @@ fn generated(out: &mut ErrorList, v: &Value) {
     }
 }
 
-/// Pods of an indexed Job are named by index, and the last name is the longest.
+/// Checks that pod names of an indexed Job are DNS labels. The last index gives the longest name.
 fn pod_names(out: &mut ErrorList, v: &Value) {
     let completions = v.at(&["spec", "completions"]).as_i64().unwrap_or(0);
     if v.str_at(&["spec", "completionMode"]) != "Indexed" || completions <= 0 {
@@ -100,9 +101,10 @@ fn pod_names(out: &mut ErrorList, v: &Value) {
     }
 }
 
+/// Limit of the parallelism of indexed Jobs, and of completions tracked without restrictions.
 const MANY: i64 = 100_000;
 
-/// What Jobs and the templates of CronJobs share.
+/// Checks what Jobs and the templates of CronJobs have in common.
 pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     for key in [
         "parallelism",
@@ -208,7 +210,7 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     let mut out = create(new);
     let (path, now, was) = (FieldPath::new("spec"), new.get("spec"), old.get("spec"));
-    // Upstream judges the spec twice; causes show it.
+    // As upstream, the spec is checked twice on update, so causes repeat.
     job(&mut out, now, &path);
     completions(&mut out, now, was, &path.child("completions"));
     let immutable = |out: &mut ErrorList, key: &str| {
@@ -242,7 +244,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// A template the way upstream prints it: metadata by its wire names, without a name of its own.
+/// Prints a template like Go, whose embedded `ObjectMeta` puts the metadata members (under wire names) beside `Spec`.
 fn shown_template(t: &Value) -> String {
     let mut all: Vec<String> = t
         .get("metadata")
@@ -257,7 +259,8 @@ fn shown_template(t: &Value) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// What of a template may not change: all of it, but for a suspended Job that has no pods.
+/// The immutable part of a template: all of it, except that a suspended Job without pods may change its scheduling
+/// fields and resources. `old` is the stored Job.
 fn template(spec: &Value, old: &Value) -> Value {
     let mut t = spec.get("template").clone();
     let idle = old.at(&["status", "active"]).as_i64().unwrap_or(0) == 0;
@@ -299,6 +302,7 @@ fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
         out.push(FieldError::invalid(at, new.clone(), IMMUTABLE));
         return;
     }
+    // Elastic indexed Jobs: completions may change if they remain equal to parallelism.
     let tandem = old != now.get("parallelism") && new == now.get("parallelism") || new == now.get("parallelism");
     if !tandem {
         out.push(FieldError::invalid(
@@ -309,7 +313,7 @@ fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
     }
 }
 
-/// What a very large Job is told.
+/// Warns about indexed Jobs that are too large for reliable tracking of failed indexes.
 pub(crate) fn warnings(spec: &Value, path: &str) -> Vec<String> {
     let number = |key: &str| spec.get(key).as_i64().unwrap_or(0);
     let large =
@@ -320,7 +324,7 @@ pub(crate) fn warnings(spec: &Value, path: &str) -> Vec<String> {
     large.then_some(text).into_iter().collect()
 }
 
-/// One of a choice that has no default.
+/// Checks an enum without a default. Unlike `required_choice`, an empty value lists the valid ones.
 fn choice(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     if v.str_at(&[key]).is_empty() {
         let all = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(" ");
@@ -347,12 +351,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_job_is_fine() {
+    fn minimal_job_is_valid() {
         assert_eq!(aggregate(&create(&valid())), "[]");
     }
 
     #[test]
-    fn jobs_are_refused_in_the_recorded_words() {
+    fn job_errors_match_the_recordings() {
         for (path, value, want) in [
             (
                 &["spec", "template", "spec", "restartPolicy"][..],
@@ -378,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_and_selectors_stay() {
+    fn completions_and_selector_are_immutable() {
         let old = valid();
         let mut new = old.clone();
         new.set(&["spec", "completions"], 5i64);
@@ -393,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_mode_is_no_mode() {
+    fn empty_completion_mode_is_not_non_indexed() {
         let mut v = valid();
         v.set(&["spec", "completionMode"], "");
         v.set(&["spec", "backoffLimitPerIndex"], 1i64);
@@ -404,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_names_indexes_and_pods_once() {
+    fn status_indexes_and_uncounted_pods_are_valid_and_unique() {
         let old = valid();
         let mut new = valid();
         new.set(

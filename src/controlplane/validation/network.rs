@@ -1,4 +1,4 @@
-//! NetworkPolicies, IPAddresses, ServiceCIDRs.
+//! Validation of NetworkPolicies, IPAddresses and ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
 
 use super::common::{internal, required_segment};
 use super::service::warnings::cidr_warning;
@@ -38,7 +38,7 @@ pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     out
 }
 
-/// Blocks an old policy has: they may stay as they are.
+/// All CIDRs of a stored policy. They stay valid on update even if they break rules added later.
 fn cidrs(v: &Value) -> Vec<&str> {
     let mut all = Vec::new();
     for (side, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -123,7 +123,7 @@ fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
     }
 }
 
-/// Ranges that are not written as they should be.
+/// Warns about CIDRs that are ambiguous or not in canonical form.
 pub(crate) fn network_policy_warnings(v: &Value) -> Vec<String> {
     let mut out = Vec::new();
     for (side, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -177,7 +177,7 @@ fn contains(network: std::net::IpAddr, bits: u8, address: std::net::IpAddr) -> b
     }
 }
 
-/// An address as newer fields want it: strict, and spelt the one way.
+/// Checks an address in canonical form, as newer API fields require.
 pub(super) fn canonical_ip(text: &str) -> Vec<String> {
     let messages = net::ip_strict(text);
     match net::parse_ip(text) {
@@ -228,7 +228,7 @@ pub(crate) fn ip_address_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// What an address belongs to, the way upstream prints it.
+/// Fields of Go's `ParentReference`.
 const PARENT: &[(&str, &str, &str)] = &[
     ("Group", "group", "\"\""),
     ("Resource", "resource", "\"\""),
@@ -282,6 +282,7 @@ pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> ErrorList {
                 out.push(FieldError::invalid(&at.index(i), *text, IMMUTABLE));
             }
         }
+    // Adding the second family is the only permitted change.
     } else if was.len() == 1 && now.len() == 2 {
         if now[0] != was[0] {
             out.push(FieldError::invalid(&at.index(0), now[0], IMMUTABLE));
@@ -300,7 +301,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn ranges_are_refused_in_the_recorded_words() {
+    fn service_cidr_errors_match_the_recordings() {
         for (cidrs, want) in [
             (
                 json!(["x"]),
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_lies_inside() {
+    fn exception_is_a_strict_subset() {
         let said = |except: &str| {
             let v = json!({"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [(except)]}}]}]}});
             aggregate(&network_policy(&v, None))
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_range_is_warned_about() {
+    fn noncanonical_cidr_yields_a_warning() {
         let v = json!({"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "FD00::/64"}}]}]}});
         assert_eq!(
             network_policy_warnings(&v),
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_its_name() {
+    fn ip_address_name_is_validated_as_an_address() {
         let v = json!({"metadata": {"name": "192.0.2.01"}, "spec": {}});
         assert_eq!(
             aggregate(&ip_address(&v)),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_changes_is_shown_with_its_go_names() {
+    fn changed_parent_is_printed_with_go_names() {
         let old = json!({"metadata": {"name": "192.0.2.1"}, "spec": {"parentRef": {"resource": "r", "name": "a"}}});
         let mut new = old.clone();
         new.set(&["spec", "parentRef", "name"], "b");

@@ -1,4 +1,5 @@
-//! Nodes.
+//! Validation of nodes: create, update and status (`ValidateNode` and `ValidateNodeUpdate` in upstream's
+//! `pkg/apis/core/validation/validation.go`).
 
 use super::service::cidr_strict;
 use crate::apimachinery::codec::json;
@@ -23,7 +24,7 @@ pub(crate) fn node(v: &Value) -> ErrorList {
         .as_i64()
         .filter(|n| *n <= 0)
     {
-        // The path is upstream's.
+        // The misleading path is upstream's.
         let at = FieldPath::new("metadata").child("nodeSwapStatus").child("capacity");
         out.push(FieldError::invalid(&at, n, "must be greater than zero"));
     }
@@ -32,7 +33,8 @@ pub(crate) fn node(v: &Value) -> ErrorList {
     out
 }
 
-/// The old places of taints and of what pods should avoid. What cannot be read is reported at all annotations, as upstream.
+/// Checks the alpha annotations for taints and avoided pods. As upstream, malformed JSON is reported at the annotations
+/// as a whole.
 fn annotations(out: &mut ErrorList, v: &Value) {
     const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
     const AVOID: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
@@ -62,7 +64,7 @@ fn annotations(out: &mut ErrorList, v: &Value) {
     }
 }
 
-/// What a node has of each resource.
+/// Checks the quantities in `capacity` and `allocatable`.
 fn resources(out: &mut ErrorList, v: &Value) {
     for key in ["capacity", "allocatable"] {
         let path = FieldPath::new("status").child(key);
@@ -104,7 +106,7 @@ fn declared_features(out: &mut ErrorList, v: &Value) {
     }
 }
 
-/// Taints, which upstream reports below metadata.
+/// Checks taints. Upstream reports those of the spec below `metadata`.
 fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     let mut seen: Seen<(&str, &str)> = Seen::new();
     for (i, t) in list.items().iter().enumerate() {
@@ -141,6 +143,7 @@ fn pod_ranges(out: &mut ErrorList, v: &Value) {
         invalid_each(out, &path.index(i), *r, cidr_strict(r));
     }
     let family = |r: &str| net::parse_cidr(r).map(|(ip, _)| ip.is_ipv4());
+    // Upstream's dual-stack check fails with an internal error if any CIDR is malformed.
     if ranges.len() > 1
         && let Some((i, odd)) = ranges.iter().enumerate().find(|(_, r)| net::parse_cidr(r).is_none())
     {
@@ -213,7 +216,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn recorded_node_errors_are_the_same() {
+    fn node_errors_match_the_recordings() {
         let said = |spec: Value| {
             let mut v = json!({});
             v.set(&["spec"], spec);

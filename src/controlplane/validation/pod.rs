@@ -1,4 +1,7 @@
-//! Pods and pod templates: the heart of every workload. What is judged stands below this file, part by part.
+//! Validation of pods and pod templates (upstream's `pkg/apis/core/validation/validation.go`).
+//!
+//! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one part of the
+//! spec each, except `parts` (updates of subresources), `status` and `warnings`.
 
 mod affinity;
 mod annotations;
@@ -55,7 +58,7 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
     out
 }
 
-/// A toleration as upstream shows it.
+/// Prints a toleration like upstream's internal struct.
 pub(super) fn toleration_shown(t: &Value) -> String {
     internal::compact(t, internal::TOLERATION)
 }
@@ -75,7 +78,7 @@ fn checked_spec(v: &Value) -> ErrorList {
     out
 }
 
-/// A template's labels and annotations (without `metadata` in their paths, as upstream).
+/// Checks a template's labels and annotations. As upstream, their paths omit `metadata`.
 pub(super) fn template_metadata(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     meta::validate_labels(v.at(&["metadata", "labels"]), &path.child("labels"), out);
     let annotations = path.child("annotations");
@@ -83,7 +86,7 @@ pub(super) fn template_metadata(out: &mut ErrorList, v: &Value, path: &FieldPath
     annotations::annotations(out, v, None, &annotations);
 }
 
-/// A pod template: what is said of it, then the spec.
+/// Validates a pod template: its metadata, then the spec.
 pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     template_metadata(out, v, path);
     let at = path.child("spec");
@@ -115,7 +118,7 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     }
     for key in ["containers", "initContainers"] {
         for (i, c) in new.at(&["spec", key]).items().iter().enumerate() {
-            // Said by the spec's own rules already, and once more here, as upstream.
+            // As upstream, reported a second time: `checked_spec` has already done so.
             if c.str_at(&["image"]).is_empty() {
                 out.push(FieldError::required(&path.child(key).index(i).child("image"), ""));
             }
@@ -135,7 +138,7 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             "existing toleration can not be modified except its tolerationSeconds",
         ));
     }
-    // Judged with the spec already, and once more here, as upstream.
+    // As upstream, checked a second time: `checked_spec` has already done so.
     spec::tolerations(&mut out, new.get("spec"), &path);
     let had = old.at(&["spec", "schedulingGates"]).items();
     let gates: Seen<&str> = had.iter().map(|g| g.str_at(&["name"])).collect();
@@ -188,7 +191,7 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// The new spec with the old one's parts where they may change: only what is refused differs.
+/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden changes.
 fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
     let mut spec = new.get("spec").clone();
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
@@ -203,7 +206,7 @@ fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
     spec
 }
 
-/// The spec without what may change.
+/// The spec without its mutable fields; a `gated` pod may also change where it runs.
 fn immutable_part(v: &Value, gated: bool) -> Value {
     let mut spec = v.get("spec").clone();
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_pod_is_fine_and_an_empty_one_is_not() {
+    fn minimal_pod_is_valid_and_empty_one_is_not() {
         assert_eq!(aggregate(&pod(&valid())), "[]");
         let mut v = valid();
         v.set(&["spec", "containers"], json!([]));
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_may_change_and_a_command_may_not() {
+    fn image_is_mutable_and_hostname_is_not() {
         let old = valid();
         let mut new = old.clone();
         new.set(&["spec", "containers"], json!([{"name": "main", "image": "a:2", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]));

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets.
+//! Validation of PodDisruptionBudgets (upstream's `pkg/apis/policy/validation`).
 
 use super::common::{amount, at_most_all, not_negative};
 use super::internal;
@@ -47,7 +47,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn budgets_are_refused_in_the_recorded_words() {
+    fn budget_errors_match_the_recordings() {
         let v = json!({"spec": {"minAvailable": 1, "maxUnavailable": 1, "selector": {"matchLabels": {"app": "demo"}}}});
         assert_eq!(
             aggregate(&budget(&v)),

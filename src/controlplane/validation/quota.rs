@@ -1,4 +1,5 @@
-//! LimitRanges and ResourceQuotas.
+//! Validation of LimitRanges and ResourceQuotas, and the rules for resource names and quantities that containers and
+//! nodes share.
 
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
 use super::internal;
@@ -18,18 +19,18 @@ fn is_container_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// May a limit of it be more than a request?
+/// True if the resource may be overcommitted, that is, have a limit greater than its request.
 pub(super) fn is_overcommitted(name: &str) -> bool {
     !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
 }
 
-/// Resources of vendors: counted in whole, never more allowed than asked for.
+/// True for an extended resource: integral, and not overcommittable.
 fn is_extended(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
     !native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// An amount: not below nothing, and whole where there is no half of it.
+/// Checks a quantity: not negative, and an integer for countable resources.
 pub(super) fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
     let Some(n) = quantity(q) else { return };
     if is_negative(n) {
@@ -40,7 +41,7 @@ pub(super) fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath)
     }
 }
 
-/// Is there no half of it?
+/// True for resources counted in whole units.
 fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
@@ -118,7 +119,7 @@ fn names(out: &mut ErrorList, item: &Value, part: &str, kind: &str, at: &FieldPa
     }
 }
 
-/// The rule of all resources' names: standard ones, or qualified ones.
+/// Checks a resource name: a standard or a qualified one.
 pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let messages = qualified_name(name);
     if !messages.is_empty() {
@@ -129,7 +130,7 @@ pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
 }
 
-/// The rule of names in containers.
+/// Checks the name of a resource in a container.
 pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     resource_name(out, name, at);
     if !name.contains('/') {
@@ -241,7 +242,7 @@ fn is_quota_resource(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-/// Names and amounts of a list of quota resources.
+/// Checks the names and quantities of a list of quota resources.
 fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
     for (name, q) in entries(list) {
         checkpoint();
@@ -265,7 +266,7 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Does the scope say anything about the resource? Of what is not standard nobody knows.
+/// True if a quota on the resource can have this scope. Unknown resources are accepted with any scope.
 fn applies(scope: &str, resource: &str) -> bool {
     let computes = matches!(
         resource,
@@ -292,7 +293,7 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     amounts(&mut out, spec.get("hard"), &path.child("hard"));
     let mut unfit = Unfit::new(spec.get("hard"));
     let (scopes, at) = (strings(spec.get("scopes")), path.child("scopes"));
-    // The value is the whole list, of which only so many errors as are kept make text.
+    // Each error contains the whole list; `push_times` formats only as many as the error list keeps.
     let mut refuse = |times: usize, why: &str| {
         out.push_times(times, || FieldError::invalid(&at, spec.get("scopes").clone(), why));
     };
@@ -314,7 +315,7 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     out
 }
 
-/// How many of a quota's resources a scope says nothing about, counted once for each scope.
+/// Counts the quota's resources that a scope does not apply to, cached per scope: a client may repeat scopes.
 struct Unfit<'a> {
     resources: Vec<&'a str>,
     known: HashMap<&'static str, usize>,
@@ -329,7 +330,7 @@ impl<'a> Unfit<'a> {
     }
 
     fn count(&mut self, scope: &str) -> usize {
-        // A scope that is not known fits everything.
+        // Unknown scopes are reported separately.
         let Some(scope) = SCOPES.iter().find(|s| **s == scope) else {
             return 0;
         };
@@ -385,13 +386,13 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut Unfit<'_>, at: &Field
     }
 }
 
-/// More asked for than allowed can never be.
+/// Warns if the quota of requests exceeds the quota of limits, which can never be used up.
 pub(crate) fn resource_quota_warnings(v: &Value) -> Vec<String> {
     let hard = v.at(&["spec", "hard"]);
     let mut out = Vec::new();
     for name in ["cpu", "memory", "storage", "ephemeral-storage"] {
         let mut request = format!("requests.{name}");
-        // The bare names are those of requests, too.
+        // `cpu` and `memory` are aliases of `requests.cpu` and `requests.memory`.
         if hard.get(&request).is_null() && matches!(name, "cpu" | "memory") {
             request = name.to_owned();
         }
@@ -433,7 +434,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn ranges_are_refused_in_the_recorded_words() {
+    fn limit_range_errors_match_the_recordings() {
         for (item, want) in [
             (
                 json!({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}),
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_that_asks_for_more_than_it_allows_is_warned_about() {
+    fn quota_with_requests_above_limits_yields_a_warning() {
         let v = json!({"spec": {"hard": {"cpu": "2", "limits.cpu": "1", "requests.memory": "1Gi", "limits.memory": "2Gi"}}});
         assert_eq!(
             resource_quota_warnings(&v),
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_refused_in_the_recorded_words() {
+    fn quota_errors_match_the_recordings() {
         for (spec, want) in [
             (
                 json!({"hard": {"pods": "5", "bogus": "1"}}),

@@ -1,4 +1,4 @@
-//! Roles and bindings.
+//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the strategies.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};
@@ -141,7 +141,7 @@ pub(crate) fn binding_update(new: &Value, old: &Value, namespaced: bool) -> Erro
     let mut out = binding(new, namespaced);
     let r = new.get("roleRef");
     if r != old.get("roleRef") {
-        // The value is shown as upstream's internal struct.
+        // The bad value is printed like upstream's internal struct.
         let shown = format!(
             "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
             quote(r.str_at(&["apiGroup"])),
@@ -164,7 +164,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn recorded_role_errors_are_the_same() {
+    fn role_errors_match_the_recordings() {
         let said = |v: Value| aggregate(&role(&v, false));
         assert_eq!(
             said(
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_reference_stays() {
+    fn role_ref_is_immutable() {
         let old = json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "r"}});
         let mut new = old.clone();
         new.set(&["roleRef", "name"], "other");

@@ -1,4 +1,4 @@
-//! RuntimeClasses.
+//! Validation of RuntimeClasses (upstream's `pkg/apis/node/validation`).
 
 use super::pod;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -6,7 +6,7 @@ use crate::apimachinery::validation::{dns1123_label, meta};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each};
 
-/// A new class.
+/// Validates a new RuntimeClass.
 pub(crate) fn class(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (handler, at) = (v.str_at(&["handler"]), FieldPath::new("handler"));
@@ -15,7 +15,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     } else {
         invalid_each(&mut out, &at, handler, dns1123_label(handler));
     }
-    // Errors stand below limits: upstream judges what is fixed as a container's limits.
+    // Upstream validates the overhead as a container's limits, so paths contain `limits`.
     let fixed = v.at(&["overhead", "podFixed"]);
     if !fixed.is_null() {
         let mut as_limits = Value::object();
@@ -46,8 +46,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     out
 }
 
-/// The handler stays.
-/// Labels of nodes that have another name by now.
+/// Warns about deprecated node labels.
 pub(crate) fn warnings(v: &Value) -> Vec<String> {
     let labels = v.at(&["scheduling", "nodeSelector"]).as_object();
     labels
@@ -58,6 +57,7 @@ pub(crate) fn warnings(v: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Validates an update: the handler is immutable.
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if new.get("handler") != old.get("handler") {

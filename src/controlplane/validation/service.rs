@@ -1,4 +1,7 @@
-//! Services (`pkg/apis/core/validation`, `ValidateService*`).
+//! Validation of Services (`ValidateService*` in upstream's `pkg/apis/core/validation/validation.go`).
+//!
+//! Entry points: [`service()`] for create, `update::service_update`, [`service_status`]. Allocation, and the errors it
+//! reports, are left to the strategy.
 
 pub(crate) mod cluster_ips;
 mod traffic;
@@ -25,7 +28,7 @@ pub(crate) fn is_headless(service: &Value) -> bool {
     first == Some("None") || (first.is_none() && spec.str_at(&["clusterIP"]) == "None")
 }
 
-/// A Service as it is to be stored. `old` is what stood there: addresses it had are not judged by newer rules.
+/// Validates a Service. `old` is the stored one on update: addresses it already has are exempt from stricter rules.
 pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let spec = v.get("spec");
@@ -210,7 +213,7 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
     for (i, p) in ports.iter().enumerate() {
         let key = (p.str_at(&["protocol"]), number(p, "port"));
         if !seen.insert(key) {
-            // Upstream shows its internal struct, of which only protocol and port are set.
+            // Upstream's bad value is an internal struct with only protocol and port set.
             let mut e = FieldError::duplicate(&path.child("ports").index(i), "");
             e.bad_value = Some(format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
@@ -222,7 +225,7 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
     }
 }
 
-/// A Service as its `status` is written.
+/// Validates an update of a Service's status.
 pub(crate) fn service_status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let ingress = new.at(&["status", "loadBalancer", "ingress"]).items();

@@ -1,4 +1,5 @@
-//! Where volumes come from: the sources of pods' volumes and of PersistentVolumes. Paths are upstream's where they are odd.
+//! Validation of volume sources, which pods' volumes and PersistentVolumes share. Entry point: [`source`]; larger
+//! sources are in `disks`, `files` and `network`. Odd error paths are upstream's.
 
 mod disks;
 mod files;
@@ -11,12 +12,12 @@ use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, optional_choice, required_valid};
 
-/// Whose source it is: some rules differ.
+/// The owner of a source; some rules differ.
 #[derive(Clone, Copy)]
 pub(super) enum Whose<'a> {
-    /// A pod's volume of this name.
+    /// A pod, with the name of its volume.
     Pod(&'a str),
-    /// The PersistentVolume of this name.
+    /// A PersistentVolume, with its name.
     Persistent(&'a str),
 }
 
@@ -26,7 +27,7 @@ impl Whose<'_> {
     }
 }
 
-/// Fields that sources cannot be without.
+/// Required string fields by source.
 const REQUIRED: &[(&str, &str)] = &[
     ("hostPath", "path"),
     ("gitRepo", "repository"),
@@ -53,7 +54,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("local", "path"),
 ];
 
-/// One source: the member `key` of `holder`.
+/// Validates the source at `key` of `holder`.
 pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &FieldPath, whose: Whose<'_>) {
     let v = holder.get(key);
     let at = &match key {
@@ -130,7 +131,7 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     optional_choice(out, v, "type", at, &kinds);
 }
 
-/// A reference to a secret has a name, and one from outside a namespace that too.
+/// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace too.
 fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
     let (reference, at) = (v.get("secretRef"), at.child("secretRef"));
     if reference.is_null() {
@@ -206,7 +207,8 @@ fn ephemeral(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     claims::claim_spec(out, template.get("spec"), &at.child("spec"), &Value::Null);
 }
 
-/// What metadata of a template cannot say, under the names Go's fields have with a small first letter.
+/// Metadata members not allowed in claim templates: JSON name, and name in the error path (Go's field name with a lower
+/// first letter).
 const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
     ("name", "name"),
     ("generateName", "generateName"),
@@ -223,7 +225,7 @@ const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
     ("managedFields", "managedFields"),
 ];
 
-/// A template of a claim says nothing of it but labels and annotations.
+/// Checks the metadata of a claim template, which may only have labels and annotations.
 pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPath) {
     meta::validate_annotations(metadata.get("annotations"), &at.child("annotations"), out);
     meta::validate_labels(metadata.get("labels"), &at.child("labels"), out);

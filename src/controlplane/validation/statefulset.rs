@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! Validation of StatefulSets (upstream's `pkg/apis/apps/validation`).
 
 use super::common::not_negative;
 use super::workloads::{always, at_most, collisions, finds, mismatch, required_selector};
@@ -57,16 +57,17 @@ fn spec(v: &Value) -> ErrorList {
             mismatch(&mut out, template, &at);
         }
         pod::template(&mut out, &with_claims(spec), &at);
-        // Labels and annotations are judged once more, as upstream.
+        // As upstream, the template's labels and annotations are checked a second time.
         pod::template_metadata(&mut out, template, &at);
     }
     always(&mut out, spec.get("template"), &path.child("template"), "StatefulSet");
     out
 }
 
-/// The template with a volume for each claim: mounts may name either.
+/// The template with a volume added for each claim template, since volume mounts may refer to either.
 fn with_claims(spec: &Value) -> Value {
     let mut template = spec.get("template").clone();
+    // The controller sets both fields per pod; the template's values are ignored, so they are not validated.
     for key in ["hostname", "subdomain"] {
         template.unset(&["spec", key]);
     }
@@ -107,7 +108,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
 }
 
-/// What an update may change.
+/// Members of the spec that an update may change.
 const MUTABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -184,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_may_name_a_claim() {
+    fn mount_may_refer_to_a_claim_template() {
         assert_eq!(aggregate(&create(&valid())), "[]");
     }
 
     #[test]
-    fn stateful_sets_are_refused_in_the_recorded_words() {
+    fn stateful_set_errors_match_the_recordings() {
         for (path, value, want) in [
             (
                 &["spec", "updateStrategy"][..],
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_named_fields_may_change() {
+    fn only_listed_fields_are_mutable() {
         let old = valid();
         let mut new = old.clone();
         new.set(&["spec", "replicas"], 3i64);

@@ -1,4 +1,4 @@
-//! Kinds of storage.k8s.io.
+//! Validation of the kinds of storage.k8s.io (upstream's `pkg/apis/storage/validation`).
 
 use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -18,7 +18,7 @@ fn immutable(out: &mut ErrorList, new: &Value, old: &Value, path: &[&str], at: &
     }
 }
 
-/// A driver: a qualified name, whatever its case.
+/// Checks a provisioner or driver name: a qualified name, ignoring case.
 fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
@@ -29,7 +29,7 @@ fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
     }
 }
 
-/// A CSI driver's name: a short subdomain.
+/// Checks a CSI driver name: a DNS subdomain, ignoring case, of at most 63 characters.
 pub(super) fn driver(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
@@ -80,14 +80,14 @@ pub(crate) fn storage_class(v: &Value) -> ErrorList {
     out
 }
 
-/// Where volumes of a class may be made: no place is said twice, in whatever order.
+/// Checks `allowedTopologies`: terms must be distinct, regardless of the order of keys and values.
 fn topologies(out: &mut ErrorList, terms: &[Value]) {
     let path = FieldPath::new("allowedTopologies");
     let mut seen: HashMap<Vec<(&str, Vec<&str>)>, usize> = HashMap::new();
     for (i, term) in terms.iter().enumerate() {
         checkpoint();
         let at = path.index(i).child("matchLabelExpressions");
-        // The last of several lists of one key counts.
+        // Of several requirements with one key, the last one wins.
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (j, e) in term.get("matchLabelExpressions").items().iter().enumerate() {
             let (at, key) = (at.index(j), e.str_at(&["key"]));
@@ -110,7 +110,8 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
             }
         }
         let places: Vec<(&str, Vec<&str>)> = places.into_iter().collect();
-        // Upstream compares with as many empty terms as there are terms, too.
+        // Upstream preallocates one empty term per term and compares with those too, so an empty term is always a
+        // duplicate.
         let empty = if places.is_empty() { terms.len() } else { 0 };
         let before = seen.entry(places).or_default();
         out.push_times(empty + *before, || FieldError::duplicate(&at, ""));
@@ -226,7 +227,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
 pub(crate) fn csi_driver_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = csi_driver(new);
     let path = FieldPath::new("spec");
-    // The name is upstream's, with its slip.
+    // The misspelt path is upstream's.
     immutable(
         &mut out,
         new,
@@ -301,7 +302,7 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
         d.unset(&["allocatable"]);
         d
     };
-    // Of several drivers of one name the first counts.
+    // Of several drivers with one name, the first one wins.
     let mut known: HashMap<&str, &Value> = HashMap::new();
     for d in old.at(&["spec", "drivers"]).items() {
         known.entry(d.str_at(&["name"])).or_insert(d);
@@ -334,7 +335,7 @@ pub(crate) fn csi_storage_capacity(v: &Value) -> ErrorList {
     out
 }
 
-/// Labels of nodes that have another name by now.
+/// Warns about deprecated node labels in the topology.
 pub(crate) fn csi_storage_capacity_warnings(v: &Value) -> Vec<String> {
     let topology = v.get("nodeTopology");
     let mut out = Vec::new();
@@ -387,7 +388,7 @@ pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
     out
 }
 
-/// What an attacher says.
+/// Checks the status that an external attacher writes.
 fn attachment_status(out: &mut ErrorList, status: &Value) {
     const MOST: i64 = 256 * 1024;
     let path = FieldPath::new("status");
@@ -403,7 +404,7 @@ fn attachment_status(out: &mut ErrorList, status: &Value) {
     for key in ["attachError", "detachError"] {
         let (e, at) = (status.get(key), path.child(key));
         if e.str_at(&["message"]).len() > 1024 {
-            // The number is upstream's.
+            // Upstream reports the limit of the metadata here instead of 1024.
             out.push(FieldError::too_long(&at.child("message"), MOST));
         }
         if let Some(n) = e.get("errorCode").as_i64().filter(|n| *n < 0) {
@@ -442,7 +443,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn storage_kinds_are_refused_in_the_recorded_words() {
+    fn errors_match_the_recordings() {
         let cases: [(fn(&Value) -> ErrorList, Value, &str); 4] = [
             (
                 attributes_class,
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_stays() {
+    fn attachment_spec_is_immutable() {
         let old =
             json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv1"}}});
         let mut new = old.clone();
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_binding_mode_is_no_mode() {
+    fn empty_binding_mode_is_unsupported() {
         let v = json!({"provisioner": "a.io/b", "reclaimPolicy": "", "volumeBindingMode": ""});
         assert_eq!(
             crate::apimachinery::field::aggregate(&storage_class(&v)),

@@ -1,4 +1,4 @@
-//! PersistentVolumes and PersistentVolumeClaims.
+//! Validation of PersistentVolumes and PersistentVolumeClaims, and of claim and volume specs embedded elsewhere.
 
 use super::common::{is_positive, quantity};
 use super::internal;
@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, optional_choice, restore, same, strings};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Sources of a volume, in the order upstream looks at them.
+/// Sources of a PersistentVolume, in upstream's order.
 const SOURCES: &[&str] = &[
     "hostPath",
     "gcePersistentDisk",
@@ -67,7 +67,7 @@ fn volume_mode(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     optional_choice(out, spec, "volumeMode", path, &["Block", "Filesystem"]);
 }
 
-/// Not below nothing, in whole units.
+/// Reports a negative quantity. As upstream, the bad value is rounded to an integer.
 fn amount(out: &mut ErrorList, q: &Value, at: &FieldPath) {
     if let Some(n) = quantity(q).map(|q| q.value()).filter(|n| *n < 0) {
         out.push(FieldError::invalid(at, n, "must be a valid resource quantity"));
@@ -138,7 +138,7 @@ fn capacity(out: &mut ErrorList, capacity: &Value, at: &FieldPath) {
     }
 }
 
-/// The whole of a node is not swept.
+/// Rejects `Recycle` for a `hostPath` of `/`, which would erase the node's root.
 fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let root = |path: &str| path.starts_with('/') && path.split('/').all(|p| matches!(p, "" | "."));
     let recycled = spec.str_at(&["persistentVolumeReclaimPolicy"]) == "Recycle";
@@ -150,7 +150,7 @@ fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-/// A volume described where it is attached, without an object of its own.
+/// Validates a volume spec embedded in a VolumeAttachment (`inlineVolumeSpec`).
 pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
     let unsaid = |out: &mut ErrorList, key: &str| {
@@ -182,7 +182,7 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
 fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
     let said: Vec<&&str> = SOURCES.iter().filter(|s| !spec.get(s).is_null()).collect();
     for (i, key) in said.iter().enumerate() {
-        // Flex volumes do not mind others before them, as upstream.
+        // As upstream, a flex volume is not reported as a second source.
         if i > 0 && **key != "flexVolume" {
             let told = if **key == "cephfs" { "cephFS" } else { key };
             let why = "may not specify more than 1 volume type";
@@ -201,11 +201,12 @@ fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
 }
 
 pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
-    // Upstream judges the volume twice; causes show it.
+    // As upstream, the volume is validated twice on update, so causes repeat.
     let mut out = persistent_volume(new);
     out.extend(persistent_volume(new));
     let (was, mut now) = (old.get("spec"), new.get("spec").clone());
     let secret = ["csi", "controllerExpandSecretRef"];
+    // This secret may be added to an existing CSI source.
     if !was.get("csi").is_null() && was.at(&secret).is_null() {
         now.unset(&secret);
     }
@@ -287,7 +288,7 @@ pub(crate) fn claim(v: &Value) -> ErrorList {
     out
 }
 
-/// A claim's spec, also in templates; `old` is what it was, where it was.
+/// Validates a claim's spec, also in templates; `old` is the stored spec on update, else null.
 pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, old: &Value) {
     if strings(spec.get("accessModes")).is_empty() {
         let why = "at least 1 access mode is required";
@@ -343,7 +344,7 @@ fn data_source(out: &mut ErrorList, v: &Value, at: &FieldPath, old: &Value) {
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         ));
     }
-    // What stands there already stays.
+    // Ratcheting: an API group that is already stored is not checked again.
     let had = ["dataSource", "dataSourceRef"]
         .iter()
         .any(|k| !old.at(&[k, "apiGroup"]).is_null());
@@ -363,6 +364,7 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     class_annotation(&mut out, new, old);
     let (was, now) = (old.get("spec"), comparable_spec(new, old));
     let mut before = was.clone();
+    // An unbound claim may still be bound.
     if before.str_at(&["volumeName"]).is_empty() {
         restore(&mut before, &now, &["volumeName"]);
     }
@@ -404,7 +406,7 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Does the class move from the old annotation to the field?
+/// True if the update moves the storage class from the beta annotation to the field.
 fn class_moves(new: &Value, old: &Value) -> bool {
     let class = ["spec", "storageClassName"];
     old.annotation(BETA_CLASS).is_some_and(|said| {
@@ -422,7 +424,7 @@ fn class_annotation(out: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// The new spec with the old one's parts where they may change: only what is refused differs.
+/// The new spec with its mutable fields reset to the old ones, so that any difference is forbidden.
 fn comparable_spec(new: &Value, old: &Value) -> Value {
     let (mut spec, was) = (new.get("spec").clone(), old.get("spec"));
     let class = spec.get("storageClassName").as_str().unwrap_or("").to_owned();
@@ -441,7 +443,7 @@ fn comparable_spec(new: &Value, old: &Value) -> Value {
     spec
 }
 
-/// The rule of what a claim has: its storage, or something of a vendor's.
+/// Checks the name of a resource in a claim's status: `storage` or an extended one. Returns true if it is valid.
 fn claim_resource(out: &mut ErrorList, name: &str, at: &FieldPath) -> bool {
     let messages = qualified_name(name);
     let native = !name.contains('/') || name.contains("kubernetes.io/");
@@ -494,7 +496,7 @@ pub(crate) fn claim_warnings(v: &Value) -> Vec<String> {
     out
 }
 
-/// What the spec of a claim, or of a claim template, is warned about.
+/// Warnings about the spec of a claim or claim template.
 pub(crate) fn claim_spec_warnings(spec: &Value, path: &str) -> Vec<String> {
     let mut out = Vec::new();
     for side in ["requests", "limits"] {
@@ -509,7 +511,7 @@ pub(crate) fn claim_spec_warnings(spec: &Value, path: &str) -> Vec<String> {
     out
 }
 
-/// Modes, policies and the like that a choice in another file needs.
+/// Checks the reclaim policy of a StorageClass.
 pub(super) fn reclaim_policy(out: &mut ErrorList, v: &Value) {
     if !v.str_at(&["reclaimPolicy"]).is_empty() {
         optional_choice(out, v, "reclaimPolicy", &FieldPath::default(), &["Delete", "Retain"]);
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_refused_in_the_recorded_words() {
+    fn volume_errors_match_the_recordings() {
         for (changes, want) in [
             (json!({}), "[]"),
             (
@@ -561,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_refused_in_the_recorded_words() {
+    fn claim_errors_match_the_recordings() {
         let said = |spec: Value| {
             let mut v = json!({});
             v.set(&["spec"], spec);
@@ -578,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_grows_when_bound() {
+    fn bound_claim_can_be_expanded() {
         let old = json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}},
                          "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
         let mut new = old.clone();

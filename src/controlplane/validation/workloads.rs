@@ -1,4 +1,5 @@
-//! PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets, ControllerRevisions.
+//! Validation of PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets and ControllerRevisions
+//! (upstream's `pkg/apis/apps/validation`), and helpers that StatefulSets and Jobs share.
 
 use super::common::{amount, at_most_all, is_nothing, not_negative, not_supported_raw};
 use super::{internal, pod};
@@ -24,7 +25,7 @@ pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
     ));
 }
 
-/// Restart policy and deadline of templates whose pods always come back.
+/// Checks the template of a kind whose pods run indefinitely: restart policy `Always`, no deadline.
 pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind: &str) {
     let spec = at.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);
@@ -43,7 +44,7 @@ pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind
     }
 }
 
-/// A selector the way upstream prints it: labels first.
+/// Prints a selector like Go's `LabelSelector`: labels before expressions, empty members omitted.
 fn shown_selector(v: &Value) -> String {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .iter()
@@ -53,7 +54,7 @@ fn shown_selector(v: &Value) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// A selector that must be there and must select something; `None` where it cannot be read.
+/// Checks a required, non-empty selector; returns `None` if it cannot be parsed, after reporting `unreadable`.
 pub(super) fn required_selector(
     out: &mut ErrorList,
     spec: &Value,
@@ -80,7 +81,7 @@ pub(super) fn required_selector(
     }
 }
 
-/// Does the selector find the template's pods? One that selects all is judged elsewhere.
+/// True if the selector matches the template's labels. An empty selector is reported by [`required_selector`].
 pub(super) fn finds(selector: &LabelSelector, said: &Value, template: &Value) -> bool {
     if said.is_null() {
         return false;
@@ -88,7 +89,7 @@ pub(super) fn finds(selector: &LabelSelector, said: &Value, template: &Value) ->
     selector.is_everything() || selector.matches_map(template.at(&["metadata", "labels"]))
 }
 
-/// The template of Deployments and ReplicaSets.
+/// Checks the template of a Deployment or ReplicaSet against its selector.
 fn replica_template(out: &mut ErrorList, spec: &Value, path: &FieldPath, selector: &LabelSelector) {
     let (template, at) = (spec.get("template"), path.child("template"));
     if !finds(selector, spec.get("selector"), template) {
@@ -175,7 +176,7 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
 }
 
-/// A selector may not change.
+/// Reports a changed selector, which is immutable.
 fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = ["spec", "selector"];
     if !same(new.at(&path), old.at(&path)) {
@@ -200,7 +201,7 @@ pub(crate) fn replica_set(v: &Value) -> ErrorList {
     for key in ["replicas", "minReadySeconds"] {
         not_negative(&mut out, spec, key, &path);
     }
-    // The word is upstream's.
+    // Upstream says `deployment` for ReplicaSets too.
     if let Some(selector) = required_selector(&mut out, spec, &path, "deployment", "invalid label selector") {
         replica_template(&mut out, spec, &path, &selector);
     }
@@ -213,7 +214,7 @@ pub(crate) fn replica_set_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Counts that are part of another.
+/// Reports the counts at `keys` that exceed the count `of`, of which they are a part.
 pub(super) fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &str, text: &str) {
     let count = |key: &str| status.get(key).as_i64().unwrap_or(0);
     for key in keys {
@@ -224,7 +225,7 @@ pub(super) fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &s
     }
 }
 
-/// A count of collisions only grows.
+/// Reports a collision count that decreased or was removed.
 pub(super) fn collisions(out: &mut ErrorList, new: &Value, old: &Value) {
     let count = |v: &Value| v.at(&["status", "collisionCount"]).as_i64();
     let lost = match (count(new), count(old)) {

@@ -1,5 +1,6 @@
-//! Autoscalers: v1 knows one cpu target; what v2 says beside it travels in annotations
-//! (`pkg/apis/autoscaling/v1/conversion.go`; recordings/defaulting/hpa-conversion).
+//! Conversion of HorizontalPodAutoscalers between v2 and v1, following upstream's
+//! `pkg/apis/autoscaling/v1/conversion.go`. v1 has fields for a single cpu target only; all other v2 fields are stored
+//! in annotations, so that they survive a round trip. Entry points: [`to_v1`] and [`to_v2`].
 //!
 //! ```text
 //! v2                                v1
@@ -21,7 +22,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// What v1 may have in annotations and v2 never has.
+/// Annotations that exist only in v1; removed on conversion to v2.
 pub(super) const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT,
@@ -31,7 +32,7 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
 ];
 
-/// A cpu metric with a utilization: what v1 has a field for.
+/// True for a cpu resource metric. v1 has a field for its utilization.
 fn is_cpu(metric: &Value) -> bool {
     metric.str_at(&["type"]) == "Resource" && metric.str_at(&["resource", "name"]) == "cpu"
 }
@@ -61,6 +62,7 @@ pub(super) fn to_v1(hpa: &mut Value) {
         hpa.set(&["spec", "targetCPUUtilizationPercentage"], percent);
     }
     let shown = current.items().iter().filter(|m| is_cpu(m));
+    // As upstream, the last match wins in the status, but the first one in the spec.
     if let Some(percent) = shown.filter_map(|m| utilization(m, "current")).next_back() {
         hpa.set(&["status", "currentCPUUtilizationPercentage"], percent);
     }
@@ -91,7 +93,7 @@ pub(super) fn to_v2(hpa: &mut Value) {
         let text = hpa.at(&["metadata", "annotations", key]).as_str()?;
         crate::apimachinery::codec::json::decode(text.as_bytes()).ok()
     };
-    // What cannot be read is ignored.
+    // As upstream, a malformed annotation is ignored as a whole.
     let list = |key: &str, one: fn(&Value) -> Option<Value>| -> Option<Vec<Value>> {
         match annotation(hpa, key)? {
             Value::Array(all) => all.iter().map(one).collect(),

@@ -1,8 +1,8 @@
-//! Events: core/v1 and events.k8s.io/v1 name the same fields differently.
+//! Conversion of events between core/v1 and events.k8s.io/v1, which differ only in field names.
 
 use crate::apimachinery::value::Value;
 
-/// Core's name, the newer name.
+/// Renamed fields: the name in core/v1, then in events.k8s.io/v1.
 const RENAMED: [(&str, &str); 7] = [
     ("message", "note"),
     ("involvedObject", "regarding"),
@@ -31,7 +31,7 @@ fn rename(event: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// The newer name of a selectable field.
+/// The events.k8s.io/v1 name of a selectable field of core/v1.
 pub(super) fn field(core: &str) -> Option<&str> {
     Some(match core {
         "involvedObject.kind" => "regarding.kind",
@@ -54,7 +54,7 @@ mod tests {
     use crate::registry::converting::Conversion;
 
     #[test]
-    fn an_event_keeps_everything_under_its_other_names() {
+    fn event_round_trips_between_versions() {
         let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m", "reason": "R",
             "involvedObject": {"kind": "Pod"}, "source": {"component": "c"}, "firstTimestamp": null, "lastTimestamp": null,
             "eventTime": null, "count": 3, "reportingComponent": "", "reportingInstance": "i"});

@@ -1,10 +1,10 @@
-//! Kinds that documents may name although nobody serves them any more. Upstream's scheme still reads them, and so tells who
-//! sends one that the version is wrong, not that the kind is unknown.
+//! Kinds known from upstream's scheme that are no longer served, so that a document of such a kind is rejected for
+//! its version instead of as unknown.
 
 use crate::api;
 use crate::apimachinery::gvk::GroupVersionKind;
 
-/// Versions by group with their kinds, beside those that have schemas here.
+/// Retired versions by group, with their kinds; versions with schemas in `api` are not repeated.
 const RETIRED: &[(&str, &str, &[&str])] = &[
     ("admissionregistration.k8s.io", "v1alpha1", POLICIES),
     ("admissionregistration.k8s.io", "v1beta1", POLICIES),
@@ -96,7 +96,7 @@ const POLICIES: &[&str] = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPol
 const FLOWS: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
 const RBAC: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
-/// Whether documents of this kind are known, served or not.
+/// True if upstream's scheme contains this kind, served or not.
 pub fn known(kind: &GroupVersionKind) -> bool {
     let retired = |(group, version, kinds): &(&str, &str, &[&str])| {
         *group == kind.group.as_str() && *version == kind.version.as_str() && kinds.contains(&kind.kind.as_str())
@@ -104,7 +104,7 @@ pub fn known(kind: &GroupVersionKind) -> bool {
     api::by_gvk(&kind.group, &kind.version, &kind.kind).is_some() || RETIRED.iter().any(retired)
 }
 
-/// Whether both are versions of one kind: some moved from group to group.
+/// True if both are versions of the same kind. Some kinds moved between groups.
 pub fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
     a.kind == b.kind && home(a) == home(b)
 }

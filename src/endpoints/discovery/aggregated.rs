@@ -1,4 +1,5 @@
-//! The aggregated discovery document, put together from several sources, rendered on demand and kept until a change.
+//! [`AggregatedDiscovery`]: the aggregated discovery document, combined from several sources, rendered on demand and
+//! cached until it changes.
 
 use super::Route;
 use super::versions::compare_versions;
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Who a part comes from; of two for the same group version the lower one is shown.
+/// The contributor of a group version. If several contribute the same one, the lowest source is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source(pub u32);
 
@@ -31,25 +32,25 @@ impl Source {
     pub const CUSTOM: Self = Self(200);
 }
 
-/// Where a group version stands among the others; higher comes first.
+/// The sort position of a group version; higher values come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Priorities {
-    /// Of the group: the highest of its versions counts.
+    /// Priority of the group; the highest among its versions counts.
     pub group: i64,
-    /// Of the version within the group.
+    /// Priority of the version within its group.
     pub version: i64,
 }
 
-/// A rendered document.
+/// A rendered document with its ETag.
 #[derive(Debug)]
 pub struct Rendered {
-    /// Compact JSON with a newline behind it.
+    /// Compact JSON followed by a newline.
     pub json: Bytes,
-    /// Quoted upper-hex SHA-512 of the JSON.
+    /// Quoted upper-case hexadecimal SHA-512 of the JSON without the newline.
     pub etag: String,
 }
 
-/// The parts of one document: `/apis`, or `/api` with the core group alone.
+/// The parts of one document: `/apis`, or `/api` with only the core group.
 #[derive(Default)]
 pub struct AggregatedDiscovery {
     parts: Mutex<BTreeMap<GroupVersion, BTreeMap<Source, Part>>>,
@@ -64,15 +65,15 @@ struct Part {
     document: Arc<Value>,
 }
 
-// `u32`'s order is derived; the key of the inner map needs it.
+// The order of [`Source`] follows its number, so the first key of the inner map is the source shown.
 impl AggregatedDiscovery {
     /// An empty document.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts in or replaces a source's part: `{version, resources, freshness}`, see
-    /// [`super::resources::aggregated`]. An equal part changes nothing.
+    /// Adds or replaces a source's part, of the form `{version, resources, freshness}` (see
+    /// [`super::resources::aggregated`]). An equal part keeps the rendered document.
     pub fn set_group_version(&self, source: Source, gv: &GroupVersion, priorities: Priorities, document: Value) {
         let part = Part {
             priorities,
@@ -86,7 +87,7 @@ impl AggregatedDiscovery {
         }
     }
 
-    /// Takes a source's part out; another source's then shows.
+    /// Removes a source's part; the next source's becomes visible.
     pub fn remove_group_version(&self, source: Source, gv: &GroupVersion) {
         let mut parts = self.lock();
         let Some(sources) = parts.get_mut(gv) else {
@@ -100,18 +101,18 @@ impl AggregatedDiscovery {
         }
     }
 
-    /// Takes all of a source's parts of a group out.
+    /// Removes all of a source's parts of a group.
     pub fn remove_group(&self, source: Source, group: &str) {
         let versions: Vec<GroupVersion> = self.lock().keys().filter(|gv| gv.group == group).cloned().collect();
         versions.iter().for_each(|gv| self.remove_group_version(source, gv));
     }
 
-    /// The document as it is now.
+    /// The current document, rendered if necessary.
     pub fn rendered(&self) -> Arc<Rendered> {
         if let Some(r) = self.rendered.load_full() {
             return r;
         }
-        // Rendered under the lock, so that no change is lost between looking and keeping.
+        // Rendered under the lock, so that a concurrent change cannot be overwritten by an outdated document.
         let parts = self.lock();
         let mut json = json::to_vec(&document(&parts));
         let etag = etag(&json);
@@ -125,15 +126,16 @@ impl AggregatedDiscovery {
         rendered
     }
 
-    /// How often it was put together.
+    /// The number of times the document was rendered.
     pub fn times_rendered(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
     }
 
-    /// Answers where the client asks for the aggregated form in any clause; `None`: it wants the plain list.
+    /// Responds if any clause of `Accept` requests the aggregated form; `None` if the client wants the plain list.
     pub fn respond(&self, headers: &HeaderMap) -> Option<Response> {
         let media = wanted(headers)?;
         let rendered = self.rendered();
+        // Upstream compares the header as a whole; lists of ETags never match.
         let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(rendered.etag.as_str());
         let mut response = match known {
             true => Response::new(Body::empty()),
@@ -149,7 +151,7 @@ impl AggregatedDiscovery {
         let h = response.headers_mut();
         if !known {
             let content_type = match media {
-                // CBOR is not offered for documents.
+                // Discovery documents are not offered in CBOR; `wanted` never returns it.
                 Media::Json | Media::Cbor => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 Media::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 Media::Protobuf => {
@@ -170,7 +172,7 @@ impl AggregatedDiscovery {
         Some(crate::endpoints::respond::gzip::maybe(response, headers))
     }
 
-    /// The router's path with this document and, for who does not ask for it, the plain one.
+    /// The route at `root` that serves this document, or `plain` to clients that do not request the aggregated form.
     pub fn route(self: Arc<Self>, root: &str, plain: Value) -> WebService {
         let route = Route::of(root, plain);
         let negotiating = Negotiating {
@@ -191,18 +193,18 @@ impl AggregatedDiscovery {
     }
 }
 
-/// Quoted upper-hex SHA-512.
+/// The quoted upper-case hexadecimal SHA-512.
 pub fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", hash(bytes))
 }
 
-/// Upper-hex SHA-512.
+/// The upper-case hexadecimal SHA-512.
 pub fn hash(bytes: &[u8]) -> String {
     let sum = digest::digest(&digest::SHA512, bytes);
     sum.as_ref().iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// The encoding of the first clause that asks for the aggregated form.
+/// The encoding of the first clause that requests the aggregated form.
 fn wanted(headers: &HeaderMap) -> Option<Media> {
     clauses(accept_line(headers)).into_iter().find_map(|c| {
         let asked = c.param("g") == Some("apidiscovery.k8s.io")
@@ -216,7 +218,7 @@ fn wanted(headers: &HeaderMap) -> Option<Media> {
 }
 
 fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
-    // Of each group version the lowest source is shown.
+    // Only the lowest source of each group version is shown.
     let mut groups: BTreeMap<&str, Vec<(&GroupVersion, &Part)>> = BTreeMap::new();
     for (gv, sources) in parts {
         if let Some((_, part)) = sources.first_key_value() {
@@ -254,11 +256,11 @@ fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
     Value::Object(m)
 }
 
-/// Answers with the aggregated document where it is asked for, and hands on to the plain list where not.
+/// Serves the aggregated document if requested, and otherwise the plain list.
 pub struct Negotiating {
-    /// The document.
+    /// The aggregated document.
     pub aggregated: Arc<AggregatedDiscovery>,
-    /// Who answers with the plain list.
+    /// The handler of the plain list.
     pub plain: Arc<dyn UnprotectedHandler>,
 }
 

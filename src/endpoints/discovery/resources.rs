@@ -1,4 +1,5 @@
-//! The resources of one group version: the legacy APIResourceList, and their part of the aggregated document.
+//! Discovery of the resources of one group version: the legacy APIResourceList, and the entry in the aggregated
+//! document.
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
@@ -8,14 +9,14 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use std::sync::Arc;
 
-/// The hash clients tell storage versions apart by.
+/// The hash by which clients distinguish storage versions.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let text = format!("{group}/{version}/{kind}");
     let sum = digest::digest(&digest::SHA256, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&sum.as_ref()[..8])
 }
 
-/// Rows in path order.
+/// The resources sorted by path.
 fn sorted<'a>(rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<&'a Arc<Resource>> {
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
@@ -36,7 +37,7 @@ fn strings(all: &[Str]) -> Vec<Value> {
     all.iter().map(|s| Value::from(s.as_str())).collect()
 }
 
-/// `APIResourceList`. That of the core group has no apiVersion.
+/// Builds an `APIResourceList`. Like upstream's, the one of the core group has no apiVersion.
 pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Value {
     let mut resources = Vec::new();
     for row in sorted(rows) {
@@ -61,6 +62,7 @@ pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>
             m.insert("name", format!("{}/{}", row.gvr.resource, sub.name));
             m.insert("singularName", "");
             m.insert("namespaced", row.namespaced);
+            // Listed only if they differ from the group version of the list.
             if !sub.kind.kind.is_empty() && sub.kind.group_version() != *gv {
                 m.insert("group", sub.kind.group.as_str());
                 m.insert("version", sub.kind.version.as_str());
@@ -80,10 +82,10 @@ pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>
     Value::Object(m)
 }
 
-/// The group version's entry in the aggregated document: `{version, resources, freshness}`.
+/// Builds the group version's entry in the aggregated document: `{version, resources, freshness}`.
 ///
-/// `filled`: response kinds name their group and version (custom resources); built-in ones leave out what the path
-/// says already.
+/// With `filled`, response kinds include their group and version (custom resources); built-in ones omit what the path
+/// already contains.
 pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>, filled: bool) -> Value {
     let kind = |gvk: &GroupVersionKind| {
         let same = !filled && gvk.group_version() == *gv;
@@ -130,7 +132,7 @@ pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Reso
     Value::Object(m)
 }
 
-/// True for subresources that stream.
+/// True for subresources that open a connection.
 pub fn is_connection(sub: &Subresource) -> bool {
     matches!(sub.behaviour, SubresourceBehaviour::Connect(_))
 }
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_upstreams() {
+    fn storage_version_hash_matches_upstream() {
         assert_eq!(storage_version_hash("", "v1", "Pod"), "xPOwRZ+Yhw8=");
     }
 }

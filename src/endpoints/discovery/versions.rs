@@ -1,10 +1,10 @@
-//! Lists of groups and versions, and the order of versions.
+//! Discovery documents of groups and versions, and the order of versions.
 
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use std::cmp::Ordering;
 
-/// `/api`: APIVersions, which has no apiVersion. `server_address` is the external `host:port`.
+/// `/api`: an APIVersions object (which has no apiVersion). `server_address` is the external `host:port`.
 pub fn api_versions(versions: &[&str], server_address: &str) -> Value {
     let mut cidr = Map::new();
     cidr.insert("clientCIDR", "0.0.0.0/0");
@@ -16,7 +16,7 @@ pub fn api_versions(versions: &[&str], server_address: &str) -> Value {
     Value::Object(m)
 }
 
-/// One group without kind and apiVersion, as it stands in an APIGroupList. `versions` are in preference order.
+/// An entry of an APIGroupList: one group without kind and apiVersion. `versions` are in order of preference.
 pub fn group_entry(group: &str, versions: &[&str]) -> Value {
     let one = |v: &&str| {
         let mut m = Map::new();
@@ -33,7 +33,7 @@ pub fn group_entry(group: &str, versions: &[&str]) -> Value {
     Value::Object(m)
 }
 
-/// `/apis/<group>`: APIGroup.
+/// `/apis/<group>`: an APIGroup object.
 pub fn api_group(group: &str, versions: &[&str]) -> Value {
     let mut entry = group_entry(group, versions);
     entry.set(&["kind"], "APIGroup");
@@ -41,7 +41,7 @@ pub fn api_group(group: &str, versions: &[&str]) -> Value {
     entry
 }
 
-/// `/apis`: APIGroupList of such entries.
+/// `/apis`: an APIGroupList of [`group_entry`] values.
 pub fn api_group_list(entries: Vec<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "APIGroupList");
@@ -50,8 +50,8 @@ pub fn api_group_list(entries: Vec<Value>) -> Value {
     Value::Object(m)
 }
 
-/// Kubernetes' order of versions, best greatest: GA over beta over alpha, then by number; other texts below all of
-/// them, the alphabetically first one best.
+/// Compares versions by Kubernetes' priority; the greatest is preferred. GA precedes beta and alpha, then the number
+/// counts. Other names come last, in alphabetical order (`k8s.io/apimachinery/pkg/version`).
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (parts(a), parts(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -61,7 +61,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability, major, minor.
+/// Splits a version into stability, major and minor number.
 fn parts(v: &str) -> Option<(u8, u64, u64)> {
     let rest = v.strip_prefix('v')?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_sort_as_kubernetes_sorts_them() {
+    fn versions_sort_by_kubernetes_priority() {
         let mut v = vec![
             "foo10",
             "v1",

@@ -7,14 +7,14 @@ fn ask(accept: &str, offer: Offer) -> Result<Negotiated> {
 }
 
 #[test]
-fn kubectls_tables_fall_back_to_json_where_there_is_none() {
+fn table_requests_fall_back_to_json() {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
     assert_eq!(ask(accept, Offer::Objects).unwrap().transform, Transform::Table("v1"));
     assert_eq!(ask(accept, Offer::Plain).unwrap().transform, Transform::None);
 }
 
 #[test]
-fn custom_kinds_have_protobuf_for_their_metadata_alone() {
+fn custom_kinds_offer_protobuf_only_for_metadata() {
     let protobuf = "application/vnd.kubernetes.protobuf";
     let or_json = "application/vnd.kubernetes.protobuf,application/json";
     let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -25,14 +25,14 @@ fn custom_kinds_have_protobuf_for_their_metadata_alone() {
 }
 
 #[test]
-fn tables_are_not_in_protobuf() {
+fn tables_are_not_offered_in_protobuf() {
     let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
     let n = ask(table, Offer::Objects).unwrap();
     assert_eq!((n.media, n.transform), (Media::Json, Transform::None));
 }
 
 #[test]
-fn quality_sorts_and_specific_beats_star() {
+fn clauses_sort_by_quality_then_specificity() {
     assert_eq!(ask("*/*,application/yaml", Offer::Objects).unwrap().media, Media::Yaml);
     assert_eq!(
         ask("application/yaml;q=0.5,application/json", Offer::Objects)
@@ -48,7 +48,7 @@ fn quality_sorts_and_specific_beats_star() {
 }
 
 #[test]
-fn the_best_clause_decides_whether_a_watch_can_be() {
+fn best_clause_decides_whether_a_watch_is_possible() {
     let message = |accept: &str| ask(accept, Offer::Events).unwrap_err().message;
     let streams = "only the following media types are accepted: application/json;stream=watch, \
          application/vnd.kubernetes.protobuf;stream=watch";
@@ -62,7 +62,7 @@ fn the_best_clause_decides_whether_a_watch_can_be() {
 }
 
 #[test]
-fn who_takes_a_stream_takes_a_document_too() {
+fn stream_clauses_also_accept_documents() {
     let table = ask(
         "application/json;stream=watch;as=Table;g=meta.k8s.io;v=v1",
         Offer::Objects,
@@ -84,7 +84,7 @@ fn who_takes_a_stream_takes_a_document_too() {
 }
 
 #[test]
-fn parameters_without_a_value_ask_for_nothing() {
+fn empty_parameters_are_ignored() {
     let empty = ask("application/json;as=;g=;v=;sv=;stream=", Offer::Objects).unwrap();
     assert_eq!(empty.transform, Transform::None);
     assert_eq!(
@@ -96,7 +96,7 @@ fn parameters_without_a_value_ask_for_nothing() {
 }
 
 #[test]
-fn the_router_knows_bare_types_only() {
+fn router_check_only_accepts_bare_types() {
     let check = |accept: &str| {
         let mut h = HeaderMap::new();
         h.insert(ACCEPT, accept.parse().unwrap());
@@ -108,7 +108,7 @@ fn the_router_knows_bare_types_only() {
 }
 
 #[test]
-fn the_query_decides_alone_about_pretty() {
+fn pretty_query_parameter_overrides_other_hints() {
     let mut h = HeaderMap::new();
     h.insert(USER_AGENT, "curl/8".parse().unwrap());
     assert!(is_pretty(&h, &Query::parse(""), false));
@@ -116,7 +116,7 @@ fn the_query_decides_alone_about_pretty() {
 }
 
 #[test]
-fn answers_without_a_table_have_metadata() {
+fn metadata_offer_excludes_tables() {
     let form = |kind: &str| {
         ask(
             &format!("application/json; as = {kind} ;g=meta.k8s.io;v=v1"),
@@ -131,7 +131,7 @@ fn answers_without_a_table_have_metadata() {
 }
 
 #[test]
-fn what_is_no_stream_may_be_asked_for_as_one() {
+fn stream_parameter_is_accepted_for_documents() {
     let media = |main: &str| {
         ask(&format!("{main};stream=watch"), Offer::Objects)
             .map(|n| n.media)

@@ -1,7 +1,7 @@
-//! OpenAPI documents in protobuf, in the messages of `gnostic-models`: what kubectl asks `/openapi/v2` for.
+//! OpenAPI documents in the protobuf messages of `gnostic-models`, the encoding kubectl requests from `/openapi/v2`.
 //!
-//! `v2` and `v3` are tables of messages: which key of the JSON goes into which field and how. [`encode`] walks a
-//! document along its table. Keys that the messages have no field for are left out, as upstream's are.
+//! Entry point: [`encode`], which walks a document along a table of messages. The tables in `v2` and `v3` map JSON
+//! keys to fields. Keys without a field are dropped, as upstream does.
 
 mod v2;
 mod v3;
@@ -13,32 +13,33 @@ use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::value::{Map, Value};
 
-/// One message.
+/// The encoding of a message.
 struct Message {
     fields: &'static [(&'static str, u32, Form)],
-    /// Repeated fields of `(name = 1, value = 2)` for keys that are not in `fields`; the first prefix that fits.
+    /// Repeated fields of `(name = 1, value = 2)` for the keys that are not in `fields`, chosen by the first matching
+    /// prefix.
     named: &'static [(&'static str, u32, Form)],
 }
 
-/// How a JSON value is written as a field.
+/// The encoding of a JSON value as a field.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
     Bool,
     Int,
     Double,
-    /// A message with the value as YAML in its field 2.
+    /// A message that holds the value as YAML in its field 2.
     Any,
     Message(&'static Message),
-    /// A repeated field: each item of an array.
+    /// A repeated field: one entry per item of an array.
     Each(&'static Form),
-    /// A message with one repeated field 1: the items of an array, or one value that is not in an array.
+    /// A message with a single repeated field 1: the items of an array, or a single value.
     List(&'static Form),
-    /// A message of which one field is set: the first whose test passes.
+    /// A oneof: a message with the field of the first test that passes.
     Choice(&'static [(Test, u32, Form)]),
 }
 
-/// What decides a [`Form::Choice`].
+/// The condition of a [`Form::Choice`].
 #[derive(Clone, Copy)]
 enum Test {
     Has(&'static str),
@@ -50,7 +51,7 @@ enum Test {
     Otherwise,
 }
 
-/// The bytes of `openapi.v2.Document` or `openapi.v3.Document`.
+/// Encodes a document as `openapi.v2.Document` or `openapi.v3.Document`.
 pub fn encode(document: &Value, dialect: Dialect) -> Vec<u8> {
     let message = match dialect {
         Dialect::V2 => &v2::DOCUMENT,
@@ -84,7 +85,7 @@ impl Message {
         }
     }
 
-    /// The prefix under which this key is a named one.
+    /// The prefix that classifies this key as a named field.
     fn takes(&self, key: &str) -> Option<&'static str> {
         if self.fields.iter().any(|f| f.0 == key) {
             return None;
@@ -95,7 +96,7 @@ impl Message {
 
 // === impl Form ===
 
-/// Whether a field that has its type's zero value is written.
+/// Whether zero values are written: not for implicit presence, as in proto3.
 #[derive(Clone, Copy, PartialEq)]
 enum Presence {
     Implicit,
@@ -189,7 +190,8 @@ fn varint(mut n: u64, out: &mut Vec<u8>) {
     out.push(n as u8);
 }
 
-/// A length-delimited field: its content is written first and then moved behind its length.
+/// Writes a length-delimited field. The content is written first; then the length is appended and rotated in front of
+/// it.
 fn nested(number: u32, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     tag(number, 2, out);
     let start = out.len();

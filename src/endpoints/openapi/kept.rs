@@ -1,4 +1,4 @@
-//! Documents that are built once, kept compressed, and answered with validators.
+//! [`Kept`]: an OpenAPI document that is encoded once, cached in compressed form, and served with an ETag.
 
 use super::gnostic;
 use crate::api::openapi::Dialect;
@@ -23,33 +23,34 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-/// Bytes that are unpacked at a time.
+/// Bytes decompressed per body frame.
 const CHUNK: usize = 64 << 10;
-/// About what packing or unpacking a document holds.
+/// Approximate memory for compressing or decompressing a document, in bytes.
 pub const MEMORY: usize = 1 << 20;
 
-/// What a document is written in.
+/// The encodings of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// JSON.
     Json,
-    /// The messages of gnostic.
+    /// The protobuf messages of gnostic-models.
     Protobuf,
 }
 
-/// An encoded document at rest.
+/// An encoded and compressed document. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Upper-hex SHA-512 of the JSON.
+    /// Upper-case hexadecimal SHA-512 of the JSON.
     pub hash: String,
     dialect: Dialect,
     packed: Bytes,
-    /// Made when it is asked for first.
+    /// Compressed protobuf encoding, created on first use.
     protobuf: Arc<OnceLock<Bytes>>,
 }
 
 impl Kept {
-    /// Encodes and compresses. Takes tens of milliseconds for a big one: not for the threads that serve.
+    /// Encodes and compresses a document. Takes tens of milliseconds for a large one, so do not call it on a reactor
+    /// thread.
     pub fn new(document: &Value, dialect: Dialect) -> Self {
         let json = json::to_vec(document);
         Self {
@@ -60,17 +61,17 @@ impl Kept {
         }
     }
 
-    /// The quoted hash.
+    /// The ETag: the quoted hash.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.hash)
     }
 
-    /// The JSON. Takes milliseconds for a big one.
+    /// Decompresses the JSON, which takes milliseconds for a large document.
     pub fn json(&self) -> Vec<u8> {
         unpack(&self.packed)
     }
 
-    /// The compressed document. Takes tens of milliseconds for a big one the first time.
+    /// The compressed document. The first use of an encoding takes tens of milliseconds for a large document.
     fn packed(&self, encoding: Encoding) -> &Bytes {
         match encoding {
             Encoding::Json => &self.packed,
@@ -81,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// What a client takes of this document; `None`: nothing of it.
+    /// Selects the encoding by `Accept`; `None` if the client accepts neither.
     pub fn negotiate(&self, headers: &HeaderMap) -> Option<Encoding> {
         let offers = [Encoding::Json, Encoding::Protobuf];
         let clauses = clauses(accept_line(headers));
@@ -93,7 +94,8 @@ impl Kept {
         clauses.iter().find_map(best)
     }
 
-    /// 200 with the document, 304, or 406. Does not hold up the thread, however big the document is.
+    /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded off the
+    /// reactor. Cancel safe.
     pub async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
             return bare(StatusCode::NOT_ACCEPTABLE);
@@ -126,8 +128,8 @@ impl Kept {
         response
     }
 
-    /// What every answer about this document says: which one it is and what it depends on. Upstream compresses no document
-    /// of v3; who does not ask for compression sees no difference.
+    /// Sets the headers of every response about this document: ETag and `Vary`. Upstream does not compress v3
+    /// documents; clients that do not request compression see no difference.
     fn mark(&self, response: &mut Response) {
         set(response, ETAG, &self.etag());
         if self.dialect == Dialect::V2 || response.headers().contains_key(CONTENT_ENCODING) {
@@ -138,7 +140,7 @@ impl Kept {
         response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
     }
 
-    /// 301 to where the document as it is now may be cached for ever, or 406.
+    /// 301 to the URL under which the current document may be cached forever, or 406.
     pub(super) fn moved(&self, headers: &HeaderMap, location: &str) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
             return bare(StatusCode::NOT_ACCEPTABLE);
@@ -152,7 +154,7 @@ impl Kept {
 }
 
 impl Encoding {
-    /// The media types it is asked for with; the first is what is answered.
+    /// The media types that select this encoding; the first is used in responses.
     const fn spellings(self, dialect: Dialect) -> &'static [&'static str] {
         match (self, dialect) {
             (Self::Json, _) => &["application/json"],
@@ -174,9 +176,9 @@ fn pack(bytes: &[u8]) -> Bytes {
     packed.expect("writing to a Vec cannot fail").into()
 }
 
-/// An answer that is unpacked while it is sent: a client that does not read it holds one chunk of it.
+/// A response that is decompressed while it is sent, so that a slow client only occupies one chunk of memory.
 fn unpacked(packed: Bytes) -> Response {
-    // What gzip writes last is the length of what it packed.
+    // The last four bytes of a gzip stream are the length of its content.
     let length = packed.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
     let unpacking = Unpacking {
         decoder: GzDecoder::new(packed.reader()),
@@ -215,14 +217,14 @@ fn unpack(packed: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sets a header to a text that is known to be one.
+/// Sets a header to a value known to be valid; otherwise does nothing.
 pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(v) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, v);
     }
 }
 
-/// A code without a body.
+/// An empty response with the given status code.
 pub(super) fn bare(code: StatusCode) -> Response {
     let mut r = Response::new(Body::empty());
     *r.status_mut() = code;

@@ -1,62 +1,64 @@
-//! Which operations the rows of a group version have.
+//! The operations of a group version's resources, independent of the OpenAPI dialect.
+//!
+//! Entry point: [`of_rows`]; `paths` renders the result.
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::registry::resource::Resource;
 use crate::registry::{Subresource, SubresourceBehaviour, Verbs};
 use std::sync::Arc;
 
-/// One operation of one path.
+/// An operation on a path.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Path with placeholders.
+    /// The path with placeholders.
     pub path: String,
-    /// HTTP method in lower case.
+    /// The HTTP method in lower case.
     pub method: &'static str,
     /// `x-kubernetes-action`
     pub action: &'static str,
-    /// Verb part of the operation id: `read`, `list`, `connect`.
+    /// The verb part of the operation ID: `read`, `list`, `connect` and so on.
     pub verb: String,
-    /// What follows group and version in the operation id.
+    /// The part of the operation ID that follows group and version.
     pub subject: String,
-    /// Kind spoken.
+    /// The kind of the request and response bodies.
     pub gvk: GroupVersionKind,
-    /// Definition of the object.
+    /// The name of the object's definition.
     pub definition: String,
-    /// Parameters that come with the path.
+    /// The names of the parameters in the path.
     pub in_path: Vec<&'static str>,
-    /// What it takes and answers.
+    /// The request and response bodies.
     pub shape: Shape,
-    /// Of a custom kind, which knows neither protobuf nor strategic merge patches.
+    /// True for custom kinds, which support neither protobuf nor strategic merge patches.
     pub custom: bool,
 }
 
-/// What an operation takes and answers.
+/// The request and response bodies of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One object out.
+    /// Response: one object.
     Get,
-    /// A list out.
+    /// Response: a list.
     List,
-    /// Events out.
+    /// Response: watch events.
     Watch,
-    /// An object in and out; also 201 and 202.
+    /// Request and response: an object; also responds with 201 and 202.
     Create,
-    /// An object in and out; also 201.
+    /// Request and response: an object; also responds with 201.
     Replace,
-    /// A patch in, an object out.
+    /// Request: a patch; response: an object.
     Patch,
-    /// DeleteOptions in, a Status or the object out.
+    /// Request: DeleteOptions; response: a Status or the object.
     Delete {
-        /// The object instead of a Status.
+        /// The response is the object instead of a Status.
         returns_object: bool,
     },
-    /// DeleteOptions in, a Status out; list parameters.
+    /// Request: DeleteOptions; response: a Status. Takes list parameters.
     DeleteCollection,
-    /// Text out, with the options of this definition as parameters.
+    /// Response: text. The fields of the options kind are parameters.
     Connect,
 }
 
-/// Upper camel case of a word.
+/// Capitalises a word.
 fn title(word: &str) -> String {
     let mut chars = word.chars();
     chars
@@ -64,7 +66,7 @@ fn title(word: &str) -> String {
         .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// `CoreV1`, `RbacAuthorizationV1`.
+/// The group version in operation IDs: `CoreV1`, `RbacAuthorizationV1`.
 pub fn group_version_camel(gv: &GroupVersion) -> String {
     let group = match gv.group.as_str() {
         "" => "core",
@@ -73,7 +75,7 @@ pub fn group_version_camel(gv: &GroupVersion) -> String {
     group.split(['.', '-']).map(title).collect::<String>() + &title(&gv.version)
 }
 
-/// `core_v1`, `rbacAuthorization_v1`.
+/// The group version as a tag: `core_v1`, `rbacAuthorization_v1`.
 pub fn tag(gv: &GroupVersion) -> String {
     let group = match gv.group.as_str() {
         "" => "core",
@@ -84,7 +86,7 @@ pub fn tag(gv: &GroupVersion) -> String {
     format!("{first}{}_{}", parts.map(title).collect::<String>(), gv.version)
 }
 
-/// All operations, row by row.
+/// All operations of a group version, resource by resource.
 pub fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
@@ -197,6 +199,7 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
         let path = format!("{root}/{plural}");
         add(Verbs::LIST, &path, "get", "list", "list", everywhere, &[], Shape::List);
     }
+    // The deprecated `/watch/` paths.
     let both = Verbs::WATCH.with(Verbs::LIST);
     if row.namespaced {
         let path = format!("{root}/watch/{plural}");
@@ -250,6 +253,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
             Shape::Delete { returns_object: false },
         ),
     ];
+    // Upstream documents log as an ordinary GET.
     let connects = matches!(sub.behaviour, SubresourceBehaviour::Connect(_)) && sub.name != "log";
     let mut add =
         |path: &str, subject: &str, method: &'static str, action, verb: String, shape, in_path: &[&'static str]| {
@@ -258,7 +262,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 method,
                 action,
                 verb,
-                // Connections of one path differ by method only.
+                // The operations on a connection's path differ only in their method, so the method is part of the ID.
                 subject: if connects {
                     format!("{}{subject}", title(method))
                 } else {
@@ -289,6 +293,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
             &in_path,
         );
     }
+    // Proxies accept every method, with and without a subpath.
     if connects && sub.name == "proxy" {
         let mut with_path = in_path.clone();
         with_path.push("path");
@@ -324,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn group_versions_are_spelled_as_upstream_spells_them() {
+    fn group_version_names_match_upstream() {
         for (group, camel, tagged) in [
             ("", "CoreV1", "core_v1"),
             ("apps", "AppsV1", "apps_v1"),

@@ -1,4 +1,6 @@
-//! Operations written down as the `paths` of a document.
+//! Renders [operations](super::operations) as the `paths` of an OpenAPI document, in either dialect.
+//!
+//! Entry point: [`paths`].
 
 use super::operations::{Operation, Shape, group_version_camel, tag};
 use crate::api::openapi::Dialect;
@@ -8,7 +10,7 @@ use crate::endpoints::options::connect;
 use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-/// The last is for built-in kinds only.
+/// The media types of patches; the last one is supported by built-in kinds only.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -20,7 +22,7 @@ const PATCHES: [&str; 4] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parameter {
     name: &'static str,
-    /// `path` or `query`.
+    /// The location: `path` or `query`.
     place: &'static str,
     ty: &'static str,
     description: &'static str,
@@ -132,6 +134,7 @@ fn in_path(name: &'static str, kind: &str) -> (Parameter, String) {
 }
 
 fn parameters(op: &Operation) -> Vec<Parameter> {
+    // Delete collection takes the list parameters except for those of watches.
     let lists = |watch: bool| {
         LISTS
             .into_iter()
@@ -152,7 +155,7 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
     out
 }
 
-/// The options of a connection are its parameters; reading a log is a GET with options.
+/// The parameters of a connection are the fields of its options kind. Reading a log is a GET with such options.
 fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
     match op.shape {
         Shape::Connect => connect::described(&op.gvk.kind),
@@ -161,7 +164,7 @@ fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// `{path: item}` of these operations, and that of the group version's own list.
+/// Returns `{path: item}` for these operations, and for the list of the group version's resources.
 pub fn paths(dialect: Dialect, gv: &GroupVersion, operations: &[Operation]) -> Map {
     let mut by_path: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
     for op in operations {
@@ -177,7 +180,7 @@ pub fn paths(dialect: Dialect, gv: &GroupVersion, operations: &[Operation]) -> M
 
 fn item(dialect: Dialect, gv: &GroupVersion, ops: &[&Operation]) -> Map {
     let all: Vec<Vec<Value>> = ops.iter().map(|op| rendered_parameters(dialect, op)).collect();
-    // What every operation of a path takes stands at the path.
+    // Parameters common to all operations of a path are listed once, at the path.
     let shared: Vec<Value> = all[0]
         .iter()
         .filter(|p| all.iter().all(|others| others.contains(p)))
@@ -210,7 +213,7 @@ fn rendered_parameters(dialect: Dialect, op: &Operation) -> Vec<Value> {
     out
 }
 
-/// Parameters stand by name, wherever they are in the request.
+/// Parameters are sorted by name, then by location.
 fn key(parameter: &Value) -> (&str, &str) {
     (parameter.str_at(&["name"]), parameter.str_at(&["in"]))
 }
@@ -245,12 +248,12 @@ fn reference(dialect: Dialect, definition: &str) -> Value {
     Value::Object(m)
 }
 
-/// A GET whose answer is lines of text.
+/// A GET whose response is plain text.
 fn is_log(op: &Operation) -> bool {
     op.path.ends_with("/pods/{name}/log")
 }
 
-/// What an operation answers with: the definition, or text.
+/// The definition of an operation's response body; `None` for text.
 pub(super) fn answer(op: &Operation) -> Option<String> {
     match op.shape {
         Shape::List => Some(format!("{}List", op.definition)),
@@ -262,7 +265,7 @@ pub(super) fn answer(op: &Operation) -> Option<String> {
     }
 }
 
-/// What an operation takes.
+/// The definition of an operation's request body.
 pub(super) fn body(op: &Operation) -> Option<String> {
     match op.shape {
         Shape::Create | Shape::Replace => Some(op.definition.clone()),
@@ -443,7 +446,7 @@ fn resources_item(dialect: Dialect, gv: &GroupVersion) -> Value {
     Value::Object(item)
 }
 
-/// Every definition that operations name.
+/// The names of all definitions the operations refer to.
 pub fn definitions(operations: &[Operation]) -> Vec<String> {
     let mut out: Vec<String> = operations
         .iter()

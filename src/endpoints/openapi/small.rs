@@ -1,4 +1,4 @@
-//! The small documents beside those of group versions: discovery roots, version, token keys.
+//! The small OpenAPI documents besides those of group versions: discovery roots, version, and token verification keys.
 
 use super::v3::{Build, document};
 use crate::api::openapi::{Components, Dialect, closure};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// One GET.
+/// A document with a single GET.
 struct Small {
     key: String,
     path: String,
@@ -17,7 +17,7 @@ struct Small {
     tag: String,
     description: &'static str,
     types: &'static [&'static str],
-    /// What it answers with; `None`: text.
+    /// The definition of the response body; `None` for text.
     definition: Option<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl Small {
         (self.key.clone(), Arc::new(move || self.document()))
     }
 
-    /// The item of its path in the document of everything.
+    /// The path item for the combined v2 document.
     fn item(&self) -> Value {
         let schema = match self.definition {
             Some(d) => crate::json!({"$ref": format!("#/definitions/{d}")}),
@@ -74,15 +74,15 @@ impl Small {
     }
 }
 
-/// Key and document of everything a core server has beside its group versions; `groups` are its named groups.
+/// Keys and builders of the small documents of a core server; `groups` are its named groups.
 pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
     let named = groups.iter().map(|g| of_group(g));
     let all = core().into_iter().chain(every()).chain(named);
     all.map(Small::build).collect()
 }
 
-/// The paths of the same in the document of everything, each with the definition it refers to. A server of the core group
-/// has more than others.
+/// The same as path items for the combined v2 document, each with the definition it refers to. Servers of the core
+/// group (`""`) have additional ones.
 pub fn items(groups: &[&str]) -> Vec<(String, Value, Option<&'static str>)> {
     let named = groups.iter().filter(|g| !g.is_empty()).map(|g| of_group(g));
     let of_core = groups.contains(&"").then(core).into_iter().flatten();
@@ -90,7 +90,7 @@ pub fn items(groups: &[&str]) -> Vec<(String, Value, Option<&'static str>)> {
     all.map(|s| (s.path.clone(), s.item(), s.definition)).collect()
 }
 
-/// What every server has.
+/// The documents every server has.
 fn every() -> [Small; 2] {
     [
         root(
@@ -112,7 +112,7 @@ fn every() -> [Small; 2] {
     ]
 }
 
-/// What a server of the core group has beside that.
+/// The additional documents of a server of the core group.
 fn core() -> [Small; 3] {
     [
         root(
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_of_everything_has_the_roots_of_discovery() {
+    fn combined_document_contains_the_discovery_roots() {
         let paths = |groups: &[&str]| -> Vec<String> { items(groups).into_iter().map(|(path, ..)| path).collect() };
         assert_eq!(paths(&["g"]), ["/apis/", "/version/", "/apis/g/"]);
         let core = paths(&["", "apps"]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_small_document_refers_to_what_it_has() {
+    fn small_documents_contain_all_referenced_schemas() {
         for (key, build) in all(&["apps"]) {
             let doc = build();
             let text = crate::apimachinery::codec::json::to_string(&doc);

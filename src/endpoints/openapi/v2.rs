@@ -1,4 +1,4 @@
-//! `/openapi/v2`: one document of everything, for older tools.
+//! [`OpenApiV2`]: the combined document of all group versions at `/openapi/v2`, for older clients.
 
 use super::kept::{Kept, MEMORY, bare};
 use super::{operations, paths, small, v3};
@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock};
 mod parameters;
 mod schema;
 
-/// The rows of every group version served.
+/// The resources of every group version served.
 pub type Served = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
 
-/// The document, built on first use and again after a change.
+/// Serves the document, which is built on first use and after every change of the resources.
 pub struct OpenApiV2 {
     current: ArcSwap<Current>,
 }
@@ -30,7 +30,7 @@ struct Current {
 }
 
 impl OpenApiV2 {
-    /// Of these rows.
+    /// A document of these resources.
     pub fn new(served: Served) -> Self {
         Self {
             current: ArcSwap::from_pointee(Current {
@@ -40,7 +40,7 @@ impl OpenApiV2 {
         }
     }
 
-    /// Replaces the rows.
+    /// Replaces the resources; the document is rebuilt on its next use.
     pub fn set(&self, served: Served) {
         self.current.store(Arc::new(Current {
             served,
@@ -48,7 +48,7 @@ impl OpenApiV2 {
         }));
     }
 
-    /// The document.
+    /// The document, built if necessary; `None` if that failed because of overload, a timeout or shutdown.
     pub async fn document(&self) -> Option<Kept> {
         let current = self.current.load_full();
         let built = off_thread(MEMORY, move || {
@@ -59,7 +59,7 @@ impl OpenApiV2 {
     }
 }
 
-/// The document of these rows.
+/// Builds the combined document of these resources.
 pub fn document(served: &Served) -> Value {
     let mut all_paths = Map::new();
     let mut named: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! `/openapi/v3`: an index with hashes, and one document for each group version.
+//! [`OpenApiV3`]: `/openapi/v3`, an index with content hashes and one document per group version.
 
 use super::kept::{Kept, MEMORY, bare, set};
 use super::{operations, paths};
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 const ROOT: &str = "/openapi/v3";
 
-/// Makes a document. Called off the threads that serve, on first use.
+/// Builds a document. Called on first use, off the reactor threads.
 pub type Build = Arc<dyn Fn() -> Value + Send + Sync>;
 
 struct Document {
@@ -27,20 +27,21 @@ struct Document {
     kept: OnceLock<Kept>,
 }
 
-/// The documents of one server by key: `api/v1`, `apis/apps/v1`, `version`.
+/// The documents of one server by key, such as `api/v1`, `apis/apps/v1` or `version`.
 #[derive(Default)]
 pub struct OpenApiV3 {
     documents: ArcSwap<BTreeMap<String, Arc<Document>>>,
 }
 
 impl OpenApiV3 {
-    /// None yet.
+    /// An empty set of documents.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts in or replaces a document.
+    /// Adds or replaces a document.
     pub fn set(&self, key: &str, build: Build) {
+        // Built by the first request for it, not here.
         let document = Arc::new(Document {
             build,
             kept: OnceLock::new(),
@@ -52,7 +53,7 @@ impl OpenApiV3 {
         });
     }
 
-    /// Takes a document out.
+    /// Removes a document.
     pub fn remove(&self, key: &str) {
         self.documents.rcu(|all| {
             let mut all = BTreeMap::clone(all);
@@ -61,12 +62,12 @@ impl OpenApiV3 {
         });
     }
 
-    /// The keys.
+    /// The keys of all documents.
     pub fn keys(&self) -> Vec<String> {
         self.documents.load().keys().cloned().collect()
     }
 
-    /// Key and `serverRelativeURL` of every document; builds those that were not needed before.
+    /// Key and `serverRelativeURL` of every document. Builds all documents, because the URLs contain their hashes.
     pub async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
         let hashes = off_thread(MEMORY, move || {
@@ -77,7 +78,7 @@ impl OpenApiV3 {
         hashes.await.unwrap_or_default()
     }
 
-    /// A document; `None`: no such key.
+    /// The document under `key`, built if necessary; `None` if there is none or it could not be built.
     pub async fn document(&self, key: &str) -> Option<Kept> {
         let document = self.documents.load().get(key).cloned()?;
         if let Some(kept) = document.kept.get() {
@@ -86,7 +87,8 @@ impl OpenApiV3 {
         off_thread(MEMORY, move || document.kept().clone()).await
     }
 
-    /// Answers for a key, with the rules of `?hash=`. The key has no slash at its beginning.
+    /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a redirect if
+    /// it is outdated.
     pub async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
         let Some(kept) = self.document(key).await else {
             return bare(StatusCode::NOT_FOUND);
@@ -102,7 +104,7 @@ impl OpenApiV3 {
         response
     }
 
-    /// The index.
+    /// Responds with the index.
     pub async fn serve_index(&self) -> Response {
         index(self.urls().await)
     }
@@ -114,7 +116,7 @@ impl Document {
     }
 }
 
-/// The answer with `{"paths": {key: {serverRelativeURL}}}`. Upstream does not label it as JSON.
+/// The index `{"paths": {key: {serverRelativeURL}}}`. Like upstream, it is not labelled as JSON.
 pub fn index(urls: Vec<(String, String)>) -> Response {
     let one = |(key, url): (String, String)| {
         let mut m = Map::new();
@@ -155,12 +157,12 @@ impl UnprotectedHandler for OpenApiV3 {
     }
 }
 
-/// The key of a group version's document.
+/// The key of a group version's document, such as `apis/apps/v1`.
 pub fn key(gv: &GroupVersion) -> String {
     gv.path().trim_start_matches('/').to_owned()
 }
 
-/// `{openapi, info, paths, components}` around paths and schemas.
+/// Wraps paths and schemas into `{openapi, info, paths, components}`.
 pub fn document(paths: Map, schemas: Map) -> Value {
     let mut out = crate::json!({
         "openapi": "3.0.0",
@@ -173,7 +175,8 @@ pub fn document(paths: Map, schemas: Map) -> Value {
     out
 }
 
-/// The document of a group version: components of built-in kinds by definition name, of others from their schema.
+/// Builds the document of a group version. Components of built-in kinds are looked up by definition name, others come
+/// from the kind's schema.
 pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
     let operations = operations::of_rows(gv, rows.iter());
     let mut named = paths::definitions(&operations);
@@ -187,7 +190,8 @@ pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Valu
     document(paths::paths(Dialect::V3, gv, &operations), schemas)
 }
 
-/// The components of kinds with a schema of their own and of their lists; what they refer to is added to `named`.
+/// The components of kinds with a schema of their own, and of their lists. Definitions they refer to are added to
+/// `named`.
 pub(super) fn own_components(gv: &GroupVersion, rows: &[Arc<Resource>], named: &mut Vec<String>) -> Map {
     let mut own = Map::new();
     for row in rows {
@@ -203,7 +207,7 @@ pub(super) fn own_components(gv: &GroupVersion, rows: &[Arc<Resource>], named: &
     own
 }
 
-/// The list kind of a kind with a schema of its own.
+/// The list kind's component for a kind with its own schema.
 fn list_of(gv: &GroupVersion, row: &Resource) -> Value {
     let reference = |name: &str| crate::json!({"$ref": (format!("{COMPONENTS}{name}"))});
     let mut list = crate::json!({
@@ -226,7 +230,7 @@ fn list_of(gv: &GroupVersion, row: &Resource) -> Value {
 
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// The names of the components a schema refers to.
+/// Collects the names of the components a schema refers to.
 fn references(schema: &Value, out: &mut Vec<String>) {
     match schema {
         Value::Object(m) => {

@@ -1,5 +1,7 @@
-//! Options of connections (`PodExecOptions` and its like): a query read into an object, as admission and the connector
-//! see it. They are in no OpenAPI document, so their fields stand here.
+//! Options of connect subresources (`PodExecOptions` and the like), decoded from the query into an object for
+//! admission and the connector.
+//!
+//! Entry point: [`read`]. These kinds are not part of OpenAPI documents, so their fields are listed here.
 
 use super::Query;
 use crate::apimachinery::field::quote;
@@ -61,13 +63,13 @@ fn fields(kind: &str) -> Fields {
     }
 }
 
-/// The options of a kind with the JSON types of their values, for OpenAPI.
+/// The options of a kind with their JSON types, for the parameters in OpenAPI.
 pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
     let named = |ty: Kind| match ty {
         Flag => Some("boolean"),
         Int | Ints => Some("integer"),
         Text | Texts => Some("string"),
-        // No simple type to upstream, which documents no others.
+        // Upstream documents only parameters of simple types, which a time is not.
         Time => None,
     };
     fields(kind)
@@ -76,7 +78,7 @@ pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// One of the numbers of a port-forward, read as upstream's 16 bits.
+/// Parses a port of a port-forward with Go's 16-bit errors.
 fn port(text: &str) -> Result<i64> {
     let why = match text.parse::<u16>() {
         Ok(port) if !text.starts_with('+') => return Ok(port.into()),
@@ -96,11 +98,11 @@ fn int(text: &str) -> Result<i64> {
     text.parse().map_err(|_| bad("value out of range"))
 }
 
-/// The options object of `kind` (core/v1). `path` is what followed a proxy's own path; it wins over the query's.
-/// What is not set, or is its type's nothing, is left out, pointers apart.
+/// Builds the options object of `kind` (core/v1). `path` is the part of the URL after a proxy subresource; it takes
+/// precedence over the query's `path`. Unset and zero values are omitted, except for pointer fields.
 ///
 /// # Errors
-/// 400 with Go's text about numbers and times.
+/// 400 with Go's message for malformed numbers and times.
 pub fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
     let mut out = Value::object();
     out.set(&["kind"], kind);
@@ -140,7 +142,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_query_becomes_an_options_object() {
+    fn queries_decode_into_options() {
         let of = |kind, query| read(kind, &Query::parse(query), "");
         assert_eq!(
             of("PodExecOptions", "command=ls&command=-l&stdout=true&stdin=false&x=y").unwrap(),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_a_proxy_comes_from_the_url() {
+    fn proxy_path_is_taken_from_the_url() {
         let options = read("PodProxyOptions", &Query::parse("path=/other"), "/a/").unwrap();
         assert_eq!(options.str_at(&["path"]), "/a/");
     }

@@ -1,4 +1,4 @@
-//! DeleteOptions: from the body, or from the query where there is no body.
+//! DeleteOptions, parsed from the body, or from the query if there is no body.
 
 use super::{Query, check, check_dry_run};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
@@ -7,20 +7,20 @@ use crate::apimachinery::value::{Map, Value};
 use crate::registry::DeleteOptions;
 use std::sync::Arc;
 
-/// Parsed and checked delete options.
+/// Parsed and validated delete options.
 #[derive(Clone, Debug)]
 pub struct DeleteQuery {
-    /// For the registry.
+    /// The options for the registry.
     pub options: DeleteOptions,
     /// `dryRun=All`
     pub dry_run: bool,
 }
 
 impl DeleteQuery {
-    /// From a decoded body.
+    /// Parses a decoded body.
     ///
     /// # Errors
-    /// 400 for another kind or wrong types, 422 for wrong values.
+    /// 400 for another kind or wrong types; 422 for invalid values.
     pub fn from_body(body: &Value) -> Result<Self> {
         if !body.is_null() && body.as_object().is_none() {
             return Err(Status::bad_request(
@@ -65,6 +65,7 @@ impl DeleteQuery {
             other => Err(bad(other, field, "bool")),
         };
         let orphan = flag("orphanDependents")?;
+        // Only its type is checked; the option has no effect here.
         flag("ignoreStoreReadErrorWithClusterBreakingPotential")?;
         let dry_run: Vec<String> = match body.get("dryRun") {
             Value::Null => Vec::new(),
@@ -84,11 +85,12 @@ impl DeleteQuery {
         )
     }
 
-    /// From the query.
+    /// Parses the query.
     ///
     /// # Errors
-    /// 400 for wrong numbers, 422 for wrong values.
+    /// 400 for malformed numbers; 422 for invalid values.
     pub fn from_query(query: &Query) -> Result<Self> {
+        // Empty preconditions count as unset.
         let said = |name: &str| query.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
         let options = DeleteOptions {
             grace_period_seconds: query.int("gracePeriodSeconds")?,
@@ -129,7 +131,7 @@ impl DeleteQuery {
     }
 }
 
-/// The options object that admission sees.
+/// The options object passed to admission.
 fn raw(o: &DeleteOptions, dry_run: &[String]) -> Value {
     let mut m = Map::new();
     m.insert("kind", "DeleteOptions");
@@ -162,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_policy_is_refused_with_the_literal_nil() {
+    fn unknown_policy_error_lists_nil() {
         let e = DeleteQuery::from_query(&Query::parse("propagationPolicy=x")).unwrap_err();
         assert!(
             e.message
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn preconditions_stand_in_the_query_too() {
+    fn preconditions_parse_from_the_query() {
         let q = DeleteQuery::from_query(&Query::parse("uid=u&resourceVersion=5")).unwrap();
         assert_eq!(q.options.uid.as_deref(), Some("u"));
         assert_eq!(q.options.resource_version.as_deref(), Some("5"));
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_wrong_type_are_refused() {
+    fn options_of_the_wrong_type_are_rejected() {
         let code = |body: Value| DeleteQuery::from_body(&body).map_err(|e| e.code).err();
         for body in [
             crate::json!([]),

@@ -1,4 +1,4 @@
-//! ListOptions: the query of list, watch and deletecollection.
+//! [`ListQuery`]: ListOptions, the query parameters of list, watch and deletecollection.
 
 use super::{Query, check};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
@@ -10,7 +10,7 @@ use crate::registry::Resource;
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 
-/// Kinds whose field selectors do not know `metadata.namespace`.
+/// Kinds that have field selectors but do not support `metadata.namespace`.
 const WITHOUT_NAMESPACE: [&str; 6] = [
     "Node",
     "Namespace",
@@ -20,18 +20,18 @@ const WITHOUT_NAMESPACE: [&str; 6] = [
     "ResourceSlice",
 ];
 
-/// What the query says.
+/// Parsed and validated ListOptions.
 #[derive(Clone, Debug)]
 pub struct ListQuery {
-    /// Label selector.
+    /// The label selector.
     pub labels: LabelSelector,
-    /// Field selector, checked against what the kind supports.
+    /// The field selector, restricted to fields the kind supports.
     pub fields: FieldSelector,
-    /// `limit`; 0: none.
+    /// `limit`; 0 for none.
     pub limit: usize,
-    /// `continue`, encoded.
+    /// `continue`, still encoded.
     pub token: String,
-    /// `resourceVersion`, as given.
+    /// `resourceVersion` as given.
     pub version: String,
     /// `resourceVersionMatch=Exact`
     pub exact: bool,
@@ -41,11 +41,11 @@ pub struct ListQuery {
     pub timeout_seconds: Option<u64>,
     /// `allowWatchBookmarks`
     pub bookmarks: bool,
-    /// `sendInitialEvents`, also where it is implied.
+    /// `sendInitialEvents`, given or implied.
     pub initial_events: Option<bool>,
 }
 
-/// The selectors of a request as a test of entries.
+/// The selectors of a request as a predicate on entries.
 struct Selectors {
     labels: LabelSelector,
     fields: FieldSelector,
@@ -62,10 +62,10 @@ impl Select for Selectors {
 }
 
 impl ListQuery {
-    /// Reads and checks. `watch`: by the rules of watches.
+    /// Parses and validates the query; `watch` selects the rules for watches.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 422 for what does not go together.
+    /// 400 for malformed values; 422 for invalid combinations.
     pub fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self> {
         let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
@@ -76,6 +76,7 @@ impl ListQuery {
         let mut matching = query.text("resourceVersionMatch").to_owned();
         let mut initial_events = query.flag("sendInitialEvents");
         let unset = matching.is_empty() && initial_events.is_none();
+        // Without a version, a watch implies the initial events (upstream: `SetListOptionsDefaults`).
         if watch && unset && (version.is_empty() || version == "0") {
             initial_events = Some(true);
             "NotOlderThan".clone_into(&mut matching);
@@ -101,7 +102,7 @@ impl ListQuery {
         })
     }
 
-    /// The selectors as a test of entries.
+    /// The selectors as a predicate on entries.
     pub fn predicate(&self) -> Predicate {
         if self.labels.is_everything() && self.fields.is_everything() {
             return Predicate::default();
@@ -110,9 +111,10 @@ impl ListQuery {
         Predicate(Some(Arc::new(Selectors { labels, fields })))
     }
 
-    /// The part of the keys that can match, and whether it is one whole key.
+    /// The key prefix that can match, and whether it is a complete key.
     pub fn prefix(&self, resource: &Resource, namespace: &str) -> (String, bool) {
         let name = self.fields.requires_exact("metadata.name");
+        // A complete key needs both name and namespace.
         let usable = !resource.namespaced || !namespace.is_empty();
         match name.filter(|n| usable && !n.is_empty() && path_segment_name(n).is_empty()) {
             Some(name) => (resource.key(namespace, name), true),
@@ -121,25 +123,25 @@ impl ListQuery {
         }
     }
 
-    /// Which state a list reads.
+    /// The revision a list reads.
     ///
     /// # Errors
-    /// 400 for no number.
+    /// 400 if `resourceVersion` is not a number.
     pub fn version_match(&self) -> Result<VersionMatch> {
         let min = min_revision(&self.version)
             .map_err(|text| Status::bad_request(format!("invalid resource version: {text}")))?;
         Ok(match min {
-            // A version with a limit and without a match has always meant exactly this version.
+            // For compatibility, a version with a limit but without resourceVersionMatch means exactly that version.
             MinRevision::AtLeast(r) if self.exact || (self.limit > 0 && !self.not_older) => VersionMatch::Exact(r),
             min => VersionMatch::NotOlderThan(min),
         })
     }
 }
 
-/// How fresh a read with this `resourceVersion` must be.
+/// The minimum revision a read with this `resourceVersion` requires.
 ///
 /// # Errors
-/// The field error's text.
+/// Returns the text of the field error.
 pub fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
     match version {
         "" => Ok(MinRevision::Latest),
@@ -215,7 +217,7 @@ fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut 
     }
 }
 
-/// The selector with its aliases resolved, where the kind knows every field of it.
+/// Resolves the selector's aliases and rejects fields the kind does not support.
 fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelector> {
     let own = resource.selectable.as_ref().map(|s| s.names.clone());
     let knows = |field: &str| match field {
@@ -225,6 +227,7 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
     };
     selector.try_map(|term| {
         let field = match term.field.as_str() {
+            // An alias for old clients.
             "spec.host" if resource.kind == "Pod" => "spec.nodeName",
             f => f,
         };
@@ -234,6 +237,7 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
                 ..term.clone()
             });
         }
+        // The wording depends on the conversion function that upstream registers for the kind.
         Err(Status::bad_request(match (own.is_some(), resource.kind.as_str()) {
             (false, _) => format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",

@@ -1,51 +1,52 @@
-//! A query string as Go's `net/url` reads it: pairs with `;` or a bad escape are dropped, `+` is a space.
+//! [`Query`]: a query string parsed like Go's `net/url`. Pairs with `;` or an invalid escape are dropped; `+` is a
+//! space.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::info::pairs;
 use std::borrow::Cow;
 
-/// The pairs, in order.
+/// The decoded pairs in order.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a raw query.
+    /// Parses a raw query string.
     pub fn parse(raw: &str) -> Self {
         let owned = |(k, v): (Cow<'_, str>, Cow<'_, str>)| (k.into_owned(), v.into_owned());
         Self(pairs(raw).map(owned).collect())
     }
 
-    /// The query of a request.
+    /// Parses the query of a request.
     pub fn of<B>(req: &http::Request<B>) -> Self {
         Self::parse(req.uri().query().unwrap_or(""))
     }
 
-    /// The first value.
+    /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
-    /// The first value, or `""`.
+    /// The first value of a parameter, or `""`.
     pub fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or("")
     }
 
-    /// All values.
+    /// All values of a parameter.
     pub fn all(&self, name: &str) -> Vec<String> {
         let hits = self.0.iter().filter(|(k, _)| k == name);
         hits.map(|(_, v)| v.clone()).collect()
     }
 
-    /// A boolean: everything but `false` and `0` is true, also nothing.
+    /// A boolean parameter: anything but `false` and `0` is true, including the empty value.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|v| !(v == "0" || v.eq_ignore_ascii_case("false")))
     }
 
-    /// An integer.
+    /// An integer parameter.
     ///
     /// # Errors
-    /// 400 with Go's text.
+    /// 400 with Go's message.
     pub fn int(&self, name: &str) -> Result<Option<i64>> {
         let Some(v) = self.get(name) else {
             return Ok(None);
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_fail_in_gos_words() {
+    fn integer_errors_match_go() {
         let e = Query::parse("limit=abc").int("limit").unwrap_err();
         assert_eq!(
             (e.code, e.message.as_str()),

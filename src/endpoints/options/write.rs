@@ -1,4 +1,4 @@
-//! CreateOptions, UpdateOptions and PatchOptions: all from the query.
+//! [`WriteQuery`]: CreateOptions, UpdateOptions and PatchOptions, all parsed from the query.
 
 use super::{Query, check, check_dry_run};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -8,39 +8,40 @@ use crate::apimachinery::value::{Map, Value};
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-/// What becomes of unknown and duplicate fields.
+/// How unknown and duplicate fields are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Nothing.
+    /// They are ignored.
     Ignore,
-    /// `Warning` headers. The default.
+    /// They cause `Warning` headers. The default.
     Warn,
-    /// 400.
+    /// They cause a 400.
     Strict,
 }
 
-/// What the query of a write says.
+/// Parsed and validated options of a write.
 #[derive(Clone, Debug)]
 pub struct WriteQuery {
     /// `dryRun=All`
     pub dry_run: bool,
-    /// `fieldManager`, as given.
+    /// `fieldManager` as given.
     pub field_manager: String,
     /// `fieldValidation`
     pub field_validation: FieldValidation,
-    /// `force`, of an apply.
+    /// `force`, for applies only.
     pub force: Option<bool>,
     values: Vec<String>,
 }
 
 impl WriteQuery {
-    /// Reads and checks; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`, `apply` says whether a patch is
-    /// an apply.
+    /// Parses and validates the query. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` is true
+    /// for an apply patch.
     ///
     /// # Errors
-    /// 422.
+    /// 422 for invalid values.
     pub fn parse(query: &Query, kind: &str, apply: bool) -> Result<Self> {
         let field_manager = query.text("fieldManager").to_owned();
+        // Options of creates and updates have no `force`; it is ignored there.
         let force = query.flag("force").filter(|_| kind == "PatchOptions");
         let mut errors = ErrorList::new();
         let manager_path = FieldPath::new("fieldManager");
@@ -79,7 +80,7 @@ impl WriteQuery {
         })
     }
 
-    /// The options object that admission sees.
+    /// The options object passed to admission.
     pub fn to_value(&self, kind: &str, given_validation: &str) -> Value {
         let mut m = Map::new();
         m.insert("kind", kind);
@@ -97,7 +98,7 @@ impl WriteQuery {
         Value::Object(m)
     }
 
-    /// `fieldManager`, or what the User-Agent starts with.
+    /// The field manager: `fieldManager`, or else the first part of the User-Agent.
     pub fn manager(&self, headers: &HeaderMap) -> String {
         if !self.field_manager.is_empty() {
             return self.field_manager.clone();
@@ -106,10 +107,10 @@ impl WriteQuery {
         manager_of_agent(agent.as_deref().unwrap_or(""))
     }
 
-    /// Deals with findings of strict decoding. `wrap` puts the text of a refusal into its frame.
+    /// Handles strict decoding errors according to `fieldValidation`. `wrap` turns their text into a Status.
     ///
     /// # Errors
-    /// What `wrap` makes of the findings, under Strict.
+    /// The Status returned by `wrap`, for Strict.
     pub fn judge(
         &self,
         findings: Vec<String>,
@@ -140,6 +141,7 @@ fn manager_of_agent(agent: &str) -> String {
     if name.is_empty() {
         return "unknown".to_owned();
     }
+    // The maximum length of a field manager.
     let mut end = name.len().min(128);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_upstreams() {
+    fn errors_match_upstream() {
         let e = |q: &str, kind: &str, apply| WriteQuery::parse(&Query::parse(q), kind, apply).unwrap_err().message;
         assert_eq!(
             e("dryRun=x", "CreateOptions", false),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manager_is_what_the_agent_starts_with() {
+    fn manager_defaults_to_the_user_agent_prefix() {
         assert_eq!(manager_of_agent("my tool/2.3 (x)"), "my tool");
         assert_eq!(manager_of_agent(""), "unknown");
         assert_eq!(manager_of_agent(&"ü".repeat(100)).len(), 128);

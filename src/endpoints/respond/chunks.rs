@@ -1,4 +1,4 @@
-//! Bodies out of shared bytes: nothing big is copied, and the length is known beforehand.
+//! Response bodies assembled from shared bytes without copying, with a known length.
 
 use crate::request::Body;
 use crate::request::body::BoxError;
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Below this, copying costs less than a second frame.
+/// Up to this size, copying is cheaper than a second frame.
 const COPIED: usize = 16 * 1024;
 
-/// The bytes and a newline.
+/// A body with the bytes and a final newline.
 pub fn line(bytes: Bytes) -> Body {
     if bytes.len() <= COPIED {
         let mut out = Vec::with_capacity(bytes.len() + 1);
@@ -22,7 +22,7 @@ pub fn line(bytes: Bytes) -> Body {
     Body::stream(Chunks([bytes, Bytes::from_static(b"\n")].into()))
 }
 
-/// A body of these pieces.
+/// A body that sends these pieces as frames.
 pub struct Chunks(pub VecDeque<Bytes>);
 
 impl http_body::Body for Chunks {

@@ -1,4 +1,7 @@
-//! gzip of big answers, level 1, as upstream does it: only for a client that says exactly `gzip`.
+//! gzip compression of large responses. Like upstream, uses level 1 and only reacts to a bare `gzip` in
+//! `Accept-Encoding`.
+//!
+//! Entry point: [`maybe`].
 
 use crate::request::body::BoxError;
 use crate::request::{Body, Response, WhenRead};
@@ -12,10 +15,10 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Answers up to this many bytes are sent as they are.
+/// Responses up to this many bytes are not compressed.
 pub const THRESHOLD: u64 = 128 * 1024;
 
-/// True where the client takes gzip.
+/// True if the client accepts gzip.
 pub fn accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     values
@@ -23,7 +26,7 @@ pub fn accepted(headers: &HeaderMap) -> bool {
         .any(|v| v.split(',').any(|t| t.trim() == "gzip"))
 }
 
-/// Compresses the answer where it is big and the client takes it.
+/// Compresses the response if it is large and the client accepts it.
 pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
     let hint = response.body().size_hint();
     if hint.lower() <= THRESHOLD || !accepted(headers) {
@@ -32,7 +35,7 @@ pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
     always(response)
 }
 
-/// Compresses the answer while it is sent, on the compute pool.
+/// Compresses the response while it is sent; the work is done on the compute pool.
 pub fn always(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -48,7 +51,7 @@ pub fn always(response: Response) -> Response {
 
 struct Gzip {
     inner: Body,
-    /// Taken when the end was written.
+    /// Taken once the gzip trailer has been written.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_big_answer_is_compressed_and_reads_back() {
+    async fn large_responses_are_compressed() {
         let plain = b"0123456789abcdef".repeat(20_000);
         let r = maybe(Response::new(Body::full(plain.clone())), &headers("br, gzip"));
         assert_eq!(r.headers()[CONTENT_ENCODING], "gzip");
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn small_answers_and_other_clients_get_plain_bytes() {
+    fn small_responses_and_other_clients_are_not_compressed() {
         let r = maybe(Response::new(Body::full("x")), &headers("gzip"));
         assert!(!r.headers().contains_key(CONTENT_ENCODING));
         let big = vec![0; 200_000];

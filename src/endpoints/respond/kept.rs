@@ -1,5 +1,5 @@
-//! Encodings of stored objects that are made once and shared by GET, LIST and WATCH, while there is room for them
-//! ([`crate::storage::forms`]). JSON is not among them: it is what is stored.
+//! Encodings of stored objects that are cached and shared by GET, LIST and WATCH, as far as the budget permits
+//! ([`crate::storage::forms`]). JSON needs no cache: it is the stored form.
 
 use crate::api::TypeDef;
 use crate::api::protobuf::encode_message;
@@ -11,14 +11,14 @@ use crate::storage::{Budget, Entry, EventType, Form};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// The message of an object, without its envelope.
+/// The protobuf message of an object, without its envelope.
 const MESSAGE: Form = Form::Object(0);
-/// That of its metadata alone.
+/// The protobuf message of the object's metadata.
 const METADATA: Form = Form::Object(1);
 const YAML: Form = Form::Object(2);
 const CBOR: Form = Form::Object(3);
 
-/// What a watch frame holds, beside its media type: the object, or its metadata by their version of `meta.k8s.io`.
+/// The cache key of a watch frame: media type, and object or metadata (by `meta.k8s.io` version).
 pub fn frame(t: EventType, media: Media, metadata: Option<&str>) -> Form {
     let shape = match metadata {
         None => 0,
@@ -33,7 +33,7 @@ pub fn frame(t: EventType, media: Media, metadata: Option<&str>) -> Form {
     Form::Frame(t, shape * 3 + media)
 }
 
-/// The message of an entry of this kind.
+/// The protobuf message of an entry.
 pub fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<Budget>>) -> Bytes {
     entry.forms.bytes(budget, MESSAGE, || {
         let mut out = Vec::with_capacity(entry.json.len());
@@ -42,12 +42,12 @@ pub fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<Budget>
     })
 }
 
-/// The message of an entry's metadata, which `make` makes. It is the same in all versions.
+/// The protobuf message of an entry's metadata, built by `make`. It is the same for all `meta.k8s.io` versions.
 pub fn metadata(entry: &Entry, budget: Option<&Arc<Budget>>, make: impl FnOnce() -> Bytes) -> Bytes {
     entry.forms.bytes(budget, METADATA, make)
 }
 
-/// A message in its envelope.
+/// Wraps a message in its envelope.
 pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 32);
     envelope_head(&mut out, api_version, kind);
@@ -56,7 +56,8 @@ pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The answer to a GET in another media type than JSON; `None`: it is not kept, or the kind has no messages.
+/// The body of a GET in a media type other than JSON; `None` if it is not cached, or if the kind has no protobuf
+/// message.
 pub fn whole(entry: &Entry, resource: &Resource, media: Media, budget: Option<&Arc<Budget>>) -> Option<Bytes> {
     let make = |form, encode: fn(&crate::apimachinery::value::Value) -> Vec<u8>| {
         let bytes = entry.forms.bytes(budget, form, || encode(&entry.decode()).into());

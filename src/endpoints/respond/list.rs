@@ -1,7 +1,9 @@
-//! Lists: the bytes of stored objects, spliced behind each other and sent in chunks.
+//! List responses.
 //!
-//! Items of built-in lists carry neither `kind` nor `apiVersion`. Both stand before `metadata` in a stored object,
-//! mostly first and last of what does, so that leaving them out is two comparisons and not a scan.
+//! Entry point: [`list`]. Plain JSON lists are spliced together from stored bytes and sent in chunks; other
+//! representations convert one item at a time (`streamed`, `protobuf`). Items of built-in lists carry neither `kind`
+//! nor `apiVersion`. In a stored object both precede `metadata`, usually as the first and last of the members before
+//! it, so that removing them takes two comparisons instead of a scan.
 
 mod protobuf;
 mod streamed;
@@ -25,21 +27,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Chunks grow to about this size.
+/// Approximate size of a chunk.
 const CHUNK: usize = 64 * 1024;
-/// Objects from this size on are sent as slices of their own bytes.
+/// Objects of at least this size are sent as slices of their stored bytes instead of being copied.
 const SHARED: usize = 32 * 1024;
-/// About what a row or an item of metadata takes.
+/// Estimated size of a table row or metadata item.
 const ITEM: usize = 1024;
-/// Room for the item that fills a chunk.
+/// Extra capacity for the item that completes a chunk.
 const SPARE: usize = 16 * 1024;
 
-/// The list's own facts, encoded.
+/// The metadata of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
     /// `resourceVersion`
     pub version: String,
-    /// `continue`, encoded; empty: none.
+    /// `continue`, encoded; empty for none.
     pub token: String,
     /// `remainingItemCount`
     pub remaining: Option<usize>,
@@ -61,10 +63,10 @@ impl ListMeta {
     }
 }
 
-/// Answers with a list in the negotiated form.
+/// Responds with a list in the negotiated representation.
 ///
 /// # Errors
-/// 406 for the form of one object, 400 for wrong table options.
+/// 406 for a single-object representation; 400 for invalid table options.
 pub fn list(
     listing: Listing,
     meta: &ListMeta,
@@ -133,7 +135,7 @@ pub fn list(
             });
             streamed::respond(entries, document, "rows", negotiated, item, headers)
         }
-        // It is made item by item, and upstream's is not begun where there is none.
+        // An empty list has null items here: upstream appends the items to a nil slice.
         (Transform::PartialList(version), media) if entries.is_empty() && media != Media::Protobuf => {
             let mut document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
             document.set(&["items"], Value::Null);
@@ -174,7 +176,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
         "{{\"kind\":\"{}List\",\"apiVersion\":\"{api_version}\",\"metadata\":",
         resource.kind
     );
-    // Members in the order Go writes them, not sorted.
+    // Members in the order in which Go writes them, which is not sorted.
     head.push('{');
     if !meta.version.is_empty() {
         head.push_str(&format!("\"resourceVersion\":\"{}\"", meta.version));
@@ -190,6 +192,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     let size: usize = head.len() + entries.iter().map(|e| e.json.len() + 1).sum::<usize>();
     let first = format!("\"apiVersion\":\"{api_version}\",").into_bytes();
     let second = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
+    // A response that fits into one chunk copies everything, so that its length is known.
     let shared = if size <= CHUNK { usize::MAX } else { SHARED };
     let item = move |entry: &Entry, chunk: &mut Vec<u8>| {
         let json = &entry.json;
@@ -209,7 +212,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     body.chunk.reserve(size.min(CHUNK + SHARED));
     let media = Media::Json.content_type();
     if size <= CHUNK {
-        // One chunk holds it all, and its length is known.
+        // Everything fits into one chunk, so its length is known.
         body.fill(usize::MAX);
         return super::bytes(200, media, Body::full(std::mem::take(&mut body.chunk)));
     }
@@ -220,7 +223,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     )
 }
 
-/// Sends what is not known to be big before it is written: what is compressed is sent while it is written.
+/// Sends a list of unknown size. Writes up to the gzip threshold first, and streams the rest if it is larger.
 fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     let media = Media::Json.content_type();
     let size = gzip::THRESHOLD as usize + 1;
@@ -232,7 +235,7 @@ fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     sent(super::bytes(200, media, Body::stream(body)), true, headers)
 }
 
-/// A list that is written while it is sent, on the compute pool; a big one is compressed for clients that accept that.
+/// Streams a list from the compute pool; a large one is compressed for clients that accept it.
 fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
     if is_big && gzip::accepted(headers) {
         gzip::always(response)
@@ -241,18 +244,18 @@ fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
     }
 }
 
-/// Marks an answer that is made while it is sent: no more of it is made than its reader takes.
+/// Marks a response as generated on demand: it advances only as fast as the client reads.
 fn when_read(mut response: Response) -> Response {
     response.extensions_mut().insert(WhenRead);
     response
 }
 
-/// Appends an item to a chunk; what it returns is a slice of a big object that goes out behind it.
+/// Appends an item to a chunk. May return a slice of a large object to be sent after the chunk.
 trait Write: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static {}
 
 impl<W: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static> Write for W {}
 
-/// A list that is written while it is sent.
+/// A list body that is generated while it is sent.
 struct ListBody<W> {
     entries: std::vec::IntoIter<Arc<Entry>>,
     write: W,
@@ -276,7 +279,7 @@ impl<W: Write> ListBody<W> {
         }
     }
 
-    /// Appends items until the chunk has this size, a big object comes, or the list ends.
+    /// Appends items until the chunk reaches `size`, a large object is pending, or the list ends.
     fn fill(&mut self, size: usize) {
         while !self.ended && self.chunk.len() < size && self.pending.is_none() {
             let Some(entry) = self.entries.next() else {
@@ -292,8 +295,8 @@ impl<W: Write> ListBody<W> {
     }
 }
 
-/// Where `apiVersion` and `kind` stand at the top level, each with the comma after it. `version_at` is where the
-/// members of `metadata` begin.
+/// Locates `apiVersion` and `kind` at the top level, each with its trailing comma. `version_at` is the offset of the
+/// first member of `metadata`.
 fn left_out(json: &[u8], version_at: usize, first: &[u8], second: &[u8]) -> Option<[Range<usize>; 2]> {
     let metadata = version_at.checked_sub(br#""metadata":{"#.len())?;
     let head = json.get(..metadata)?;
@@ -310,7 +313,7 @@ fn left_out(json: &[u8], version_at: usize, first: &[u8], second: &[u8]) -> Opti
     Some([a, b])
 }
 
-/// The place of a whole member at the top level of an object's beginning.
+/// Locates a complete member at the top level of the beginning of an object.
 fn find_member(head: &[u8], member: &[u8]) -> Option<Range<usize>> {
     let (mut depth, mut i) = (0usize, 0usize);
     while i < head.len() {
@@ -339,6 +342,7 @@ impl<W: Write> http_body::Body for ListBody<W> {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        // The pending slice follows the chunk that was filled before it.
         if this.chunk.is_empty()
             && let Some(slice) = this.pending.take()
         {
@@ -349,7 +353,7 @@ impl<W: Write> http_body::Body for ListBody<W> {
             return Poll::Ready(None);
         }
         let next = if this.chunk.len() > CHUNK + SPARE {
-            // What was written before it was known whether to compress is more than a chunk.
+            // The chunk was filled up to the gzip threshold before streaming began.
             this.chunk.split_off(CHUNK)
         } else if this.ended {
             Vec::new()

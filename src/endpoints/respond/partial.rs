@@ -1,4 +1,4 @@
-//! PartialObjectMetadata: an object's metadata and nothing else.
+//! PartialObjectMetadata: an object reduced to its metadata.
 
 use super::{kept, stored};
 use crate::api::protobuf::{definition, encode_message};
@@ -19,8 +19,8 @@ pub fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option
     })
 }
 
-/// The metadata of an object, as kind PartialObjectMetadata of this version of `meta.k8s.io`. Upstream makes it from its
-/// internal object, where annotations that stand for fields are fields (`recordings/verbs-read/daemonsets`).
+/// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its internal
+/// type, in which some annotations are fields, so these annotations are missing.
 pub fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     let mut m = Map::new();
     m.insert("kind", "PartialObjectMetadata");

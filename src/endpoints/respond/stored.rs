@@ -1,5 +1,8 @@
-//! Rows and metadata of stored objects, out of their bytes: the columns' fields are read, the rest is skipped, and what
-//! goes out whole is copied. [`table`] and [`mod@partial`] say what the answers are; here are the same bytes for less.
+//! Table rows and metadata built directly from stored bytes: reads the fields the columns need, skips the rest, and
+//! copies what is sent unchanged.
+//!
+//! Start at [`Rows`] and [`write_partial`]. The results equal those of [`table`] and [`mod@partial`], which define
+//! the representations and serve as the fallback.
 
 use super::partial;
 use super::table::{self, Include};
@@ -9,14 +12,14 @@ use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
 use crate::storage::Entry;
 
-/// How rows of a table are made.
+/// Parameters for building table rows.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
-    /// The kind.
+    /// The kind of the objects.
     pub resource: &'a Resource,
-    /// The version of `meta.k8s.io`.
+    /// The `meta.k8s.io` version.
     pub version: &'static str,
-    /// What they carry beside their cells.
+    /// The part of the object each row embeds.
     pub include: Include,
 }
 
@@ -35,7 +38,7 @@ impl Rows<'_> {
         table::row(self.resource, &object, self.version, self.include)
     }
 
-    /// Appends the row, encoded.
+    /// Appends the encoded row.
     pub fn write(self, entry: &Entry, out: &mut Vec<u8>) {
         let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
             return json::encode(&self.tree(entry), out);
@@ -66,12 +69,12 @@ impl Rows<'_> {
         out.push(b'}');
     }
 
-    /// The table of one object, with these column definitions, as a tree.
+    /// A table with a single row and the given column definitions, as a tree.
     pub fn table(self, entry: &Entry, columns: Value) -> Value {
         table::around(self.version, list_metadata(entry), columns, vec![self.tree(entry)])
     }
 
-    /// Appends the table of one object, with these column definitions: watches send them once.
+    /// Appends an encoded table with a single row. Watches pass the column definitions only with the first event.
     pub fn write_table(self, entry: &Entry, columns: Value, out: &mut Vec<u8>) {
         out.append(&mut table::head(self.version, list_metadata(entry), columns));
         self.write(entry, out);
@@ -79,7 +82,7 @@ impl Rows<'_> {
     }
 }
 
-/// The metadata of a table of one object.
+/// The metadata of a table with a single row.
 fn list_metadata(entry: &Entry) -> Map {
     let mut metadata = Map::new();
     if entry.version_span.1 > 0 {
@@ -88,12 +91,12 @@ fn list_metadata(entry: &Entry) -> Map {
     metadata
 }
 
-/// Metadata alone, as a tree: see [`partial::of`].
+/// PartialObjectMetadata as a tree; see [`partial::of`].
 pub fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
     partial::of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
 }
 
-/// Appends metadata alone, encoded.
+/// Appends encoded PartialObjectMetadata.
 pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     match survey(entry, &Mask::Members(Vec::new())) {
         Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
@@ -113,22 +116,22 @@ fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, versi
     out.extend_from_slice(b"}}");
 }
 
-/// Where the members of `metadata` are. The stored bytes begin them with the version, which answers have at its sorted
-/// place.
+/// The layout of `metadata` in the stored bytes. Stored objects have the resourceVersion first, responses at its
+/// sorted position.
 struct Metadata {
-    /// Where the members begin, the version among them.
+    /// Offset of the first member, which is the resourceVersion.
     first: usize,
-    /// Where the first member is that sorts behind the version.
+    /// Offset of the first member that sorts after the resourceVersion.
     behind: usize,
-    /// The brace that closes them.
+    /// Offset of the closing brace.
     end: usize,
-    /// Where the annotations are.
+    /// Offset of the value of `annotations`.
     annotations: Option<usize>,
 }
 
 impl Metadata {
-    /// Where the members are of the metadata before which the cursor stands, and what a mask names of them; the cursor
-    /// goes behind it.
+    /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the cursor
+    /// past it.
     fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), Odd> {
         const VERSION: &[u8] = b"resourceVersion";
         cursor.enter()?;
@@ -141,7 +144,7 @@ impl Metadata {
         while let Some(key) = cursor.key()? {
             let value_at = cursor.offset();
             if key > VERSION && behind.is_none() {
-                // The key stands between quotes, and a colon behind them.
+                // The key is enclosed in quotes and followed by a colon.
                 behind = Some(value_at - key.len() - 3);
             }
             if key == b"annotations" {
@@ -167,12 +170,12 @@ impl Metadata {
         Ok((found, members))
     }
 
-    /// Appends the members, sorted.
+    /// Appends the members in sorted order.
     fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
         let json = &entry.json;
         let (at, len) = (entry.version_span.0 as usize, entry.version_span.1 as usize);
         let version = json[at..at + len].strip_suffix(b",").unwrap_or(&json[at..at + len]);
-        // The commas between members stay where they are: behind all but the last.
+        // Commas follow every member but the last.
         let (before, behind) = (&json[at + len..self.behind], &json[self.behind..self.end]);
         out.extend_from_slice(before);
         if !version.is_empty() {
@@ -187,7 +190,7 @@ impl Metadata {
         out.extend_from_slice(behind);
     }
 
-    /// True where one of these annotations is set.
+    /// True if any of these annotations is set.
     fn annotated(&self, json: &[u8], names: &[&str]) -> bool {
         let Some(at) = self.annotations else { return false };
         let mut cursor = Cursor::at(json, at);
@@ -201,12 +204,12 @@ impl Metadata {
             }
             Ok::<_, Odd>(false)
         };
-        // A tree is looked at where the bytes are odd.
+        // On unexpected bytes, assume that one is set: the caller then uses the tree.
         any().unwrap_or(true)
     }
 }
 
-/// What a mask names of an object, and where its metadata is. Ends where all of it is found.
+/// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has been found.
 fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), Odd> {
     let none = Mask::Members(Vec::new());
     let Mask::Members(wanted) = mask else {
@@ -242,7 +245,7 @@ mod tests {
     use crate::storage::{Draft, Revision};
 
     #[test]
-    fn what_is_asked_for_is_found_in_stored_bytes() {
+    fn survey_finds_masked_parts_and_metadata() {
         let object = json!({"kind": "A", "metadata": {"managedFields": [{"manager": "m"}], "name": "a", "uid": "u"},
             "spec": {"a": 1, "b": 2}, "status": {"c": "\"}"}});
         let entry = Draft::new(&object, vec![]).into_entry("a", Revision(7));
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_written_where_it_sorts() {
+    fn resource_version_is_written_at_its_sorted_position() {
         for metadata in [
             json!({}),
             json!({"name": "a"}),

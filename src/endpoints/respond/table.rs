@@ -1,4 +1,6 @@
-//! `meta.k8s.io` Tables: what kubectl prints.
+//! `meta.k8s.io` Tables: server-side printing for kubectl.
+//!
+//! Built from trees here; [`super::stored`] builds the same rows from stored bytes.
 
 use super::partial;
 use crate::apimachinery::codec::json;
@@ -10,22 +12,22 @@ use crate::registry::Resource;
 use crate::registry::resource::Column;
 use std::borrow::Cow;
 
-/// What a row carries beside its cells.
+/// The part of the object that each row embeds (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include {
-    /// Nothing.
+    /// None; `object` is null.
     None,
     /// PartialObjectMetadata. The default.
     Metadata,
-    /// The object.
+    /// The whole object.
     Object,
 }
 
 impl Include {
-    /// `includeObject`
+    /// Parses the `includeObject` parameter.
     ///
     /// # Errors
-    /// 400.
+    /// 400 for an unknown value.
     pub fn parse(query: &Query) -> Result<Self> {
         match query.text("includeObject") {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -39,7 +41,7 @@ impl Include {
     }
 }
 
-/// The columns of a kind without its own.
+/// The columns of kinds that define none.
 pub const DEFAULT_COLUMNS: [Column; 2] = [
     Column {
         name: "Name",
@@ -65,7 +67,7 @@ pub const DEFAULT_COLUMNS: [Column; 2] = [
     },
 ];
 
-/// The column definitions.
+/// The column definitions of a kind.
 pub fn columns(resource: &Resource) -> Value {
     let columns: &[Column] = match &resource.columns {
         Some(c) => &c.columns,
@@ -83,7 +85,7 @@ pub fn columns(resource: &Resource) -> Value {
     Value::Array(columns.iter().map(one).collect())
 }
 
-/// What [`cells`] read of an object.
+/// The fields of an object that [`cells`] reads.
 pub fn reads(resource: &Resource) -> Cow<'_, Mask> {
     match &resource.columns {
         Some(c) => Cow::Borrowed(&c.reads),
@@ -91,7 +93,7 @@ pub fn reads(resource: &Resource) -> Cow<'_, Mask> {
     }
 }
 
-/// The cells of an object.
+/// The cells of an object's row.
 pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
     match &resource.columns {
         Some(c) => (c.cells)(object),
@@ -102,7 +104,7 @@ pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
     }
 }
 
-/// What the row says about the object as a whole.
+/// The conditions of an object's row, such as `Completed`; null for none.
 pub fn conditions(resource: &Resource, object: &Value) -> Value {
     resource
         .columns
@@ -129,7 +131,7 @@ pub fn row(resource: &Resource, object: &Value, version: &str, include: Include)
     Value::Object(m)
 }
 
-/// A table around rows.
+/// Wraps rows in a table.
 pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "Table");
@@ -140,17 +142,18 @@ pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Valu
     Value::Object(m)
 }
 
-/// What a table begins with, encoded, up to its first row.
+/// The encoded table up to its first row.
 pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
     let mut out = json::to_vec(&around(version, metadata, columns, Vec::<Value>::new()));
+    // `rows` sorts last, so the encoding ends with its empty list.
     out.truncate(out.len() - END.len());
     out
 }
 
-/// What closes an encoded table behind its last row, which are its last member.
+/// Closes an encoded table; `rows` is its last member.
 pub const END: &[u8] = b"]}";
 
-/// The table of one object, with the column definitions given: watches send them once.
+/// The table of a single object. Watches pass the column definitions only with the first event.
 pub fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
     let mut metadata = Map::new();
     let rv = object.str_at(&["metadata", "resourceVersion"]);

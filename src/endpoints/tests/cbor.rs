@@ -1,4 +1,4 @@
-//! CBOR behind its gate: bodies, answers, lists, watches, apply and errors.
+//! CBOR behind its feature gate: bodies, responses, lists, watches, applies and errors.
 
 use super::support::{Served, serve};
 use crate::apimachinery::codec::cbor;
@@ -24,7 +24,7 @@ async fn ask(s: &Served, method: &str, path: &str, media: &str, body: &Value) ->
 }
 
 #[tokio::test]
-async fn with_the_gate_open_everything_is_read_and_written_in_cbor() {
+async fn enabled_gate_serves_cbor_everywhere() {
     let s = serve().await.with_cbor();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let (code, media, made) = ask(&s, "POST", MAPS, CBOR, &object).await;
@@ -52,7 +52,7 @@ async fn with_the_gate_open_everything_is_read_and_written_in_cbor() {
 }
 
 #[tokio::test]
-async fn without_the_gate_it_is_no_media_type() {
+async fn disabled_gate_rejects_cbor() {
     let s = serve().await;
     let refused = s.send("GET", MAPS, &[("accept", CBOR)], "").await;
     assert_eq!(refused.code, 406);

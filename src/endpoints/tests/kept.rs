@@ -1,4 +1,4 @@
-//! Other encodings than JSON are made once and shared by all verbs; lists of any form go out in chunks.
+//! Encodings other than JSON are cached and shared by all verbs, and lists of any representation are sent in chunks.
 
 use super::support::{Served, serve};
 use crate::apimachinery::codec::{cbor, json, yaml};
@@ -27,9 +27,9 @@ async fn get_list_and_watch_share_one_encoding() {
     let mut watch = s.raw("GET", &path, &[("accept", STREAM)], "").await;
     let frame = watch.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     let now = s.budget().read();
-    assert_eq!(now.made - before.made, 1, "made for the GET");
-    assert_eq!(now.reused - before.reused, 2, "taken for the list and the watch");
-    // The same message is in all three.
+    assert_eq!(now.made - before.made, 1, "the GET encodes once");
+    assert_eq!(now.reused - before.reused, 2, "list and watch reuse the encoding");
+    // All three contain the same message.
     let message = crate::apimachinery::codec::protobuf::open(&one).unwrap().raw.to_vec();
     for bytes in [&list[..], &frame[..]] {
         assert!(bytes.windows(message.len()).any(|w| w == message));
@@ -37,7 +37,7 @@ async fn get_list_and_watch_share_one_encoding() {
 }
 
 #[tokio::test]
-async fn watchers_share_a_frame_in_each_form() {
+async fn watchers_share_one_frame_per_representation() {
     let s = serve().await;
     let rv = s
         .config_map("a", "1")
@@ -55,7 +55,7 @@ async fn watchers_share_a_frame_in_each_form() {
         s.config_map(&format!("b{}", accept.len()), "1").await;
         let mut frames = Vec::new();
         for mut w in watches {
-            // The first event may be an earlier one, whose frame was made before: the last is new.
+            // The first event may be an earlier one, whose frame is already cached; the last one is new.
             let name = format!("b{}", accept.len());
             loop {
                 let data = w.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
@@ -65,16 +65,16 @@ async fn watchers_share_a_frame_in_each_form() {
                 }
             }
         }
-        // Earlier events may have come in the same piece as the new one, which is its last.
+        // A frame may contain earlier events in front of the new one.
         let new = frames.iter().min_by_key(|f| f.len()).unwrap();
         assert!(frames.iter().all(|f| f.ends_with(new)), "{frames:?}");
-        // Earlier events were framed in this form at most once each, and the new one once: not once per watcher.
+        // Each event is encoded at most once in this representation, not once per watcher.
         let made = s.budget().read().made - before;
         assert!(made <= 2 * 3, "{made} encodings of at most three events, as {accept}");
     }
 }
 
-/// The list as it would be written whole.
+/// The list encoded as a whole.
 fn expected(s: &Value, media: &str) -> Vec<u8> {
     match media {
         "application/yaml" => yaml::to_vec(s),
@@ -84,7 +84,7 @@ fn expected(s: &Value, media: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_list_in_chunks_is_the_list_written_whole() {
+async fn chunked_lists_equal_lists_encoded_at_once() {
     let s = serve().await;
     let text = "line one\\nline \\\"two\\\"\\n\\n  and: [three]\\n".repeat(300);
     for n in [0usize, 1, 40] {
@@ -102,7 +102,7 @@ async fn a_list_in_chunks_is_the_list_written_whole() {
 }
 
 #[tokio::test]
-async fn rows_and_metadata_of_many_objects_come_in_chunks() {
+async fn large_tables_and_metadata_lists_are_chunked() {
     let s = serve().await;
     for i in 0..600 {
         let body = format!(
@@ -136,7 +136,7 @@ async fn rows_and_metadata_of_many_objects_come_in_chunks() {
 }
 
 #[test]
-fn an_array_of_cbor_begins_with_its_length() {
+fn cbor_arrays_start_with_their_length() {
     let items: Vec<Value> = (0..300i64).map(Value::from).collect();
     let mut pieces = Vec::new();
     cbor::append_array_head(items.len(), &mut pieces);

@@ -21,7 +21,7 @@ async fn get(s: &Served, path: &str, accept: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_posted_message_is_stored_as_its_json_would_be() {
+async fn protobuf_bodies_are_stored_like_json() {
     let s = serve().await;
     let object = crate::json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"l": "1"}}, "data": {"k": "v"}
@@ -43,7 +43,7 @@ async fn a_posted_message_is_stored_as_its_json_would_be() {
 }
 
 #[tokio::test]
-async fn lists_of_any_size_are_whole() {
+async fn lists_of_any_size_are_complete() {
     let s = serve().await;
     s.config_map("small", "1").await;
     let one = get(&s, CMS, PROTOBUF).await;
@@ -64,7 +64,7 @@ async fn lists_of_any_size_are_whole() {
     assert_eq!(partial.str_at(&["kind"]), "PartialObjectMetadataList");
     assert_eq!(partial.get("items").items().len(), 6);
 
-    // The older list has its members the other way round.
+    // The v1beta1 list has the field numbers of its members swapped.
     let older = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1";
     let response = s.raw("GET", CMS, &[("accept", older)], "").await;
     let whole = response.into_body().collect(1 << 20).await.unwrap();
@@ -77,7 +77,7 @@ async fn lists_of_any_size_are_whole() {
 }
 
 #[tokio::test]
-async fn events_are_frames_with_their_length_in_front() {
+async fn watch_events_are_length_prefixed_frames() {
     let s = serve().await;
     let made = s.config_map("a", "1").await.json();
     let path = format!("{CMS}?watch=true&resourceVersion={}", made.resource_version());
@@ -99,7 +99,7 @@ async fn events_are_frames_with_their_length_in_front() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_message_too() {
+async fn errors_are_encoded_in_protobuf() {
     let s = serve().await;
     let response = s.raw("GET", &format!("{CMS}/none"), &[("accept", PROTOBUF)], "").await;
     assert_eq!(response.status().as_u16(), 404);

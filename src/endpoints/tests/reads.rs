@@ -13,7 +13,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_list_among_many_objects_is_made_on_the_compute_pool() {
+async fn long_lists_run_on_the_compute_pool() {
     let s = serve().await;
     let telemetry = Telemetry::new();
     let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
@@ -25,16 +25,16 @@ async fn a_list_among_many_objects_is_made_on_the_compute_pool() {
     s.config_map("a", "1").await;
     let list = || pool.within(pool.flow("a"), s.raw("GET", CMS, &[], ""));
     list().await;
-    assert!(!jobs(), "few are listed on the reactor");
+    assert!(!jobs(), "short lists stay on the reactor");
     for n in 0..256 {
         s.config_map(&format!("b{n}"), "1").await;
     }
     list().await;
-    assert!(jobs(), "many are not");
+    assert!(jobs(), "long lists use the compute pool");
 }
 
 #[tokio::test]
-async fn lists_are_selected_paged_and_carry_no_kinds_in_items() {
+async fn lists_support_selectors_and_paging() {
     let s = serve().await;
     for (name, label) in [("a", "1"), ("b", "2"), ("c", "1")] {
         s.config_map(name, label).await;
@@ -62,7 +62,7 @@ async fn lists_are_selected_paged_and_carry_no_kinds_in_items() {
 }
 
 #[tokio::test]
-async fn wrong_list_options_are_refused() {
+async fn invalid_list_options_are_rejected() {
     let s = serve().await;
     let e = s.get(&format!("{CMS}?resourceVersion=abc")).await;
     assert_eq!(e.code, 400);
@@ -91,7 +91,7 @@ async fn wrong_list_options_are_refused() {
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_are_not_there_are_told_apart() {
+async fn unknown_paths_and_methods_are_distinguished() {
     let s = serve().await;
     for (method, path, code) in [
         ("GET", "/api/v1/nope", 404),
@@ -113,7 +113,7 @@ async fn paths_and_methods_that_are_not_there_are_told_apart() {
 }
 
 #[tokio::test]
-async fn tables_and_metadata_come_where_they_are_asked_for() {
+async fn tables_and_metadata_are_served_on_request() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let table = s.send("GET", CMS, &[(ACCEPT.as_str(), TABLE)], "").await.json();
@@ -162,7 +162,7 @@ async fn tables_and_metadata_come_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_big_list_is_streamed_in_chunks_and_reads_back() {
+async fn large_lists_are_streamed_in_chunks() {
     let s = serve().await;
     for i in 0..40 {
         let size = if i == 7 { 200_000 } else { 3_000 };
@@ -182,7 +182,7 @@ async fn a_big_list_is_streamed_in_chunks_and_reads_back() {
 }
 
 #[tokio::test]
-async fn discovery_lists_the_rows() {
+async fn discovery_lists_the_resources() {
     let s = serve().await;
     let list = s.get("/api/v1").await;
     assert_eq!(list.headers[CONTENT_TYPE], "application/json");
@@ -198,7 +198,7 @@ async fn discovery_lists_the_rows() {
 }
 
 #[tokio::test]
-async fn the_openapi_document_names_every_operation_and_definition_it_refers_to() {
+async fn v3_document_contains_all_operations_and_references() {
     let s = serve().await;
     let rows: Vec<_> = s.rows();
     let gv = crate::apimachinery::GroupVersion::new("", "v1");
@@ -228,7 +228,7 @@ async fn the_openapi_document_names_every_operation_and_definition_it_refers_to(
 }
 
 #[tokio::test]
-async fn the_older_openapi_document_refers_to_nothing_it_lacks() {
+async fn v2_document_contains_all_references() {
     let s = serve().await;
     let gv = crate::apimachinery::GroupVersion::new("", "v1");
     let doc = crate::endpoints::openapi::v2::document(&vec![(gv, s.rows())]);

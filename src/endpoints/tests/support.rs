@@ -1,4 +1,4 @@
-//! A served group version in a throw-away directory.
+//! A group version served from a temporary directory.
 
 use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
@@ -19,7 +19,7 @@ use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use http::header::{CONTENT_TYPE, HeaderMap};
 use std::sync::Arc;
 
-/// A built-in type's schema without managed fields.
+/// The schema of a built-in type, without managed fields.
 struct Typed(&'static api::TypeDef);
 
 impl Schema for Typed {
@@ -83,7 +83,7 @@ fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc
     }
 }
 
-/// A running service; the directory goes with it.
+/// A running service. Dropping it shuts the engine down and removes the directory.
 pub struct Served {
     service: ApiGroupVersion,
     engine: Arc<Engine>,
@@ -96,7 +96,7 @@ impl Drop for Served {
     }
 }
 
-/// An answer, read whole.
+/// A response whose body has been read.
 pub struct Answer {
     pub code: u16,
     pub headers: HeaderMap,
@@ -153,19 +153,19 @@ pub async fn serve() -> Served {
 }
 
 impl Served {
-    /// What the caches take.
+    /// The budget of cached encodings.
     pub fn budget(&self) -> Arc<crate::storage::Budget> {
         let (_, store) = &self.service.resources[0];
         store.budget().expect("the engine has one").clone()
     }
 
-    /// With the gate open.
+    /// Enables CBOR.
     pub fn with_cbor(mut self) -> Self {
         self.service.codecs.cbor = true;
         self
     }
 
-    /// The raw answer.
+    /// Sends a request and returns the response with its body unread.
     pub async fn raw(
         &self,
         method: &str,
@@ -224,7 +224,7 @@ impl Served {
         self.send("DELETE", path, &[], body).await
     }
 
-    /// Makes a ConfigMap with one label.
+    /// Creates a ConfigMap with one label.
     pub async fn config_map(&self, name: &str, label: &str) -> Answer {
         let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"l":"{label}"}}}},"data":{{"k":"v"}}}}"#);
         let made = self.post("/api/v1/namespaces/ns/configmaps", &body).await;

@@ -19,7 +19,7 @@ impl Reader {
         Self(r, Vec::new())
     }
 
-    /// The next event; `None`: the stream ended.
+    /// The next event; `None` at the end of the stream.
     async fn event(&mut self) -> Option<Value> {
         loop {
             if let Some(at) = self.1.iter().position(|b| *b == b'\n') {
@@ -38,7 +38,7 @@ impl Reader {
 }
 
 #[tokio::test]
-async fn changes_come_in_order_and_a_selector_turns_them_into_its_own_view() {
+async fn watches_translate_changes_for_their_selector() {
     let s = serve().await;
     let made = s.config_map("a", "1").await.json();
     let rv = made.resource_version();
@@ -57,7 +57,7 @@ async fn changes_come_in_order_and_a_selector_turns_them_into_its_own_view() {
 }
 
 #[tokio::test]
-async fn the_initial_state_ends_with_a_marked_bookmark() {
+async fn initial_events_end_with_a_marked_bookmark() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -81,7 +81,7 @@ async fn tables_send_their_columns_once() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_its_timeout_and_a_yaml_one_never_begins() {
+async fn watches_time_out_and_yaml_is_rejected() {
     let s = serve().await;
     let mut w = Reader::open(&s, "timeoutSeconds=1", "").await;
     assert_eq!(w.event().await, None);
@@ -91,7 +91,7 @@ async fn a_watch_ends_with_its_timeout_and_a_yaml_one_never_begins() {
 }
 
 #[tokio::test]
-async fn the_state_of_a_revision_that_never_comes_is_refused_in_the_stream() {
+async fn future_revisions_yield_an_error_event() {
     let s = serve().await;
     tokio::time::pause();
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999";
@@ -103,7 +103,7 @@ async fn the_state_of_a_revision_that_never_comes_is_refused_in_the_stream() {
 }
 
 #[tokio::test]
-async fn the_old_watch_paths_fix_the_name() {
+async fn deprecated_watch_paths_select_by_name() {
     let s = serve().await;
     let rv = s.config_map("a", "1").await.json().resource_version().to_owned();
     s.config_map("b", "1").await;
@@ -114,7 +114,7 @@ async fn the_old_watch_paths_fix_the_name() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_watch_is_said_before_how_it_cannot_be_streamed() {
+async fn invalid_watch_options_precede_stream_negotiation() {
     let s = serve().await;
     let ask = async |query: &str, accept: &str| {
         let path = format!("{CMS}?watch=true&{query}");
@@ -131,7 +131,7 @@ async fn what_is_wrong_with_a_watch_is_said_before_how_it_cannot_be_streamed() {
 }
 
 #[tokio::test]
-async fn a_large_object_is_encoded_for_a_watch_on_the_compute_pool() {
+async fn large_watch_objects_are_encoded_on_the_compute_pool() {
     let s = serve().await;
     let telemetry = Telemetry::new();
     let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
@@ -161,7 +161,7 @@ async fn a_large_object_is_encoded_for_a_watch_on_the_compute_pool() {
 }
 
 #[tokio::test]
-async fn long_selectors_count_as_memory_of_the_caller() {
+async fn long_selectors_are_charged_to_the_caller() {
     let s = serve().await;
     let telemetry = Telemetry::new();
     let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
@@ -175,6 +175,6 @@ async fn long_selectors_count_as_memory_of_the_caller() {
         let watch = pool.within(pool.flow("a"), s.raw("GET", &path, &[], "")).await;
         assert_eq!((watch.status().as_u16(), counted()), (200, counts));
         drop(watch);
-        assert!(!counted(), "no longer than the watch");
+        assert!(!counted(), "the memory is released with the watch");
     }
 }

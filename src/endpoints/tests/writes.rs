@@ -4,7 +4,7 @@ use crate::apimachinery::object::ObjectView;
 const CMS: &str = "/api/v1/namespaces/ns/configmaps";
 
 #[tokio::test]
-async fn an_object_is_created_read_changed_and_deleted() {
+async fn objects_are_created_read_updated_and_deleted() {
     let s = serve().await;
     let made = s.config_map("a", "1").await.json();
     assert_eq!(
@@ -40,7 +40,7 @@ async fn an_object_is_created_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_write_that_changes_nothing_keeps_the_version() {
+async fn no_op_writes_keep_the_resource_version() {
     let s = serve().await;
     let made = s.config_map("a", "1").await.json();
     let same = s
@@ -56,7 +56,7 @@ async fn a_write_that_changes_nothing_keeps_the_version() {
 }
 
 #[tokio::test]
-async fn refusals_are_upstreams() {
+async fn errors_match_upstream() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let with_version = r#"{"metadata":{"name":"x","resourceVersion":"5"}}"#;
@@ -135,7 +135,7 @@ async fn refusals_are_upstreams() {
 }
 
 #[tokio::test]
-async fn finalizers_hold_a_deleted_object_until_the_last_one_goes() {
+async fn finalizers_hold_deleted_objects() {
     let s = serve().await;
     let body = r#"{"metadata":{"name":"a","finalizers":["x.io/y"]}}"#;
     assert_eq!(s.post(CMS, body).await.code, 201);
@@ -161,7 +161,7 @@ async fn finalizers_hold_a_deleted_object_until_the_last_one_goes() {
 }
 
 #[tokio::test]
-async fn foreground_and_preconditions_are_kept() {
+async fn delete_honours_propagation_and_preconditions() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let stale = s.delete(&format!("{CMS}/a"), r#"{"preconditions":{"uid":"x"}}"#).await;
@@ -176,7 +176,7 @@ async fn foreground_and_preconditions_are_kept() {
 }
 
 #[tokio::test]
-async fn generated_names_and_dry_runs_store_what_they_say() {
+async fn generate_name_is_stored_and_dry_run_is_not() {
     let s = serve().await;
     let made = s.post(CMS, r#"{"metadata":{"generateName":"g-"}}"#).await.json();
     assert_eq!(made.name().len(), 7);
@@ -188,7 +188,7 @@ async fn generated_names_and_dry_runs_store_what_they_say() {
 }
 
 #[tokio::test]
-async fn the_four_patches_find_their_way() {
+async fn all_patch_types_are_dispatched() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let path = format!("{CMS}/a");
@@ -234,7 +234,7 @@ async fn the_four_patches_find_their_way() {
 }
 
 #[tokio::test]
-async fn status_is_written_by_its_subresource() {
+async fn status_subresource_updates_only_status() {
     let s = serve().await;
     let path = "/api/v1/namespaces/ns/status";
     let done = s
@@ -249,7 +249,7 @@ async fn status_is_written_by_its_subresource() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector() {
+async fn delete_collection_honours_selectors() {
     let s = serve().await;
     s.config_map("a", "1").await;
     s.config_map("b", "2").await;
@@ -260,7 +260,7 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn yaml_is_read_and_written() {
+async fn yaml_bodies_and_responses_are_supported() {
     let s = serve().await;
     let yaml = [("content-type", "application/yaml"), ("accept", "application/yaml")];
     let made = s
@@ -281,7 +281,7 @@ async fn yaml_is_read_and_written() {
 }
 
 #[tokio::test]
-async fn patches_that_meet_are_all_kept() {
+async fn concurrent_patches_are_all_applied() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let path = format!("{CMS}/a");
@@ -298,7 +298,7 @@ async fn patches_that_meet_are_all_kept() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_too_large_with_its_managed_fields_is_stored_without_them() {
+async fn oversized_objects_are_stored_without_managed_fields() {
     let s = serve().await;
     let with_keys = |n: usize| {
         let data: Vec<String> = (0..n).map(|i| format!("\"k{i:06}\":\"\"")).collect();

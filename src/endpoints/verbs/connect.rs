@@ -1,4 +1,5 @@
-//! Connections: log, exec, attach, portforward, proxy. The connector owns the answer.
+//! Connect subresources: log, exec, attach, portforward and proxy. Admission and authorization happen here; the
+//! connector produces the response.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -16,7 +17,7 @@ pub(crate) async fn connect(call: Call, body: Body) -> Answer {
         return Err(super::update::absent(&call));
     };
     let mut options = connect::read(connector.options(), &call.query, &call.route.rest)?;
-    // Reading a log is a GET upstream, not a connection: no admission.
+    // Upstream treats reading a log as a GET, without admission.
     if call.subresource() != "log" {
         let attributes = Attributes {
             operation: Operation::Connect,

@@ -1,4 +1,7 @@
-//! POST: to a collection, to a subresource, or of a review that is answered.
+//! POST: creates an object in a collection or through a subresource, or evaluates a review.
+//!
+//! Entry point: [`create`]. [`decode`] and [`normalize`] also serve the other write verbs. Creates in a collection
+//! continue in the registry.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -55,6 +58,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
         handler.default(&mut object);
         manage(&call, &mut object, &manager);
         let admission = call.store().admission();
+        // The registry's order: mutating admission, preparation, validating admission.
         admission.mutate(&attributes, &mut object).await?;
         let object = handler.prepare_create(&call.cx, call.name(), object).await?;
         admission.validate(&attributes, &object).await?;
@@ -89,7 +93,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
     Ok((201, call.store().create(&call.cx, object, &options).await?))
 }
 
-/// Notes who set what in an object of a subresource's own kind.
+/// Records field ownership in an object of a subresource's own kind.
 fn manage(call: &Call, object: &mut Value, manager: &str) {
     if let Some(def) = call.definition().filter(|_| call.kind() != call.resource().gvk()) {
         let writer = ManagerInfo {
@@ -102,7 +106,7 @@ fn manage(call: &Call, object: &mut Value, manager: &str) {
     }
 }
 
-/// Tells the audit event of the object a request brings: with defaults, as upstream decodes it.
+/// Passes the request's object to the audit event, with defaults set, because upstream audits it after decoding.
 pub(crate) fn note(call: &Call, object: &Value) {
     let trail = &call.cx.audit;
     if trail.wants_objects() && call.kind() == call.resource().gvk() {
@@ -114,14 +118,14 @@ pub(crate) fn note(call: &Call, object: &Value) {
     }
 }
 
-/// A Status that a storage answers with says 201.
+/// Upstream sets code 201 in a Status that a create returns without a code.
 fn complete_status(answer: &mut Value) {
     if ObjectView::kind(answer) == "Status" && answer.get("code").is_null() {
         answer.set(&["code"], 201i64);
     }
 }
 
-/// What admission is told about a create that the generic store does not make.
+/// The admission attributes of a create that bypasses the generic store.
 fn attributes(call: &Call, name: &str, options: Arc<Value>) -> Attributes {
     Attributes {
         operation: Operation::Create,
@@ -139,11 +143,11 @@ fn attributes(call: &Call, name: &str, options: Arc<Value>) -> Attributes {
     }
 }
 
-/// Decodes the body of a create or update into the endpoint's kind.
+/// Decodes the body of a create or update into the endpoint's kind, applying `fieldValidation`.
 pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
     let expected = call.kind();
     let body::Document { mut value, duplicates } = match body::decode(bytes, body_type, &expected) {
-        // Eviction is the one endpoint that takes two versions.
+        // Eviction is the only endpoint that accepts two versions of its kind.
         Err(s) if &*expected.kind == "Eviction" => body::decode(bytes, body_type, &{
             let mut older = expected.clone();
             older.version = "v1beta1".into();
@@ -170,12 +174,13 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
     Ok(value)
 }
 
-/// Brings a tree into the shape of the endpoint's kind; unknown fields come back. `wrap` frames the decoder's text.
+/// Normalises a tree to the endpoint's kind and returns its unknown fields. `wrap` turns the decoder's message into a
+/// Status.
 pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) -> Status) -> Result<Vec<String>> {
     let resource = call.resource();
     let expected = call.kind();
     if expected == resource.gvk() {
-        // An empty list means "forget who owns what"; the typed form of it is the same as none at all.
+        // An explicit empty list resets managed fields, but the schema drops empty lists: restore it.
         let at = ["metadata", "managedFields"];
         let forget = matches!(value.at(&at), Value::Array(a) if a.iter().all(Value::is_empty_value));
         let findings = resource.schema.normalize(value).map_err(|s| reframe(s, wrap))?;
@@ -184,14 +189,15 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
         }
         return Ok(findings);
     }
-    // A subresource of another kind: a Scale, a Binding, a TokenRequest.
+    // A subresource with a kind of its own, such as Scale, Binding or TokenRequest.
     match crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {
         Some(def) => crate::api::decode::normalize(def, value).map_err(|e| wrap(&e.0)),
         None => Ok(Vec::new()),
     }
 }
 
-/// A schema's refusal carries the decoder's text, bare or in the frame of a body; the frame is the caller's.
+/// Rewraps a schema error: takes the decoder's message out of the frame of a body error, if any, and applies the
+/// caller's.
 fn reframe(status: Status, wrap: impl FnOnce(&str) -> Status) -> Status {
     let framed = status.message.split_once(" cannot be handled as a ");
     let bare = framed.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, text)| text);

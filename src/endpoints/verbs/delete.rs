@@ -1,4 +1,4 @@
-//! DELETE of one object and of a collection.
+//! DELETE of a single object and of a collection.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -14,6 +14,7 @@ use crate::request::{Body, Response};
 
 async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     let bytes = body::read(req_body).await?;
+    // The query is only considered if there is no body, as upstream.
     if bytes.is_empty() {
         return DeleteQuery::from_query(&call.query);
     }
@@ -40,11 +41,12 @@ pub(crate) async fn delete(mut call: Call, req_body: Body) -> Answer {
     let (store, cx, name) = (call.store().clone(), call.cx.clone(), call.name().to_owned());
     let work = async move { store.delete(&cx, &name, &query.options).await };
     let deleted = finish::finish(work, call.late.clone()).await?;
+    // Upstream returns 202 only for the deprecated `orphanDependents=false` while the object still exists.
     let code = if orphan_said_no && !deleted.gone { 202 } else { 200 };
     answer(&call, code, &deleted, negotiated)
 }
 
-/// The object where it is still there, or where the kind answers with it; else a Status.
+/// Responds with the object if it still exists or if the kind returns deleted objects, otherwise with a Status.
 fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> Result<Response> {
     let resource = call.resource();
     if !deleted.gone || resource.returns_deleted {

@@ -1,4 +1,4 @@
-//! GET of one object or subresource.
+//! GET of a single object or subresource.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;

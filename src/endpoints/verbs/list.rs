@@ -1,4 +1,4 @@
-//! GET of a collection.
+//! GET of a collection, with paging. [`options`] and [`meta`] also serve delete collection.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -9,10 +9,9 @@ use super::super::respond::list::{ListMeta, list as respond_list};
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
 
-/// Among more objects than this, finding those that are asked for and encoding the first chunk of them takes longer than a
-/// reactor may be held.
+/// With more objects than this, selecting and encoding the first chunk may block a reactor thread for too long.
 const MANY: usize = 256;
-/// What a list holds while its first chunk is made; the objects are the cache's.
+/// Memory reserved for the first chunk; the objects themselves belong to the cache.
 const MEMORY: usize = 512 << 10;
 
 pub(crate) async fn list(call: Call) -> Answer {
@@ -45,17 +44,17 @@ async fn answer(call: Call) -> Answer {
             call.store().budget(),
         )
     };
-    // Few objects may be large ones.
+    // A small number of objects may still be large.
     if !negotiated.is_plain() && offload::is_heavy(size) {
         return offload::here_or_there(MEMORY, async move { respond() }).await;
     }
     respond()
 }
 
-/// The list's own facts.
+/// The metadata of a list.
 pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
     ListMeta {
-        // What is computed has no version.
+        // Computed resources have no revision.
         version: match listing.revision.0 {
             0 => String::new(),
             version => version.to_string(),
@@ -68,7 +67,7 @@ pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
     }
 }
 
-/// What storage is asked for.
+/// Builds the storage options of a list.
 pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
     let (prefix, single) = query.prefix(call.resource(), &call.cx.namespace);
     let token = match query.token.as_str() {
@@ -93,7 +92,7 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
     })
 }
 
-/// The prefix continue tokens are relative to.
+/// The key prefix that continue tokens are relative to.
 pub(crate) fn token_prefix(options: &ListOptions) -> String {
     if options.single {
         String::new()
@@ -102,7 +101,7 @@ pub(crate) fn token_prefix(options: &ListOptions) -> String {
     }
 }
 
-/// An expired token's refusal carries one that goes on at the latest state.
+/// Adds a fresh continue token to a 410, which continues the list at the latest revision (an inconsistent list).
 fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
     if let Ok(token) = continue_token::decode(&query.token, prefix) {
         let token = ContinueToken {

@@ -1,4 +1,7 @@
-//! PATCH: JSON, merge and strategic merge patches, and apply.
+//! PATCH: JSON patch, JSON merge patch, strategic merge patch and server-side apply.
+//!
+//! Entry point: [`patch`]. The formats are implemented in `apimachinery::patch` and `apimachinery::apply`; the retry
+//! on conflict is the registry's update loop.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -26,7 +29,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use std::sync::Arc;
 
-/// How often a patch of a subresource with a handler of its own is tried.
+/// Attempts to patch a subresource that has its own handler.
 const RETRIES: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ fn patch_type(headers: &HeaderMap, codecs: Codecs) -> Option<PatchType> {
     })
 }
 
-/// True where the Content-Type is that of a patch.
+/// True if the Content-Type is that of a supported patch format.
 pub(crate) fn is_known(headers: &HeaderMap, codecs: Codecs) -> bool {
     patch_type(headers, codecs).is_some()
 }
@@ -80,6 +83,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
     let write = WriteOptions {
         manager: (!apply).then(|| manager.clone()),
         subresource: call.subresource().to_owned(),
+        // To admission, a patch is an update.
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: None,
         kind: None,
@@ -110,7 +114,7 @@ impl Patcher {
     async fn run(&self, write: &WriteOptions) -> Result<Updated> {
         let call = &self.call;
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
-            // The handler stores; where another write came between, the patch is made anew on what is there now.
+            // The handler stores the object itself. After a conflict, reapply the patch to the current object.
             for _ in 1..RETRIES {
                 let live = handler.live(&call.cx, call.name()).await?;
                 let object = self.apply(Some(&live))?;
@@ -130,7 +134,7 @@ impl Patcher {
             .await
     }
 
-    /// The patched object.
+    /// Applies the patch to `live` and returns the new object.
     fn apply(&self, live: Option<&Value>) -> Result<Value> {
         let mut object = match (self.patch_type, live) {
             (PatchType::Apply | PatchType::ApplyCbor, live) => self.server_side(live)?,
@@ -162,13 +166,13 @@ impl Patcher {
         self.options.judge(findings, warnings, |text| refused(shown(), text))
     }
 
-    /// Reads a patched document like a body of the kind.
+    /// Decodes a patched document like a request body of the kind.
     fn decoded(&self, mut object: Value, mut findings: Vec<String>) -> Result<Value> {
         let text = json::to_vec(&object);
         let shown = || String::from_utf8_lossy(&text).into_owned();
         let expected = self.call.kind();
-        // A document without a kind is one of the kind asked for. One without a version is read as the internal version, whose
-        // JSON has no `metadata`.
+        // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the internal
+        // type, whose JSON has no `metadata`.
         let is_absent = |key: &str| object.get(key).is_null() || object.get(key).as_str() == Some("");
         let has_version = !is_absent("apiVersion");
         if is_absent("kind") {
@@ -195,7 +199,7 @@ impl Patcher {
         let resource = self.call.resource();
         let mut object = match resource.schema.strategic_merge(live, &patch) {
             None => return Err(unsupported()),
-            // A Scale and its like have no lists, so that merging them is a plain merge.
+            // Scale and similar kinds have no lists, so a JSON merge patch is equivalent.
             Some(_) if self.call.kind() != resource.gvk() => {
                 let mut merged = live.clone();
                 merge::apply(&mut merged, patch.clone());
@@ -249,19 +253,19 @@ impl Patcher {
     }
 }
 
-/// Keys that a patch has twice, as findings.
+/// Formats the duplicate keys of a patch as strict decoding errors.
 fn named(duplicates: Vec<String>) -> Vec<String> {
     let finding = |d: String| format!("duplicate field {}", quote(&d));
     duplicates.into_iter().map(finding).collect()
 }
 
-/// 422 about the patch as a whole; upstream leaves the kind out, so the message begins with a space.
+/// 422 for the patch as a whole. Upstream sets no kind, so the message starts with a space.
 fn refused(shown: String, why: String) -> Status {
     let error = FieldError::invalid(&FieldPath::new("patch"), shown, why);
     Status::invalid("", "", "", &[error])
 }
 
-/// 415 of a kind without strategic merge.
+/// 415 for a kind without strategic merge patch.
 fn unsupported() -> Status {
     Status::unsupported_media_type(&[
         "application/json-patch+json",

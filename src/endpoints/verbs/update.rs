@@ -1,4 +1,4 @@
-//! PUT.
+//! PUT of an object or a subresource.
 
 use super::super::call::Call;
 use super::super::group_version::Answer;
@@ -53,7 +53,7 @@ async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Upd
         .await
 }
 
-/// An update of a subresource with a handler of its own; it does its own storing.
+/// Updates a subresource through its own handler, which stores the object itself.
 pub(crate) async fn custom(
     call: &Call,
     handler: &Arc<dyn SubresourceHandler>,
@@ -61,7 +61,8 @@ pub(crate) async fn custom(
     write: &WriteOptions,
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
-        // An update of the parent: the store behind the handler asks admission, between its checks as always.
+        // An update of the parent object: admission runs in the parent's store, at its usual position between the
+        // checks.
         let object = handler.update_as(&call.cx, call.name(), object, write).await?;
         return Ok(Updated {
             object: Written::Tree(object),
@@ -93,7 +94,7 @@ pub(crate) async fn custom(
     })
 }
 
-/// 404 of an object that is not there.
+/// 404: the object does not exist.
 pub(crate) fn absent(call: &Call) -> Status {
     Status::not_found(&call.resource().group_resource(), call.name())
 }

@@ -1,4 +1,7 @@
-//! Watches: a stream of events, lines of JSON or protobuf with the length in front. Frames of plain objects are made once and shared by all watchers.
+//! Watches: streams of events as JSON lines or length-prefixed messages.
+//!
+//! Entry point: [`watch`]. `frames` encodes the events; frames of plain objects are encoded once and shared by all
+//! watchers.
 
 mod frames;
 
@@ -31,11 +34,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Events that are ready are joined into chunks of about this size; larger frames are sent as they are. A watch whose
-/// client does not read holds one chunk at most.
+/// Available events are joined into chunks of about this size; larger frames are sent separately. This also bounds
+/// the memory held by a watch whose client does not read.
 const CHUNK: usize = 16 * 1024;
 
-/// About what encoding an object for a watch holds.
+/// Approximate memory for encoding an object for a watch.
 const ENCODING: usize = 4 << 20;
 
 pub(crate) async fn watch(call: Call) -> Answer {
@@ -54,11 +57,12 @@ pub(crate) async fn watch(call: Call) -> Answer {
     let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
-        // What is no longer kept, or not there yet, is said in the stream: clients act on this event, not on a status code.
+        // An expired or future revision is reported by an ERROR event in the stream: clients react to the event, not
+        // to a status code.
         Err(s) if !matches!(s.code, 410 | 504) => return Err(s),
         other => other,
     };
-    // How it is streamed is asked last: what is wrong with the question itself is said first.
+    // Stream negotiation comes last, so that errors in the options take precedence, as upstream.
     let negotiated = call.negotiate(Offer::Events)?;
     let form = match negotiated.transform {
         Transform::None => Form::Object,
@@ -94,10 +98,10 @@ pub(crate) async fn watch(call: Call) -> Answer {
     Ok(response)
 }
 
-/// A place among the watches under way, of which a user and all users have a number. The system's administrators are
-/// let in whatever the number.
+/// Takes one of the limited places for concurrent watches, per user and in total. Members of `system:masters` are
+/// exempt.
 fn place(call: &Call) -> Result<Option<WatchPlace>> {
-    /// Seconds after which a client asks again.
+    /// Seconds for `Retry-After`.
     const AGAIN: u32 = 1;
     let Some(budget) = call.store().budget() else {
         return Ok(None);
@@ -110,11 +114,12 @@ fn place(call: &Call) -> Result<Option<WatchPlace>> {
         .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
 }
 
-/// Memory for long selectors, which a client may make by the thousand; `None` for those of usual length.
+/// Reserves memory for long selectors, because a client can open thousands of watches. `None` for selectors of
+/// ordinary length.
 fn selectors(call: &Call) -> Result<Option<Reservation>> {
-    /// Queries up to this many bytes are not counted.
+    /// Queries up to this many bytes are not charged.
     const USUAL: usize = 2 << 10;
-    /// What a parsed selector takes, by byte.
+    /// Estimated memory of a parsed selector per byte of the query.
     const PARSED: usize = 16;
     let length = call.parts.uri.query().map_or(0, str::len);
     let Some((pool, flow)) = compute::current()
@@ -128,13 +133,13 @@ fn selectors(call: &Call) -> Result<Option<Reservation>> {
     Ok(Some(reservation))
 }
 
-/// A random time between one and two of these, so that watches do not all end together.
+/// A random duration between one and two times `minimum`, so that watches do not all end at the same time.
 fn spread(minimum: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_u128() as u32;
     minimum.mul_f64(1.0 + f64::from(random) / f64::from(u32::MAX))
 }
 
-/// `/watch/…/<name>`: the path's name is a field selector, which the query's must not contradict.
+/// Handles `/watch/…/<name>`: the name acts as a field selector, which the query must not contradict.
 fn fix_name(call: &Call, query: &mut ListQuery) -> Result<()> {
     let name = call.name();
     if name.is_empty() {
@@ -169,42 +174,43 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     })
 }
 
-/// The answer's body. It is polled by hand: a future per event and a select over its ends would cost more than the event.
+/// The response body. Polled by hand, because a future per event and a select over the end conditions would cost more
+/// than the event itself.
 struct Stream {
     watch: Box<dyn Watch>,
     frames: Encoder,
-    /// Where large objects are encoded.
+    /// The compute pool for encoding large objects.
     pool: Option<Current>,
     place: Option<WatchPlace>,
-    /// Counts the memory of long selectors, which live as long as the watch.
+    /// Holds the memory charge for long selectors for the lifetime of the watch.
     _selectors: Option<Reservation>,
-    /// Of a large frame, what is still to be sent.
+    /// The parts of a large frame that remain to be sent.
     parts: VecDeque<Bytes>,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
-    /// Fires when the server goes down.
+    /// Fires when the server shuts down.
     ending: Option<Ends>,
 }
 
-/// What makes the frames.
+/// The encoder of frames, which moves to the compute pool and back.
 enum Encoder {
     Idle(Frames),
-    /// A large object is encoded on the compute pool. `None`: that was refused, or took too long.
+    /// A large object is being encoded on the compute pool. Yields `None` if the pool rejected or interrupted it.
     Computing(BoxFuture<'static, Option<(Frames, Option<Made>)>>),
-    /// The watch is over.
+    /// The encoder was lost with its job, so the watch ends.
     Lost,
 }
 
-/// What an item comes to.
+/// The result of encoding an item.
 enum Step {
     Frame(Made),
-    /// This client does not want it.
+    /// The client did not request this kind of item (bookmarks).
     Skipped,
-    /// Its frame is being made.
+    /// The frame is being encoded on the compute pool.
     Later,
 }
 
-/// A signal, and waiting for it.
+/// A signal and a future that waits for it.
 struct Ends {
     signal: Signal,
     fired: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -219,8 +225,8 @@ impl Ends {
 }
 
 impl Stream {
-    /// True where the stream ends now; the task is woken when it does later. `busy`: there is something to send, so that
-    /// it comes here again anyway.
+    /// True if the stream must end now; otherwise registers the task to be woken when it must. If `busy`, there is
+    /// data to send and the stream will be polled again anyway, so checking the signal's state suffices.
     fn is_over(&mut self, cx: &mut Context<'_>, busy: bool) -> bool {
         let ended = match &mut self.ending {
             None => false,
@@ -230,7 +236,7 @@ impl Stream {
         ended || self.timeout.as_mut().poll(cx).is_ready()
     }
 
-    /// The next frame and those that are there already, up to a chunk.
+    /// Returns the next frame, joined with further available ones up to the size of a chunk.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(part) = self.parts.pop_front() {
             return Poll::Ready(Some(part));
@@ -239,7 +245,7 @@ impl Stream {
             match self.poll_computed(cx) {
                 Poll::Ready(Some(Step::Frame(made))) => break made,
                 Poll::Ready(Some(_)) => {}
-                // The client resumes where it was.
+                // The encoding failed: the client resumes from its last revision.
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
@@ -250,7 +256,7 @@ impl Stream {
                 Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
             };
-            // The ends come first, so that a busy watch ends, too.
+            // Check the end conditions before sending, so that a busy watch ends, too.
             if self.is_over(cx, true) {
                 return Poll::Ready(None);
             }
@@ -259,7 +265,7 @@ impl Stream {
             }
         };
         let Some(first) = self.small(first) else {
-            // Nothing where this user's watches hold too much already: the client resumes.
+            // No part if this user's watches already hold too much memory: the stream ends and the client resumes.
             return Poll::Ready(self.parts.pop_front());
         };
         let Some(second) = self.ready() else {
@@ -302,7 +308,7 @@ impl Stream {
         Step::Later
     }
 
-    /// What was computed, or that nothing is; `None`: it was not done.
+    /// The result of a running computation, `Skipped` if none is running, or `None` if it failed.
     fn poll_computed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let Encoder::Computing(job) = &mut self.frames else {
             return Poll::Ready(Some(Step::Skipped));
@@ -327,7 +333,7 @@ impl Stream {
         }
     }
 
-    /// A frame that may be joined with others; others are put into `parts`.
+    /// Returns a frame small enough to be joined with others; larger ones are moved to `parts`.
     fn small(&mut self, frame: Made) -> Option<Bytes> {
         match frame {
             Made::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
@@ -347,7 +353,7 @@ impl Stream {
         None
     }
 
-    /// The small frame of an item that is there already.
+    /// The next small frame that is available without waiting.
     fn ready(&mut self) -> Option<Bytes> {
         loop {
             let item = self.watch.try_next()?;

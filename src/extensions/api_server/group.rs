@@ -1,5 +1,5 @@
-//! A group version as a value: its kinds, and where it stands among others. A server of one's own serves it, or a gateway
-//! in its own process.
+//! A group version as a value: its kinds and its discovery priorities. Served by an [`ApiServer`](super::ApiServer) or
+//! by a gateway in its own process.
 
 use super::Kind;
 use crate::admission::Admission;
@@ -11,7 +11,7 @@ use crate::registry::resource::Resource;
 use crate::storage::Storage;
 use std::sync::Arc;
 
-/// Where a group stands that does not say: behind the built-in ones.
+/// Default priorities, which place a group after the built-in ones.
 const PRIORITIES: Priorities = Priorities {
     group: 1000,
     version: 15,
@@ -25,7 +25,7 @@ pub struct ApiGroup {
 }
 
 impl ApiGroup {
-    /// These kinds in a group version.
+    /// A group version with these kinds.
     pub fn new(group: &str, version: &str, kinds: impl IntoIterator<Item = Kind>) -> Self {
         Self {
             gv: GroupVersion::new(group, version),
@@ -34,26 +34,27 @@ impl ApiGroup {
         }
     }
 
-    /// Where it stands, as `spec.groupPriorityMinimum` and `spec.versionPriority` of an APIService say it.
+    /// Sets the discovery priorities, with the meaning of `spec.groupPriorityMinimum` and `spec.versionPriority` of an
+    /// APIService.
     pub fn with_priorities(mut self, group: i64, version: i64) -> Self {
         self.priorities = Priorities { group, version };
         self
     }
 
-    /// Its group version.
+    /// The group version.
     pub fn group_version(&self) -> &GroupVersion {
         &self.gv
     }
 
-    /// Where it stands.
+    /// The discovery priorities.
     pub fn priorities(&self) -> Priorities {
         self.priorities
     }
 
-    /// Its rows with their stores.
+    /// Builds the resources with their stores.
     ///
     /// # Errors
-    /// One line: a name that cannot be one, a schema that is wrong.
+    /// A one-line message: an invalid name, priority or schema.
     pub fn serve(
         self,
         storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,

@@ -1,4 +1,4 @@
-//! A kind to be served, and the row it becomes.
+//! A custom kind ([`Kind`]) and its conversion to a [`Resource`].
 
 use crate::admission::Admission;
 use crate::apimachinery::codec::json::parts::Mask;
@@ -24,7 +24,7 @@ struct OwnSubresource {
     handler: MakeHandler,
 }
 
-/// A kind: its names, its schema, its behaviour.
+/// A kind: names, schema and behaviour.
 pub struct Kind {
     kind: &'static str,
     plural: &'static str,
@@ -54,12 +54,12 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects live in namespaces. `schema` is an `openAPIV3Schema` as a CustomResourceDefinition has it.
+    /// A kind whose objects are namespaced. `schema` is an `openAPIV3Schema` as in a CustomResourceDefinition.
     pub fn namespaced(kind: &'static str, plural: &'static str, schema: Value) -> Self {
         Self::new(kind, plural, true, schema)
     }
 
-    /// A kind whose objects live beside namespaces.
+    /// A kind whose objects are cluster-scoped.
     pub fn cluster_scoped(kind: &'static str, plural: &'static str, schema: Value) -> Self {
         Self::new(kind, plural, false, schema)
     }
@@ -76,7 +76,7 @@ impl Kind {
         self
     }
 
-    /// `status` is written through a subresource of its own, and nowhere else.
+    /// Adds the `status` subresource; `status` is then ignored in other writes.
     pub fn status(mut self) -> Self {
         self.status = true;
         self
@@ -89,13 +89,14 @@ impl Kind {
         self
     }
 
-    /// What the schema cannot say.
+    /// Sets the strategy, for rules that the schema cannot express.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.strategy = Arc::new(strategy);
         self
     }
 
-    /// Adds a subresource that speaks `kind` of the same group version. Its handler is given the parent's store.
+    /// Adds a subresource whose objects are of `kind` in the same group version. The handler factory receives the store
+    /// of the parent resource.
     pub fn subresource<H: SubresourceHandler>(
         mut self,
         name: &'static str,
@@ -112,7 +113,7 @@ impl Kind {
         self
     }
 
-    /// The row and its store.
+    /// Builds the resource and its store.
     pub(super) fn serve(
         self,
         gv: &GroupVersion,
@@ -157,7 +158,8 @@ impl Kind {
         };
         let storage = storage(&row);
         let store = |row: &Resource| Arc::new(Store::new(Arc::new(row.clone()), storage.clone(), admission.clone()));
-        // Handlers get a store whose row does not know them: it is the same storage, and no circle.
+        // Handlers get a store of the same storage whose resource lacks their subresources, which avoids a reference
+        // cycle.
         let parent = store(&row);
         for sub in self.subresources {
             row.subresources.push(Subresource {
@@ -172,7 +174,7 @@ impl Kind {
     }
 }
 
-/// Name, the kind's own columns, Age.
+/// The table columns: Name, the kind's own, Age.
 fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     let column = |name, kind, format| Column {
         name,

@@ -1,4 +1,4 @@
-//! A TLS port, and a server on it.
+//! A TLS port for an [`ApiServer`], and the running server.
 
 use super::ApiServer;
 use crate::pki::ServingPair;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often certificate files are looked at.
+/// Interval at which certificate files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long requests in flight are waited for when the server goes down.
+/// Maximum time to wait for requests in flight during the shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A bound port with its certificate.
@@ -26,10 +26,10 @@ pub struct Port {
 }
 
 impl Port {
-    /// Binds (port 0: any free one). Clients are asked for certificates of `client_cas`.
+    /// Binds the address; port 0 picks a free one. Clients are asked for certificates issued by `client_cas`.
     ///
     /// # Errors
-    /// One line: the port is taken, the certificate cannot be used.
+    /// A one-line message: the port is taken, the certificate cannot be used.
     pub fn bind(address: SocketAddr, pair: &ServingPair, client_cas: Vec<Arc<DynamicCa>>) -> Result<Self, String> {
         let provider = rustls::crypto::CryptoProvider::get_default()
             .cloned()
@@ -50,7 +50,7 @@ impl Port {
     }
 }
 
-/// A server that serves.
+/// A running server.
 pub struct Running {
     handle: ServerHandle,
     lifecycle: Lifecycle,
@@ -60,7 +60,7 @@ pub struct Running {
 }
 
 impl ApiServer {
-    /// Serves on a port. Needs a tokio runtime.
+    /// Starts serving on a port. Needs a tokio runtime.
     pub fn open(self, port: Port) -> Running {
         let Self {
             mut prepared,
@@ -78,14 +78,14 @@ impl ApiServer {
         let stop = tasks.stop_signal().clone();
         tasks.spawn("certificates", async move {
             let files: Vec<Arc<dyn Reload>> = vec![port.pair];
-            // Neither of the two ends by itself.
+            // Neither of the other two ends by itself, so the order does not matter.
             tokio::select! {
                 () = stop.wait() => {}
                 _ = port.tls.follow() => {}
                 _ = watch_files(files, CHECK_INTERVAL) => {}
             }
         });
-        // There are no hooks that could fail.
+        // Nobody listens for failures, because none of the server's hooks can fail.
         let (report, _) = mpsc::channel(1);
         prepared.start_hooks(&tasks, &report);
         Running {
@@ -99,15 +99,16 @@ impl ApiServer {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()
     }
 
-    /// Goes down in order: readiness turns false, requests finish, watches end, the store is flushed.
+    /// Shuts down in order: `/readyz` fails, requests finish, watches end, the store is flushed.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped in the middle, connections are cut and the store is closed without waiting for them.
+    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
+    /// them.
     pub async fn shut_down(self) {
         let Self {
             handle,

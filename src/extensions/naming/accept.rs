@@ -1,4 +1,4 @@
-//! Requested, accepted and taken names: no I/O.
+//! Acceptance of names as a pure function of the requested, accepted and taken ones.
 
 use crate::apimachinery::value::{Str, Value};
 use crate::json;
@@ -20,7 +20,7 @@ fn list(v: &Value) -> Vec<Str> {
 }
 
 impl Names {
-    /// From `spec.names` or `status.acceptedNames`.
+    /// Reads `spec.names` or `status.acceptedNames`.
     pub(super) fn of(v: &Value) -> Self {
         Self {
             plural: v.str_at(&["plural"]).into(),
@@ -33,7 +33,7 @@ impl Names {
     }
 }
 
-/// The names a group has given away.
+/// The names in use within a group.
 #[derive(Default)]
 pub(super) struct Taken {
     resources: HashSet<Str>,
@@ -41,7 +41,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// By definitions with these accepted names.
+    /// Collects the accepted names of definitions.
     pub(super) fn by<'a>(accepted: impl Iterator<Item = &'a Names>) -> Self {
         let mut taken = Self::default();
         for n in accepted {
@@ -49,23 +49,23 @@ impl Taken {
             taken.resources.extend(n.short.iter().cloned());
             taken.kinds.extend([n.kind.clone(), n.list_kind.clone()]);
         }
-        // Who has no such name takes none.
+        // Unset names are empty and conflict with nothing.
         taken.resources.remove("");
         taken.kinds.remove("");
         taken
     }
 }
 
-/// Why a name is refused, if it is: it is another's.
+/// The conflict message if another definition uses the name.
 fn conflict(requested: &str, own: &str, taken: &HashSet<Str>) -> Option<String> {
     (requested != own && taken.contains(requested)).then(|| format!("{requested:?} is already in use"))
 }
 
-/// Gives a definition what is free and says so in its status.
+/// Accepts the free names of a definition and sets its conditions.
 pub(super) fn settle(definition: &mut Value, taken: &Taken, now: &str) {
     let requested = definition.at(&["spec", "names"]).clone();
     let mut accepted = definition.at(&["status", "acceptedNames"]).clone();
-    // Of several conflicts, the last one is told.
+    // As upstream, only the last conflict is reported.
     let mut refused: Option<(&str, String)> = None;
     let mut single = |accepted: &mut Value, key: &str, taken: &HashSet<Str>, reason: &'static str| {
         let name = requested.str_at(&[key]);
@@ -92,7 +92,7 @@ pub(super) fn settle(definition: &mut Value, taken: &Taken, now: &str) {
     if short.is_empty() {
         copy(&mut accepted, "shortNames");
     } else if refused.as_ref().is_none_or(|(r, _)| !r.ends_with("KindConflict")) {
-        // Kinds are looked at after short names.
+        // Upstream checks kinds after short names, so a conflict of kinds takes precedence.
         let all = if short.len() == 1 {
             short[0].clone()
         } else {
@@ -139,7 +139,7 @@ fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     all.iter().find(|c| c.str_at(&["type"]) == kind)
 }
 
-/// Sets a condition; the time stays while the status does.
+/// Sets a condition. The transition time is kept if the status does not change.
 fn condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let mut all = definition.at(&CONDITIONS).items().to_vec();
     let since = match find(definition, kind) {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_another_is_refused_and_the_rest_accepted() {
+    fn taken_names_are_rejected_and_free_ones_accepted() {
         let other = Names::of(crd("as", &["a", "b"], "A").at(&["spec", "names"]));
         let mut v = crd("bs", &["a", "b"], "B");
         settle(&mut v, &Taken::by([&other].into_iter()), "then");

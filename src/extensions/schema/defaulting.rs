@@ -1,10 +1,10 @@
-//! Filling in defaults.
+//! Applies the defaults of a schema (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`).
 
 use super::{Additional, Node};
 use crate::apimachinery::value::Value;
 
-/// Fills in defaults below `v`, nested ones of a default just filled in included. At the root, metadata is not the
-/// schema's to say.
+/// Applies defaults below `v`, including nested defaults of a value that was itself just set. At the root,
+/// `apiVersion`, `kind` and `metadata` are skipped, because the schema does not own them.
 pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
     match v {
         Value::Object(m) => {

@@ -1,4 +1,4 @@
-//! Objects inside objects (`x-kubernetes-embedded-resource`).
+//! Embedded objects (`x-kubernetes-embedded-resource`).
 
 use super::{Additional, Node};
 use crate::api::{self, decode};
@@ -9,7 +9,7 @@ use crate::apimachinery::value::Value;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Calls `f` with every embedded object below `v`.
+/// Calls `f` for every embedded object at or below `v`.
 fn each(node: &Node, v: &mut Value, path: &FieldPath, f: &mut dyn FnMut(&FieldPath, &mut Value)) {
     if node.embedded {
         f(path, v);
@@ -48,8 +48,8 @@ fn any(node: &Node) -> bool {
     node.embedded || additional || node.items.as_deref().is_some_and(any) || node.properties.iter().any(|(_, n)| any(n))
 }
 
-/// Reads the metadata of embedded objects as the typed kind: unknown keys go and are returned, wrong types stay for
-/// [`validate`] to name.
+/// Decodes the metadata of embedded objects as `ObjectMeta`. Unknown keys are removed and returned; values of a wrong
+/// type are kept, and [`validate`] reports them.
 pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
     if !any(node) {
         return Vec::new();
@@ -73,13 +73,14 @@ pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
     found.into_texts()
 }
 
-/// What is wrong with embedded objects' `apiVersion`, `kind` and `metadata`.
+/// Validates `apiVersion`, `kind` and `metadata` of embedded objects.
 pub(super) fn validate(node: &Node, v: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     if !any(node) {
         return errors;
     }
     let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
+    // `each` needs mutable access for `coerce`; validation works on a copy.
     let mut scratch = v.clone();
     each(node, &mut scratch, &FieldPath::default(), &mut |path, object| {
         if object.as_object().is_none() {

@@ -1,11 +1,11 @@
-//! String and number formats, as `k8s.io/kube-openapi/pkg/validation/strfmt` knows them.
+//! String and number formats (upstream's `k8s.io/kube-openapi/pkg/validation/strfmt`).
 
 use super::Type;
 use crate::apimachinery::validation;
 use base64::Engine;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A format that is checked.
+/// A format that is validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     BsonObjectId,
@@ -32,7 +32,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format of this name for this type; `None`: it is not checked.
+    /// The format with this name for this type; `None` if it is not validated.
     pub(super) fn parse(ty: Option<Type>, name: &str) -> Option<Self> {
         Some(match (ty?, name.replace('-', "").as_str()) {
             (Type::String, "bsonobjectid") => Self::BsonObjectId,
@@ -63,7 +63,7 @@ impl Format {
         })
     }
 
-    /// The name it is told by.
+    /// The name used in error messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::BsonObjectId => "bsonobjectid",
@@ -93,7 +93,7 @@ impl Format {
         }
     }
 
-    /// True where the number fits.
+    /// True if the number is in the format's range.
     pub(super) fn holds(self, n: f64) -> bool {
         match self {
             Self::Int32 => n >= f64::from(i32::MIN) && n <= f64::from(i32::MAX) && n.fract() == 0.0,
@@ -103,7 +103,7 @@ impl Format {
         }
     }
 
-    /// True where the string has this format. Number formats say nothing about strings.
+    /// True if the string has this format. Number formats accept any string.
     pub(super) fn matches(self, s: &str) -> bool {
         match self {
             Self::BsonObjectId => s.len() == 24 && hex(s),
@@ -131,7 +131,7 @@ fn hex(s: &str) -> bool {
     s.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// An absolute URL, or an absolute path.
+/// An absolute URI, or an absolute path.
 fn uri(s: &str) -> bool {
     if s.bytes().any(|b| b <= b' ' || b == 0x7f) {
         return false;
@@ -145,7 +145,7 @@ fn uri(s: &str) -> bool {
     })
 }
 
-/// `local@domain`, maybe as `Name <local@domain>`.
+/// `local@domain` or `Name <local@domain>`.
 fn email(s: &str) -> bool {
     let address = match s.rsplit_once('<') {
         Some((_, rest)) => match rest.strip_suffix('>') {
@@ -178,7 +178,7 @@ fn hostname(s: &str) -> bool {
     !s.is_empty() && s.len() <= 255 && s.split('.').all(label)
 }
 
-/// Go's older parsers, which this format uses, read `010` as 10.
+/// Removes leading zeros of the octets: Go's lenient IP parser reads `010` as 10.
 fn strip_zeros(s: &str) -> String {
     let part = |p: &str| {
         let t = p.trim_start_matches('0');
@@ -273,7 +273,7 @@ fn date_time(s: &str) -> bool {
         })
 }
 
-/// Go's durations (`1h30m`), and words (`3 days 2h`).
+/// Go durations (`1h30m`) and spelled-out ones (`3 days 2h`).
 fn duration(s: &str) -> bool {
     const WORDS: [&str; 9] = [
         "nanoseconds",
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_accept_and_refuse() {
+    fn formats_accept_valid_and_reject_invalid_strings() {
         let table: [(Format, &[&str], &[&str]); 12] = [
             (
                 Format::DateTime,

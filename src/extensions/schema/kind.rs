@@ -1,4 +1,4 @@
-//! A kind served with a structural schema: what the registry asks of its schema and of its strategy.
+//! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
 use super::{StructuralSchema, embedded, openapi};
 use crate::api::{self, decode};
@@ -18,19 +18,19 @@ use std::sync::Arc;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// A kind's schema for the registry.
+/// A structural schema as the registry's [`Schema`].
 pub struct KindSchema {
     gvk: GroupVersionKind,
     schema: Arc<StructuralSchema>,
-    /// The schema as it was given, encoded: it is read again only to be published.
+    /// The schema as it was given, encoded to save memory; it is only decoded for publishing.
     source: Bytes,
 }
 
 impl KindSchema {
-    /// Reads the schema of a kind.
+    /// Parses the schema of a kind.
     ///
     /// # Errors
-    /// As of [`StructuralSchema::parse_at`].
+    /// As [`StructuralSchema::parse_at`].
     pub fn parse(gvk: GroupVersionKind, schema: &Value, path: &FieldPath) -> std::result::Result<Self, ErrorList> {
         Ok(Self {
             gvk,
@@ -39,7 +39,7 @@ impl KindSchema {
         })
     }
 
-    /// The schema.
+    /// The parsed schema.
     pub fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema
     }
@@ -105,23 +105,24 @@ impl Schema for KindSchema {
     }
 }
 
-/// What every kind with a schema does, and then what its own strategy does: defaults, the status subresource's rules,
-/// generation, validation.
+/// The strategy of all kinds with a schema: defaults, `status` rules, generation, validation. Each method then
+/// delegates to the kind's own strategy.
 pub struct SchemaStrategy {
     schema: Arc<StructuralSchema>,
-    /// The kind has a status subresource: the main resource leaves `status` alone.
+    /// True if the kind has a status subresource; writes to the main resource then leave `status` alone.
     status: bool,
     inner: Arc<dyn Strategy>,
 }
 
 impl SchemaStrategy {
-    /// The strategy of a kind with this schema; `inner` is asked after it.
+    /// The strategy of a kind with this schema; `inner` runs after it.
     pub fn new(schema: Arc<StructuralSchema>, status: bool, inner: Arc<dyn Strategy>) -> Self {
         Self { schema, status, inner }
     }
 }
 
-/// Everything outside of metadata (and of status, where that has its own endpoint) is the same.
+/// Compares everything except metadata. `status` needs no exception: with a status subresource it was copied from
+/// `old`.
 fn same_content(new: &Value, old: &Value) -> bool {
     let bare = |v: &Value| {
         let mut v = v.clone();

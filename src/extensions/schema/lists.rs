@@ -1,10 +1,10 @@
-//! Lists that are sets or maps: no entry twice.
+//! Uniqueness of the entries in lists of type set and map.
 
 use super::{Additional, ListKind, Node};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Map, Value};
 
-/// Duplicates below `v`. An old object that had any forgives all of them.
+/// Reports duplicates below `v`. If `old` has any duplicates, those in `v` are ignored (ratcheting).
 pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
     let mut errors = ErrorList::new();
     below(node, v, &FieldPath::default(), &mut errors);
@@ -63,7 +63,7 @@ fn below(node: &Node, v: &Value, path: &FieldPath, errors: &mut ErrorList) {
     }
 }
 
-/// Each value that stands more than once is reported at its second place.
+/// Reports each repeated value once, at its second position.
 fn duplicates(values: impl Iterator<Item = Option<Value>>, path: &FieldPath, errors: &mut ErrorList) {
     let mut seen: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
     for (i, v) in values.enumerate() {

@@ -1,4 +1,4 @@
-//! The schema as an OpenAPI v3 document publishes it.
+//! Conversion of a schema to the form published in OpenAPI v3.
 
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::value::Value;
@@ -8,7 +8,7 @@ const API_VERSION: &str = "APIVersion defines the versioned schema of this repre
 const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// The component of a kind with this schema.
+/// The OpenAPI component of a kind with this schema.
 pub(super) fn component(schema: &Value, gvk: &GroupVersionKind) -> Value {
     let mut out = schema.clone();
     publish(&mut out, true);
@@ -60,7 +60,7 @@ fn publish(schema: &mut Value, root: bool) {
     }
 }
 
-/// Says in plain OpenAPI what `x-kubernetes-int-or-string` means, unless the schema does.
+/// Expresses `x-kubernetes-int-or-string` in plain OpenAPI, unless the schema already does.
 fn int_or_string(schema: &mut Value) {
     let idiom = json!([{"type": "integer"}, {"type": "string"}]);
     let first = schema.get("allOf").items().first().map(|s| s.get("anyOf").clone());

@@ -1,4 +1,5 @@
-//! Reading a schema, and refusing what is not structural (upstream: `apiserver/schema/validation.go`).
+//! Parses a schema and rejects what is not structural (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go`). The entry point is [`root`].
 
 use super::format::Format;
 use super::pattern::Pattern;
@@ -8,7 +9,7 @@ use crate::apimachinery::value::{Str, Value};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Deepest nesting of a schema.
+/// Maximum nesting depth of a schema; bounds the recursion.
 const MAX_DEPTH: usize = 200;
 
 const UNSUPPORTED: [&str; 6] = [
@@ -20,13 +21,13 @@ const UNSUPPORTED: [&str; 6] = [
     "patternProperties",
 ];
 
-/// Where a schema stands.
+/// The position of a schema within its parent.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Root,
     Property,
     Item,
-    /// Inside `allOf`, `anyOf`, `oneOf` or `not`. True: types may be named (the int-or-string idiom).
+    /// Inside `allOf`, `anyOf`, `oneOf` or `not`. True if types are allowed there (the int-or-string idiom).
     Nested(bool),
 }
 
@@ -35,7 +36,7 @@ struct Parser {
     depth: usize,
 }
 
-/// Reads the schema of a whole object.
+/// Parses the schema of an object.
 pub(super) fn root(schema: &Value, path: &FieldPath) -> Result<Node, ErrorList> {
     let mut p = Parser {
         errors: ErrorList::new(),
@@ -480,7 +481,7 @@ impl Parser {
                 None
             }
         });
-        // The idiom may stand at the node, or in the first allOf.
+        // The int-or-string idiom is allowed at the node itself or in its first `allOf`.
         let idiom = node.int_or_string;
         let list = |p: &mut Self, word: &str, idiom: bool| {
             let at = path.child(word);
@@ -543,7 +544,7 @@ impl Parser {
         .collect()
     }
 
-    /// Every default must be a value that the schema it stands in accepts as it is.
+    /// Checks that every default is valid, without unknown fields, under the schema that it belongs to.
     fn defaults(&mut self, node: &Node, path: &FieldPath, root: bool) {
         if let Some(default) = &node.default {
             let at = path.child("default");

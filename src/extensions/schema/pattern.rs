@@ -1,14 +1,14 @@
-//! Patterns in Go's RE2 syntax, matched in linear time.
+//! Regular expressions in Go's RE2 syntax, matched in linear time.
 //!
-//! The two engines agree on nearly everything; what differs is rewritten here: Go's classes `\d \w \s \b` know ASCII only,
-//! a lone `{` and a `[` inside a class are literals, and `\Q…\E` quotes.
+//! The `regex` crate has nearly the same syntax. The differences are translated here: in Go `\d \w \s \b` are ASCII
+//! only, a lone `{` and a `[` inside a class are literals, and `\Q…\E` quotes.
 
 use regex::Regex;
 
-/// Largest compiled program, in bytes: a schema is written by users.
+/// Maximum size of the compiled program in bytes, because schemas come from users.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// A compiled pattern with its source.
+/// A compiled regular expression with its source.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: Box<str>,
@@ -16,10 +16,10 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern.
+    /// Compiles a regular expression.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The syntax error, in one line.
     pub(super) fn new(source: &str) -> Result<Self, String> {
         let regex = regex::RegexBuilder::new(&translate(source))
             .size_limit(SIZE_LIMIT)
@@ -38,7 +38,7 @@ impl Pattern {
         &self.source
     }
 
-    /// True where the pattern is found anywhere in `text`.
+    /// True if the expression matches anywhere in `text`.
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -74,7 +74,7 @@ fn translate(source: &str) -> String {
             }
             '[' if in_class && !after.starts_with(':') => out.push_str("\\["),
             '[' if in_class => {
-                // A named class: `[:alpha:]`, taken whole.
+                // A POSIX class such as `[:alpha:]` is copied as a whole.
                 let end = after.find(":]").map_or(0, |i| i + 2);
                 out.push('[');
                 out.push_str(&after[..end]);
@@ -112,7 +112,7 @@ fn translate(source: &str) -> String {
     out
 }
 
-/// What an escape of Go's is here.
+/// Translates Go's escape `\e`.
 fn escape(e: char, in_class: bool) -> String {
     let class = |inside: &str, negated: bool| match (in_class, negated) {
         (true, false) => inside.to_owned(),
@@ -127,14 +127,14 @@ fn escape(e: char, in_class: bool) -> String {
         's' => class("\\t\\n\\f\\r ", false),
         'S' => class("\\t\\n\\f\\r ", true),
         'b' if !in_class => "(?-u:\\b)".to_owned(),
-        // Between two characters of a multi-byte one there is no boundary to be found in a string.
+        // A byte-wise `\B` could match inside a multi-byte character, but `str` positions are never inside one.
         'B' if !in_class => "(?-u:\\B)".to_owned(),
         '<' | '>' => e.to_string(),
         other => format!("\\{other}"),
     }
 }
 
-/// `{` that is followed by `n}`, `n,}` or `n,m}`.
+/// True if `after`, what follows `{`, is a repetition: `n}`, `n,}` or `n,m}`.
 fn is_repetition(after: &str) -> bool {
     let Some((inside, _)) = after.split_once('}') else {
         return false;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_know_ascii_only_as_in_go() {
+    fn perl_classes_are_ascii_only_as_in_go() {
         assert!(matches(r"^\d+$", "12") && !matches(r"^\d+$", "٣"));
         assert!(matches(r"^[\w-]+$", "a_b-C") && !matches(r"^\w+$", "é"));
         assert!(matches(r"^[^\d]$", "é") && matches(r"^[\D]$", "é"));
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn what_only_go_reads_literally_is_literal() {
+    fn literals_of_go_syntax_are_escaped() {
         assert!(matches("^[[]$", "[") && matches("^a{x}$", "a{x}") && matches("^[a&&b]$", "&"));
         assert!(matches("^[]a]$", "]") && matches("^[[:alpha:]]+$", "ab") && matches(r"^\Qa.b\E$", "a.b"));
         assert!(!matches(r"^\Qa.b\E$", "axb") && matches(r"^a{2,3}$", "aaa"));
     }
 
     #[test]
-    fn a_broken_pattern_says_why() {
+    fn an_invalid_pattern_gives_a_one_line_error() {
         assert_eq!(Pattern::new("(").unwrap_err(), "unclosed group");
         assert_eq!(Pattern::new("(a{1000}){1000}").unwrap_err(), "expression too large");
     }

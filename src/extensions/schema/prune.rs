@@ -1,16 +1,17 @@
-//! Dropping what a schema does not know.
+//! Removes fields that a schema does not have (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning`).
 
 use super::{Additional, Node};
 use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::value::Value;
 
-/// Keys every object has, whatever its schema says.
+/// True for the keys that every object has, whatever its schema says.
 fn is_object_key(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops unknown fields below `v`; the paths of what went, sorted, as many as [`Findings`] keeps. `resource`: `v` is an
-/// object with metadata.
+/// Removes unknown fields below `v` and returns their sorted paths, at most as many as [`Findings`] keeps. `resource`
+/// is true if `v` is an object with metadata.
 pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String> {
     let mut found = Findings::default();
     below(Some(node), v, resource, &mut String::new(), &mut found);
@@ -19,7 +20,7 @@ pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String>
     found
 }
 
-/// `node`: `None` is the schema of a place where none is: objects lose every key.
+/// `node` is `None` where there is no schema; objects there lose all keys.
 fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut Findings) {
     let resource = resource || node.is_some_and(|n| n.embedded);
     match v {
@@ -77,13 +78,13 @@ fn member<'a>(node: Option<&'a Node>, key: &str) -> Known<'a> {
     }
     match node.additional {
         _ if node.preserve_unknown => Known::Kept,
-        // Present, whatever it is: the key stays, what is in it does not.
+        // Even `additionalProperties: false` keeps the key, as upstream, but not what is below it.
         Additional::Any(_) => Known::Schema(None),
         _ => Known::Not,
     }
 }
 
-/// Drops nulls of members that may not be null and have no default.
+/// Removes nulls of members that are not nullable and have no default.
 pub(super) fn nulls(node: &Node, v: &mut Value) {
     match v {
         Value::Object(m) => m.retain(|key, child| match node.member(key) {

@@ -46,7 +46,7 @@ fn gadget() -> KindSchema {
 }
 
 #[test]
-fn unknown_fields_go_and_are_named() {
+fn unknown_fields_are_pruned_and_reported() {
     let s = schema(json!({
         "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}},
         "any": {"type": "object", "additionalProperties": true},
@@ -76,7 +76,7 @@ fn unknown_fields_go_and_are_named() {
 }
 
 #[test]
-fn nulls_stay_go_or_become_defaults() {
+fn nulls_are_kept_pruned_or_defaulted() {
     let s = schema(json!({
         "keeps": {"type": "string", "nullable": true}, "goes": {"type": "string"},
         "filled": {"type": "string", "default": "x"}, "items": {"type": "array", "items": {"type": "string"}}}));
@@ -92,7 +92,7 @@ fn nulls_stay_go_or_become_defaults() {
 }
 
 #[test]
-fn defaults_are_filled_in_below_defaults() {
+fn nested_defaults_apply_below_defaults() {
     let s =
         schema(json!({"a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 7}}}}));
     let mut o = json!({"spec": {}});
@@ -101,7 +101,7 @@ fn defaults_are_filled_in_below_defaults() {
 }
 
 #[test]
-fn values_are_refused_in_upstreams_words() {
+fn invalid_values_give_upstreams_messages() {
     let s = json!({
         "n": {"type": "integer", "minimum": 1, "maximum": 10}, "e": {"type": "string", "enum": ["a", "b"]},
         "s": {"type": "string", "maxLength": 4, "pattern": "^[a-z]+$"}, "l": {"type": "array", "maxItems": 1, "items": {"type": "string"}},
@@ -160,7 +160,7 @@ fn values_are_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_fraction_for_an_integer_is_wrong_three_times() {
+fn a_fraction_for_an_integer_gives_upstreams_three_errors() {
     let s = json!({"n": {"type": "integer", "minimum": 5}});
     assert_eq!(
         wrong(s, json!({"n": 2.5})),
@@ -173,7 +173,7 @@ fn a_fraction_for_an_integer_is_wrong_three_times() {
 }
 
 #[test]
-fn branches_are_tried() {
+fn one_of_and_not_are_evaluated() {
     let s = json!({"a": {"type": "string", "oneOf": [{"pattern": "^x"}, {"pattern": "y$"}], "not": {"enum": ["no"]}}});
     assert!(wrong(s.clone(), json!({"a": "x"})).is_empty());
     assert_eq!(
@@ -188,7 +188,7 @@ fn branches_are_tried() {
 }
 
 #[test]
-fn entries_of_sets_and_maps_stand_once() {
+fn duplicates_in_sets_and_maps_are_reported() {
     let s = json!({"set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}});
     assert_eq!(
         wrong(s, json!({"set": ["a", "b", "a", "a"]})),
@@ -203,7 +203,7 @@ fn entries_of_sets_and_maps_stand_once() {
 }
 
 #[test]
-fn what_was_wrong_before_and_has_not_changed_is_forgiven() {
+fn unchanged_invalid_values_are_ratcheted() {
     let s = schema(json!({"n": {"type": "integer", "maximum": 3}, "m": {"type": "integer"}}));
     let old = json!({"spec": {"n": 5, "m": 1}});
     assert!(s.validate(&json!({"spec": {"n": 5, "m": 2}}), Some(&old)).is_empty());
@@ -211,7 +211,7 @@ fn what_was_wrong_before_and_has_not_changed_is_forgiven() {
 }
 
 #[test]
-fn status_errors_name_the_field_whole_and_the_text_without_status() {
+fn status_errors_have_full_field_paths() {
     let o = json!({"spec": {"size": 1}, "status": {"phase": 7}});
     let e = gadget().structural().validate_status(&o, None);
     assert_eq!(
@@ -221,7 +221,7 @@ fn status_errors_name_the_field_whole_and_the_text_without_status() {
 }
 
 #[test]
-fn schemas_that_are_not_structural_are_refused() {
+fn non_structural_schemas_are_rejected() {
     assert_eq!(
         refused(json!({"type": "object", "properties": {"a": {}, "b": {"type": "array"}, "c": {"type": "text"}}})),
         [
@@ -253,7 +253,7 @@ fn schemas_that_are_not_structural_are_refused() {
 }
 
 #[test]
-fn an_object_is_brought_into_shape_and_told_what_was_dropped() {
+fn normalize_reports_dropped_fields() {
     let mut o = json!({"metadata": {"name": "n", "nope": 1}, "spec": {"size": 1, "x": 1}});
     assert_eq!(
         gadget().normalize(&mut o).unwrap(),
@@ -270,7 +270,7 @@ fn an_object_is_brought_into_shape_and_told_what_was_dropped() {
 }
 
 #[test]
-fn apply_knows_keys_with_defaults_and_refuses_unknown_fields() {
+fn apply_uses_key_defaults_and_rejects_unknown_fields() {
     let who = ManagerInfo {
         manager: "m",
         subresource: "",
@@ -295,7 +295,7 @@ fn apply_knows_keys_with_defaults_and_refuses_unknown_fields() {
 }
 
 #[test]
-fn the_published_schema_has_what_every_object_has() {
+fn the_published_schema_includes_object_metadata() {
     let c = gadget().openapi().unwrap();
     assert_eq!(c.str_at(&["properties", "kind", "type"]), "string");
     let r = c.at(&["properties", "metadata", "allOf"]).items()[0].str_at(&["$ref"]);
@@ -328,7 +328,7 @@ fn tree() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn pruning_and_defaulting_are_done_once(mut v in tree()) {
+    fn pruning_and_defaulting_are_idempotent(mut v in tree()) {
         let kind = gadget();
         let s = kind.structural();
         s.prune(&mut v);
@@ -337,13 +337,13 @@ proptest! {
         prop_assert!(s.prune(&mut v).is_empty());
         s.default(&mut v);
         prop_assert_eq!(&v, &once);
-        // What is as it was is never wrong.
+        // Unchanged values are never invalid.
         prop_assert!(s.validate(&v, Some(&once)).is_empty());
         s.validate(&v, None);
     }
 
     #[test]
-    fn reading_any_document_as_a_schema_does_not_panic(v in tree()) {
+    fn parsing_arbitrary_documents_does_not_panic(v in tree()) {
         let _ = StructuralSchema::parse(&v);
     }
 }

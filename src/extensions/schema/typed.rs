@@ -1,4 +1,4 @@
-//! The schema as server-side apply sees it.
+//! Adapts a structural schema to server-side apply ([`ApplySchema`]).
 
 use super::{ListKind, Node, Type};
 use crate::api::apply_schema::ApplyType;
@@ -7,7 +7,7 @@ use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// A place in an object, as server-side apply sees it.
+/// A location in an object, with its schema for server-side apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<'a>(Place<'a>);
 
@@ -16,7 +16,7 @@ enum Place<'a> {
     /// An object with `apiVersion`, `kind` and `metadata`.
     Object(&'a Node),
     Node(&'a Node),
-    /// Something of a built-in type.
+    /// A location of a built-in type.
     Meta(ApplyType),
     Text,
     Free,

@@ -1,4 +1,4 @@
-//! Checking values, in the words of upstream's validator (`k8s.io/kube-openapi/pkg/validation/validate`).
+//! Validates values, with the messages of upstream's validator (`k8s.io/kube-openapi/pkg/validation/validate`).
 
 use super::{Additional, Bound, Checks, ListKind, Node, Type};
 use crate::apimachinery::codec::json;
@@ -7,7 +7,7 @@ use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-/// What is wrong with `v`. A place whose value is as it was in `old` is not looked at.
+/// The errors in `v`. Locations whose value is the same as in `old` are skipped (ratcheting).
 pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = Outcome::default();
     check(node, v, old, &FieldPath::default(), &mut out);
@@ -17,7 +17,7 @@ pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList
 #[derive(Default)]
 struct Outcome {
     errors: ErrorList,
-    /// Checks that were made; the branch with the most is the best of several bad ones.
+    /// Number of checks made. If several branches fail, the errors of the one with the most checks are reported.
     made: usize,
 }
 
@@ -99,7 +99,7 @@ fn types(node: &Node, v: &Value, path: &FieldPath, out: &mut Outcome) {
     }
 }
 
-/// Some of upstream's errors name no field.
+/// An error without a field path, of which upstream has some.
 fn nowhere(detail: String) -> FieldError {
     FieldError::invalid(&FieldPath::default(), "", detail)
 }
@@ -187,7 +187,7 @@ fn string(c: &Checks, s: &str, path: &FieldPath, out: &mut Outcome) {
     }
 }
 
-/// A bound as Go prints it; beside an integer its fraction is cut off.
+/// A bound as Go prints it. Next to an integer value its fraction is truncated, as upstream.
 fn shown(at: f64, beside_integer: bool) -> String {
     let at = if beside_integer { at.trunc() } else { at };
     json::to_string(&Value::Float(at))
@@ -248,7 +248,7 @@ fn counts(min: Option<usize>, max: Option<usize>, len: usize, what: &str, path: 
     }
 }
 
-/// Numbers are equal whatever their form.
+/// Equality in which integers and floats with the same value are equal.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(x), Some(y)) => x == y,
@@ -271,7 +271,7 @@ fn enumeration(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
 
 fn elements(node: &Node, items: &[Value], old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
     let Some(of) = &node.items else { return };
-    // Only items of maps are known again. Of several with the same keys the first one counts.
+    // Only the items of map lists can be matched with old ones, by their keys; of duplicates the first one counts.
     let keys: &[Str] = match &node.list {
         ListKind::Map(keys) => keys,
         _ => &[],

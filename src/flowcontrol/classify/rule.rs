@@ -1,9 +1,9 @@
-//! The rules of a FlowSchema, parsed once.
+//! The rules of a FlowSchema, parsed once per change of the object instead of once per request.
 
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 
-/// Any of these rules.
+/// Matches if any of the rules matches.
 pub(super) struct Rules(Vec<Rule>);
 
 struct Rule {
@@ -15,7 +15,7 @@ struct Rule {
 enum Subject {
     User(String),
     Group(String),
-    /// Namespace and name; `None` stands for any name.
+    /// Namespace and name; `None` matches any name.
     ServiceAccount(String, Option<String>),
 }
 
@@ -32,7 +32,7 @@ struct PathRule {
     paths: Vec<String>,
 }
 
-/// Some words, or any word.
+/// A list of values, or the wildcard `*`.
 enum Words {
     Any,
     Of(Vec<String>),
@@ -55,7 +55,7 @@ impl Words {
         }
     }
 
-    /// `pods` for the resource itself, `pods/log` for a subresource.
+    /// Matches entries `pods` for a resource, and `pods/log` for a subresource.
     fn has_resource(&self, resource: &str, subresource: &str) -> bool {
         match self {
             Self::Any => true,
@@ -144,6 +144,7 @@ impl ResourceRule {
         self.verbs.has(&info.verb)
             && self.groups.has(&info.api_group)
             && self.resources.has_resource(&info.resource, &info.subresource)
+            // Requests without a namespace need `clusterScope`, even if the rule has all namespaces.
             && if info.namespace.is_empty() {
                 self.cluster_scope
             } else {
@@ -158,7 +159,7 @@ impl PathRule {
     }
 }
 
-/// A path also stands for what is below it, with or without a star.
+/// A rule matches its path and, with or without a trailing `*`, everything below it.
 fn path_matches(rule: &str, path: &str) -> bool {
     if rule == "*" || rule == path {
         return true;

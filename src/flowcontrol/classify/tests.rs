@@ -67,7 +67,7 @@ fn flow(f: &FlowSchemas, user: &str, groups: &[&str], method: Method, uri: &str)
 }
 
 #[test]
-fn the_first_schema_that_matches_wins() {
+fn the_first_matching_schema_wins() {
     let f = standard();
     let auth = &["system:authenticated"][..];
     let sa = "system:serviceaccount:kube-system:x";
@@ -106,7 +106,7 @@ fn the_first_schema_that_matches_wins() {
 }
 
 #[test]
-fn without_objects_everything_is_the_imagined_catch_all() {
+fn without_schemas_requests_have_empty_uids() {
     let got = flow(&FlowSchemas::new(), "u", &[], Method::GET, "/api");
     assert_eq!(got, (String::new(), String::new()));
 }

@@ -1,4 +1,5 @@
-//! The strategy of a served version: its own defaults, and everything else as the stored version's strategy has it.
+//! The strategy of a served version that is stored as another: its own defaults, everything else from the hub's
+//! strategy.
 
 use super::Conversion;
 use crate::apimachinery::field::ErrorList;
@@ -8,7 +9,7 @@ use crate::registry::strategy::{Context, GarbageCollection, NameRule, Strategy};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The hub's behaviour for objects of the served version: they are converted, changed or judged, and converted back.
+/// Runs the hub's strategy on objects of the served version: converts them, calls the hub, and converts back.
 pub struct ThroughHub {
     hub: Arc<dyn Strategy>,
     conversion: Arc<dyn Conversion>,
@@ -16,7 +17,7 @@ pub struct ThroughHub {
 }
 
 impl ThroughHub {
-    /// `default` are the served version's own defaults.
+    /// `default` sets the served version's own defaults.
     pub fn new(hub: Arc<dyn Strategy>, conversion: Arc<dyn Conversion>, default: fn(&mut Value)) -> Self {
         Self {
             hub,
@@ -29,7 +30,7 @@ impl ThroughHub {
         self.conversion.store(served.clone())
     }
 
-    /// Lets `change` see the object as the hub has it.
+    /// Calls `change` on the object converted to the hub version, and converts the result back.
     fn through<T>(&self, served: &mut Value, change: impl FnOnce(&mut Value) -> T) -> T {
         let mut stored = self.conversion.store(std::mem::take(served));
         let done = change(&mut stored);
@@ -44,7 +45,8 @@ impl Strategy for ThroughHub {
         self.hub.name_rule()
     }
 
-    /// Afterwards the object is what it will be when it is read: what the hub cannot hold is gone.
+    /// Round-trips the object through the hub, so that fields the hub cannot represent are dropped as they would be
+    /// on storage.
     fn default(&self, object: &mut Value) {
         (self.default)(object);
         self.through(object, |_| ());
@@ -156,7 +158,7 @@ impl Strategy for ThroughHub {
         self.conversion.wire_annotations()
     }
 
-    /// Paths of members that both versions have.
+    /// Only sound because both versions have these fields under the same paths.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         self.hub.reset_fields(subresource)
     }

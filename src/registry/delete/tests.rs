@@ -15,7 +15,7 @@ fn policy(p: &str) -> DeleteOptions {
 }
 
 #[test]
-fn a_policy_replaces_the_other_policys_finalizer() {
+fn propagation_policy_replaces_the_other_policys_finalizer() {
     use GarbageCollection::{Background, Orphan, Unsupported};
     let none = DeleteOptions::default;
     assert_eq!(finalizers(Background, &["a/b"], none()), None);

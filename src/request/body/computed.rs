@@ -1,4 +1,5 @@
-//! Bodies whose frames are computed on the compute pool.
+//! Response bodies whose frames are produced on the compute pool ([`Body::computed`]), so that encoding a large list
+//! does not block an I/O worker.
 
 use super::{Body, BoxError, Inner};
 use crate::tasks::compute::{self, Error};
@@ -12,9 +13,9 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
 impl Body {
-    /// The same body, whose frames are computed by a job of the current pool, one ahead of its reader, from when the first
-    /// is asked for. The job ends with the body. What is there already, and a body without a current pool, stays as
-    /// it is.
+    /// Moves the production of a streaming body onto the current compute pool. The job starts with the first poll,
+    /// stays one frame ahead of the reader, and is cancelled when the body is dropped. Bodies in memory, and bodies
+    /// created outside of a pool's scope, are returned unchanged.
     pub fn computed(self) -> Self {
         let pool = match &self.0 {
             Inner::Empty | Inner::Full(_) | Inner::Failed(_) => None,
@@ -24,7 +25,7 @@ impl Body {
         let (left, mut body) = (self.size_hint(), self);
         let (out, frames) = mpsc::channel(1);
         let work = async move {
-            // A frame is begun when there is room for it: large ones are not made ahead of their reader.
+            // Reserve first: a large frame is computed only when the reader has room for it.
             while let Ok(room) = out.reserve().await {
                 match body.frame().await {
                     Some(frame) => room.send(frame),
@@ -48,13 +49,13 @@ struct Computed {
 }
 
 enum Job {
-    /// Begins with its first poll.
+    /// The job starts on its first poll.
     Running(BoxFuture<'static, Result<(), Error>>),
     Over(Result<(), Error>),
 }
 
 impl Computed {
-    /// Why there is no next frame, told once; `None`: the body is whole.
+    /// The error that ended the job, returned once; `None` if the body is complete.
     fn failure(&mut self) -> Option<BoxError> {
         let Job::Over(end) = std::mem::replace(&mut self.job, Job::Over(Ok(()))) else {
             return None;
@@ -71,7 +72,7 @@ impl http_body::Body for Computed {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        // Polled first, so that it begins; kept until the frames it made are taken.
+        // Drive the job, which also starts it. Frames it has already sent are still drained after it ends.
         if let Job::Running(job) = &mut self.job
             && let Poll::Ready(end) = job.poll_unpin(cx)
         {
@@ -80,7 +81,7 @@ impl http_body::Body for Computed {
         let frame = match ready!(self.frames.poll_recv(cx)) {
             Some(frame) => Some(frame),
             None => {
-                // It ended after it was polled.
+                // The job dropped its sender after the poll above; collect its result.
                 if let Job::Running(job) = &mut self.job {
                     self.job = Job::Over(ready!(job.poll_unpin(cx)));
                 }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_frames_are_made_on_the_pool() {
+    async fn frames_are_computed_on_the_pool() {
         let here = std::thread::current().id();
         let elsewhere = stream::once(async move {
             match std::thread::current().id() == here {
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_job_ends_with_it() {
+    async fn dropping_the_body_cancels_its_job() {
         let (tied, gone) = oneshot::channel::<()>();
         let (mut endless, _pool) = computed(body(stream::iter(["first"]).chain(stream::pending()).map(
             move |text| {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_in_its_job_is_its_readers() {
+    async fn a_panic_in_the_job_propagates_to_the_reader() {
         let panics = stream::once(async { panic!("a test's own panic") });
         let (broken, _pool) = computed(body(stream::iter(["first"]).chain(panics))).await;
         assert!(AssertUnwindSafe(broken.collect(100)).catch_unwind().await.is_err());

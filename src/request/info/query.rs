@@ -1,9 +1,9 @@
-//! Paths and query strings, read as Go's `net/url` reads them.
+//! Decoding of paths and query strings with the semantics of Go's `net/url`.
 
 use std::borrow::Cow;
 
-/// The pairs of a raw query, in order, as Go's `url.Values` has them: pairs with `;` or a bad escape are dropped,
-/// `+` is a space, a key without `=` has an empty value.
+/// The decoded pairs of a raw query in order, as Go's `url.ParseQuery` yields them: pairs with `;` or an invalid escape
+/// are dropped, `+` is a space, and a key without `=` has an empty value.
 pub fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw.split('&').filter_map(|pair| {
         if pair.is_empty() || pair.contains(';') {
@@ -14,17 +14,18 @@ pub fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     })
 }
 
-/// The first value of a key; `None` where the key is absent.
+/// The first value of a key; `None` if the key is absent.
 pub fn first_value<'a>(raw: &'a str, key: &str) -> Option<Cow<'a, str>> {
     pairs(raw).find(|(k, _)| k == key).map(|(_, v)| v)
 }
 
-/// A path with its escapes undone; `None` for a bad escape, which Go's HTTP server answers with a bare 400.
+/// Percent-decodes a path; `None` for an invalid escape, which Go's HTTP server rejects with a bare 400.
 pub fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
     unescape(raw, false)
 }
 
-/// What is between the slashes of a path, the ends included: `split`, without its search that is made for long texts.
+/// The segments between slashes, including empty ones at either end. Equivalent to `str::split('/')` but faster on
+/// short paths, where the setup of its substring search dominates.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {
@@ -55,6 +56,7 @@ fn unescape(s: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     }
     Some(Cow::Owned(match String::from_utf8(out) {
         Ok(s) => s,
+        // Strings are bytes in Go; ours must be UTF-8, so invalid sequences are replaced.
         Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
     }))
 }

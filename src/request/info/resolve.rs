@@ -1,16 +1,16 @@
-//! Method, path and query → [`RequestInfo`].
+//! Resolution of method, path and query into a [`RequestInfo`].
 
 use super::{RequestInfo, query};
 use crate::apimachinery::value::Str;
 use http::{Method, Uri};
 use std::fmt;
 
-/// Why a request line says nothing usable.
+/// Why a request line cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
-    /// The path holds a bad escape.
+    /// The path contains an invalid percent escape.
     BadEscape,
-    /// `watch` or `proxy` right after the version with nothing behind it.
+    /// `watch` or `proxy` directly after the version, with no resource behind it.
     PrefixVerbWithoutResource,
 }
 
@@ -26,14 +26,15 @@ impl fmt::Display for ResolveError {
 impl std::error::Error for ResolveError {}
 
 impl RequestInfo {
-    /// Reads a request line.
+    /// Resolves a request line.
     ///
     /// # Errors
-    /// [`ResolveError`].
+    /// A [`ResolveError`] if the path is malformed.
     pub fn resolve(method: &Method, uri: &Uri) -> Result<Self, ResolveError> {
         let path = query::decode_path(uri.path()).ok_or(ResolveError::BadEscape)?;
         let raw_query = uri.query().unwrap_or("");
         let mut info = Self::default();
+        // Like upstream, the legacy `/watch/` and `/proxy/` prefixes fix the verb and ignore the query altogether.
         let resource = info.read_path(method, &path)?;
         info.path = path.into();
         if resource == Some(PathVerb::FromMethod) {
@@ -83,7 +84,8 @@ impl RequestInfo {
         Ok(Some(how))
     }
 
-    /// `namespaces/<ns>/<resource>…` loses its first two parts, unless the third is a subresource of namespaces itself.
+    /// Splits the segments into namespace, resource, name and subresource. `namespaces/<ns>` is a prefix, except where
+    /// the namespace itself is the object: at the end of the path, or before its subresources `status` and `finalize`.
     fn read_parts<'a>(&mut self, head: Option<&'a str>, mut rest: impl Iterator<Item = &'a str>) {
         let Some(first) = head else { return };
         let mut parts = Vec::with_capacity(3);
@@ -103,6 +105,7 @@ impl RequestInfo {
         let at = |i: usize| parts.get(i).cloned().unwrap_or_default();
         self.resource = at(0);
         self.name = at(1);
+        // Everything behind a proxied object's name is the path to proxy to, not a subresource.
         if self.verb != "proxy" {
             self.subresource = at(2);
         }
@@ -118,7 +121,7 @@ impl RequestInfo {
             return;
         }
         if collection_read {
-            // An undecodable number spoils the whole of the options: then only `watch` is looked at.
+            // Upstream decodes ListOptions as a whole. If a number does not parse, only `watch` still takes effect.
             let mut decodable = true;
             let (mut watch, mut limit, mut timeout, mut field) = (None, None, None, None);
             for (key, value) in query::pairs(raw) {
@@ -134,6 +137,7 @@ impl RequestInfo {
             for number in [limit, timeout].into_iter().flatten() {
                 decodable &= number.parse::<i64>().is_ok();
             }
+            // Upstream's conversion of query values to bool: anything but "false" and "0" is true, even "".
             if watch.is_some_and(|w| !(w.eq_ignore_ascii_case("false") || w == "0")) {
                 self.verb = "watch".into();
             }
@@ -176,7 +180,7 @@ fn resource_verb(method: &Method) -> &'static str {
     }
 }
 
-/// The name a field selector pins with `metadata.name=`, where it can be a path segment.
+/// The name pinned by `metadata.name=` in a field selector, provided it is a valid path segment.
 fn exact_name(selector: &str) -> Option<String> {
     let mut found = None;
     for term in split_terms(selector) {
@@ -194,7 +198,7 @@ fn exact_name(selector: &str) -> Option<String> {
     found.filter(|n| n != "." && n != ".." && !n.contains(['/', '%']))
 }
 
-/// Splits at commas that no backslash escapes.
+/// Splits at commas that are not escaped with a backslash.
 fn split_terms(selector: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     selector.split(move |c| {

@@ -24,7 +24,7 @@ fn row(i: &RequestInfo) -> String {
 }
 
 #[test]
-fn resource_paths_are_read_as_upstream_reads_them() {
+fn resource_paths_resolve_as_upstream() {
     let table = [
         ("GET", "/api/v1/namespaces", "list api - v1 - namespaces - -"),
         ("GET", "/api/v1/namespaces/foo", "get api - v1 foo namespaces - foo"),
@@ -142,7 +142,7 @@ fn other_paths_are_non_resource_with_the_method_as_verb() {
 }
 
 #[test]
-fn selectors_are_recorded_raw_except_behind_a_path_verb() {
+fn selectors_are_kept_raw_except_behind_a_path_verb() {
     let i = read(
         "GET",
         "/api/v1/pods?labelSelector=a%3Db&fieldSelector=x%3Dy&labelSelector=z",
@@ -153,7 +153,7 @@ fn selectors_are_recorded_raw_except_behind_a_path_verb() {
 }
 
 #[test]
-fn a_path_verb_needs_something_behind_it() {
+fn a_path_verb_requires_a_resource() {
     for uri in ["/api/v1/watch", "/api/v1/proxy/", "/apis/g/v/watch"] {
         assert_eq!(
             RequestInfo::resolve(&Method::GET, &uri.parse().unwrap()),
@@ -172,12 +172,12 @@ fn a_bad_escape_is_an_error() {
 
 proptest! {
     #[test]
-    fn segments_restate_split(path in "[a/.é]{0,12}") {
+    fn segments_equal_split(path in "[a/.é]{0,12}") {
         prop_assert!(query::segments(&path).eq(path.split('/')));
     }
 
     #[test]
-    fn parts_restate_the_tail_of_the_path(segs in proptest::collection::vec("[a-z]{1,6}", 1..5), ns in proptest::option::of("[a-z]{1,5}")) {
+    fn parts_equal_the_tail_of_the_path(segs in proptest::collection::vec("[a-z]{1,6}", 1..5), ns in proptest::option::of("[a-z]{1,5}")) {
         prop_assume!(!matches!(segs[0].as_str(), "watch" | "proxy" | "namespaces" | "status" | "finalize"));
         let tail = segs.join("/");
         let uri = match &ns {

@@ -1,18 +1,18 @@
-//! 1xx answers over HTTP/2, where every stream has its own.
+//! Informational (1xx) responses over HTTP/2, queued per stream.
 
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
-/// Most bytes that wait on a connection for its task; what comes on top is left out.
+/// Maximum number of bytes queued on a connection; further informational responses are dropped.
 const MOST_WAITING: usize = 64 << 10;
 
-/// The ways of one connection's 1xx answers, by the number of the stream. Found in the connection's cache.
+/// Queue of informational responses of one HTTP/2 connection, keyed by stream id. Stored in its `ConnectionCache`.
 #[derive(Debug)]
 pub struct Lanes {
     waiting: Mutex<Waiting>,
-    /// There is something to say: looked at with every answer, so without the lock.
+    /// Whether anything is queued. Checked on every response, hence outside the lock.
     loaded: AtomicBool,
     task: Waker,
 }
@@ -24,7 +24,7 @@ struct Waiting {
 }
 
 impl Lanes {
-    /// Ways that wake `task` when there is something to say.
+    /// A queue that wakes `task`, the connection's driver, when a response is added.
     pub fn new(task: Waker) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -33,12 +33,12 @@ impl Lanes {
         }
     }
 
-    /// True where there is something to say.
+    /// True if a response is queued on any stream.
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
 
-    /// What is to be said on a stream, in order.
+    /// Takes the responses queued for a stream, in order.
     pub fn take(&self, stream: u32) -> Vec<Response<()>> {
         let mut waiting = self.lock();
         let (mine, others) = waiting.said.drain(..).partition(|(of, _)| *of == stream);
@@ -49,14 +49,14 @@ impl Lanes {
         mine.into_iter().map(|(_, early)| early).collect()
     }
 
-    /// What is left is for streams that are over.
+    /// Drops everything queued. Whatever is left belongs to streams that have ended.
     pub fn clear(&self) {
         let mut waiting = self.lock();
         *waiting = Waiting::default();
         self.loaded.store(false, Ordering::Release);
     }
 
-    /// Says something on a stream, unless its answer comes first.
+    /// Queues a response on a stream. It is never sent if the final response comes first.
     pub fn say(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
         let mut waiting = self.lock();
         let bytes = waiting.bytes + size(headers);
@@ -78,7 +78,7 @@ impl Lanes {
     }
 }
 
-/// What headers count for, as HTTP/2 counts them.
+/// Size of a header list as HTTP/2 counts it: each field costs its length plus 32 bytes (RFC 9113, section 6.5.2).
 pub fn size(headers: &HeaderMap) -> usize {
     const EACH: usize = 32;
     let fields = headers
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stream_hears_its_own_and_a_connection_that_takes_nothing_is_not_collected_for() {
+    fn hints_are_queued_per_stream_and_bounded_per_connection() {
         let lanes = Lanes::new(Waker::noop().clone());
         let hint = |n: u32| HeaderMap::from_iter([(http::header::LINK, n.into())]);
         for (stream, n) in [(1, 10), (3, 30), (1, 11)] {

@@ -16,7 +16,7 @@ fn config() -> ChainConfig {
     ChainConfig::new(Telemetry::new(), Lifecycle::new(), Arc::new(authn), Arc::new(authz))
 }
 
-/// A head with `/test` answered by `answer`.
+/// A prepared server that answers `/test` with `answer`.
 fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
     s.mux().handle("/test", Arc::new(Answer(answer)));
@@ -42,7 +42,7 @@ fn get(uri: &str) -> http::request::Builder {
     http::Request::get(uri).header("authorization", "Bearer admin")
 }
 
-/// The filters of a chain's type, outermost first.
+/// The names of the nested filters in a chain's type, outermost first.
 fn filters<F>(_: &F) -> Vec<String> {
     let name = std::any::type_name::<F>();
     let nested = name.split(['<', '>']).filter(|part| !part.is_empty());
@@ -52,7 +52,7 @@ fn filters<F>(_: &F) -> Vec<String> {
 }
 
 #[test]
-fn the_order_is_upstreams() {
+fn the_order_is_that_of_upstream() {
     let order: Vec<&str> = ORDER.iter().map(|e| e.name).collect();
     assert_eq!(
         order,
@@ -81,14 +81,14 @@ fn the_order_is_upstreams() {
 }
 
 #[test]
-fn an_unmet_need_is_seen() {
+fn an_unmet_need_is_detected() {
     let without_info: Vec<Entry> = ORDER.into_iter().filter(|e| e.name != "request_info").collect();
     let at = unmet(&without_info).unwrap();
     assert_eq!(without_info[at].name, "http_log");
 }
 
 #[tokio::test]
-async fn an_allowed_request_reaches_its_handler_without_its_credentials() {
+async fn credentials_are_stripped_before_the_handler() {
     let s = server(config(), |req| {
         assert!(req.headers().get("authorization").is_none());
         assert!(req.headers().get("x-remote-extra-foo").is_none());
@@ -109,7 +109,7 @@ async fn an_allowed_request_reaches_its_handler_without_its_credentials() {
 }
 
 #[tokio::test]
-async fn refusals_have_upstreams_bodies() {
+async fn error_responses_match_upstream() {
     let s = plain(config());
     let bad = http::Request::get("/healthz").header("authorization", "Bearer nope");
     let (code, headers, body) = send(&s, bad).await;
@@ -134,7 +134,7 @@ async fn refusals_have_upstreams_bodies() {
 }
 
 #[tokio::test]
-async fn unknown_paths_are_503_until_all_paths_are_there() {
+async fn unknown_paths_get_503_until_all_paths_are_installed() {
     let mut head = GenericServer::new("head", Arc::new(EmptyDelegate));
     let installed = head.add_paths_complete_signal("installed");
     let s = head.prepare(config(), Duration::ZERO);
@@ -152,7 +152,7 @@ async fn unknown_paths_are_503_until_all_paths_are_there() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_500() {
+async fn a_panic_results_in_500() {
     let s = server(config(), |_| panic!("on purpose"));
     let (code, headers, body) = send(&s, get("/test")).await;
     assert_eq!(code, 500);
@@ -180,7 +180,7 @@ fn hanging(config: ChainConfig) -> Prepared {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_takes_too_long_is_504() {
+async fn a_request_past_its_deadline_gets_504() {
     let s = hanging(config());
     let start = tokio::time::Instant::now();
     let (code, headers, body) = send(&s, get("/hang?timeout=5s")).await;
@@ -200,7 +200,7 @@ async fn a_request_that_takes_too_long_is_504() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_requests_are_429_except_for_masters() {
+async fn requests_over_the_limit_get_429_except_for_masters() {
     let mut c = config();
     c.max_requests_in_flight = 1;
     c.authorizer = Arc::new(authz::AlwaysAllow);
@@ -220,7 +220,7 @@ async fn too_many_requests_are_429_except_for_masters() {
 }
 
 #[tokio::test]
-async fn a_draining_server_refuses_new_work_but_tells_its_health() {
+async fn a_draining_server_rejects_requests_except_health_checks() {
     let s = plain(config());
     s.lifecycle.shutdown_initiated.fire();
     s.lifecycle.requests.start_draining();
@@ -234,7 +234,7 @@ async fn a_draining_server_refuses_new_work_but_tells_its_health() {
 }
 
 #[tokio::test]
-async fn watches_get_to_know_when_to_end() {
+async fn watches_see_the_shutdown_signal() {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
     let watch = Answer(|req: &Request| {
         let ending = Facts::of(req).ending.as_ref().unwrap();
@@ -248,7 +248,7 @@ async fn watches_get_to_know_when_to_end() {
 }
 
 #[tokio::test]
-async fn a_backends_headers_stand_behind_ours_and_an_upgrades_stand_alone() {
+async fn backend_headers_follow_ours_and_upgrades_keep_only_theirs() {
     use crate::request::FromBackend;
     let answer = |from: Option<FromBackend>| {
         move |_: &Request| {
@@ -296,14 +296,14 @@ async fn warnings_become_headers() {
 }
 
 #[tokio::test]
-async fn a_request_made_as_somebody_else_is_theirs_and_says_nothing_of_it() {
+async fn impersonation_replaces_the_user_and_strips_its_headers() {
     let s = server(config(), |req| {
         assert!(!req.headers().keys().any(|k| k.as_str().starts_with("impersonate-")));
         let user = Facts::of(req).caller.as_ref().unwrap().user().clone();
         Response::new(format!("{} {}", user.name, user.groups.join(",")).into())
     });
     let as_x = get("/test").header("impersonate-user", "x");
-    assert_eq!(send(&s, as_x).await.0, 403, "x may not");
+    assert_eq!(send(&s, as_x).await.0, 403, "x has no access");
     let as_x = get("/test")
         .header("impersonate-user", "x")
         .header("impersonate-group", "system:masters")
@@ -320,7 +320,7 @@ async fn a_request_made_as_somebody_else_is_theirs_and_says_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn answers_name_the_flow_unless_the_request_is_a_long_running_stream() {
+async fn responses_carry_the_flow_schema_uid_except_for_logs() {
     let mut c = config();
     c.flow_schemas = Some(Arc::new(crate::flowcontrol::FlowSchemas::new()));
     let s = plain(c);
@@ -328,7 +328,7 @@ async fn answers_name_the_flow_unless_the_request_is_a_long_running_stream() {
     assert!(send(&s, get("/test")).await.1.contains_key(name));
     assert!(
         send(&s, http::Request::get("/test")).await.1.contains_key(name),
-        "a 403 has it"
+        "present on a 403"
     );
     assert!(send(&s, get("/api/v1/pods?watch=1")).await.1.contains_key(name));
     assert!(
@@ -338,11 +338,11 @@ async fn answers_name_the_flow_unless_the_request_is_a_long_running_stream() {
             .contains_key(name)
     );
     let bad = http::Request::get("/test").header("authorization", "Bearer nope");
-    assert!(!send(&s, bad).await.1.contains_key(name), "a 401 has it not");
+    assert!(!send(&s, bad).await.1.contains_key(name), "absent on a 401");
 }
 
 #[tokio::test]
-async fn the_index_lists_the_whole_chain() {
+async fn the_index_lists_paths_of_all_delegates() {
     let tail = GenericServer::new("tail", Arc::new(EmptyDelegate));
     tail.mux()
         .handle_prefix("/apis/", Arc::new(Answer(|_: &Request| Response::new("tail".into()))));
@@ -361,7 +361,7 @@ async fn the_index_lists_the_whole_chain() {
 }
 
 #[tokio::test]
-async fn version_answers_get_in_json_only() {
+async fn version_supports_only_get_and_json() {
     let s = plain(config());
     let (code, _, body) = send(&s, get("/version/")).await;
     assert_eq!(code, 200);
@@ -374,7 +374,7 @@ async fn version_answers_get_in_json_only() {
 }
 
 #[tokio::test]
-async fn a_stream_is_in_flight_until_its_end_and_its_bytes_are_counted() {
+async fn a_stream_is_in_flight_until_its_end() {
     use http_body_util::StreamBody;
     let c = config();
     let telemetry = c.telemetry.clone();
@@ -397,7 +397,7 @@ async fn a_stream_is_in_flight_until_its_end_and_its_bytes_are_counted() {
 }
 
 #[tokio::test]
-async fn answered_requests_are_counted_and_refused_ones_are_not() {
+async fn only_requests_that_reach_a_handler_are_counted() {
     let c = config();
     let telemetry = c.telemetry.clone();
     let s = plain(c);
@@ -418,8 +418,8 @@ async fn answered_requests_are_counted_and_refused_ones_are_not() {
 }
 
 #[tokio::test]
-#[ignore = "prints a figure"]
-async fn what_the_chain_costs() {
+#[ignore = "a benchmark: prints the time per request"]
+async fn time_per_request_of_the_chain() {
     let s = plain(config());
     for uri in ["/test", "/api/v1/namespaces/default/configmaps/a"] {
         let start = std::time::Instant::now();
@@ -431,7 +431,7 @@ async fn what_the_chain_costs() {
     }
 }
 
-/// What `/metrics` shows, without values.
+/// The series that `/metrics` shows, without their values.
 fn shown(telemetry: &Telemetry) -> Vec<String> {
     let text = String::from_utf8(telemetry.text()).unwrap();
     let mut all: Vec<String> = text
@@ -443,7 +443,7 @@ fn shown(telemetry: &Telemetry) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn names_that_clients_make_up_add_no_series() {
+async fn client_supplied_names_add_no_metric_series() {
     let c = config();
     let telemetry = c.telemetry.clone();
     let served = [("pods", vec!["log"])];

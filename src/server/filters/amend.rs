@@ -1,4 +1,4 @@
-//! What a filter does with an answer on its way out.
+//! Post-processing of responses in the filters.
 
 use crate::request::Response;
 use pin_project_lite::pin_project;
@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 pin_project! {
-    /// An answer's future with something behind it. The answer is changed where it lies: a chain of these moves it once,
-    /// where mapped futures would once for each.
+    /// A future that amends the inner future's response in place. Nested `map` combinators would move the response once
+    /// per filter; nesting these moves it once.
     pub struct Amended<Inside, Amend> {
         #[pin]
         inside: Inside,
@@ -15,7 +15,7 @@ pin_project! {
     }
 }
 
-/// `inside`, and then `amend`.
+/// Runs `amend` on the response of `inside`.
 pub fn amended<Inside, Amend>(inside: Inside, amend: Amend) -> Amended<Inside, Amend>
 where
     Inside: Future<Output = Response>,

@@ -1,6 +1,9 @@
-//! Records requests as the audit policy says. It stands inside authentication and outside of everything that may refuse
-//! a known caller, so that refusals by impersonation, flow control and authorization are recorded, too. Requests that
-//! fail before it are told to `refused` by the filters that refuse them.
+//! The audit filter: records requests according to the audit policy (upstream's
+//! `k8s.io/apiserver/pkg/endpoints/filters/audit.go`).
+//!
+//! It is inside authentication, and outside everything that may reject an authenticated caller, so that rejections by
+//! impersonation, flow control and authorization are recorded too. Filters that reject a request further out report it
+//! to `refused`.
 
 mod body;
 mod record;
@@ -23,13 +26,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
-/// The filter.
+/// The audit filter.
 pub struct Auditing<F> {
     inner: F,
     audit: Option<Arc<Audit>>,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "audit",
     needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Caller],
@@ -37,16 +40,16 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Auditing<F> {
-    /// The filter around `inner`; without `audit` it lets all pass.
+    /// Wraps `inner`. Without `audit` every request passes unchanged.
     pub fn new(inner: F, audit: Option<Arc<Audit>>) -> Self {
         Self { inner, audit }
     }
 }
 
-/// Records a request that is refused before anybody is known to make it: one event, `ResponseStarted`.
+/// Records a request that was rejected before its caller was known, as a single `ResponseStarted` event.
 ///
 /// # Cancel safety
-/// Cancel safe: storing goes on.
+/// Cancel safe: the event is stored even if the future is dropped.
 pub(super) async fn refused(audit: &Arc<Audit>, seen: record::Seen, status: ResponseStatus) {
     let info = seen.info.clone();
     let verdict = audit.decide(None, &info);
@@ -57,7 +60,7 @@ pub(super) async fn refused(audit: &Arc<Audit>, seen: record::Seen, status: Resp
     record.submit(Stage::ResponseStarted, Some(status), None).wait().await;
 }
 
-/// What a refusal by `status` is recorded as.
+/// The recorded form of a rejection with `status`.
 pub(super) fn refusal(status: &Status) -> ResponseStatus {
     ResponseStatus::of_status(status.code, &status.to_value())
 }
@@ -91,7 +94,7 @@ impl<F: Filter> Auditing<F> {
             return respond::internal_error_text(req.uri(), "failed to store audit event");
         }
         Facts::of_mut(&mut req).audit = Some(record.trail.clone());
-        // Dropped with the request, where its client goes away or its time is over.
+        // Records the last event when dropped: if the client disconnects or the deadline passes, no code below runs.
         let open = Arc::new(Open::new(record.clone()));
         if req.headers().contains_key(UPGRADE) {
             Facts::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(open.clone()));
@@ -114,7 +117,8 @@ impl<F: Filter> Auditing<F> {
             let started = record.submit(Stage::ResponseStarted, Some(status.clone()), None);
             started.wait().await;
         }
-        // Whoever carries an upgraded connection holds what is open; where nobody does, it ends here.
+        // The task that relays an upgraded connection holds `open` through the request context. If there is none, the
+        // event is recorded when `open` is dropped here.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return response;
         }
@@ -129,7 +133,7 @@ impl<F: Filter> Auditing<F> {
     }
 }
 
-/// What the head of an answer, and a body that is there already, say.
+/// The recorded status, and the response object if it is to be recorded.
 struct Told {
     status: ResponseStatus,
     object: Option<Value>,
@@ -138,7 +142,7 @@ struct Told {
 fn told(record: &Record, response: &Response) -> Told {
     let code = response.status().as_u16();
     let everything = record.wants_answers();
-    // Of what backends answer only the code is recorded; they have audit logs of their own.
+    // For proxied responses only the code is recorded; backends have audit logs of their own.
     let worth = FromBackend::of(response).is_none() && (everything || code >= 400 || record.is_delete());
     let full = response
         .body()

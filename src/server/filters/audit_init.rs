@@ -1,4 +1,5 @@
-//! Gives every request an audit id, the client's or a fresh one, and says it in the answer.
+//! Assigns each request an audit id, the client's or a new one, and returns it in the `Audit-ID` header (upstream's
+//! `k8s.io/apiserver/pkg/endpoints/filters/audit_init.go`).
 
 use super::amend::amended;
 use crate::request::{AuditId, Facts, Request, Response};
@@ -9,13 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// The filter.
+/// The filter that assigns audit ids.
 pub struct AuditInit<F> {
     inner: F,
     ids: Ids,
 }
 
-/// Version 4 UUIDs that need to be unique, not secret: a keyed hash of a counter, and no system call per request.
+/// Generator of version 4 UUIDs. They must be unique but need not be secret, so they are a keyed hash of a counter,
+/// which needs no system call per request.
 struct Ids {
     high: RandomState,
     low: RandomState,
@@ -31,7 +33,7 @@ impl Ids {
 }
 
 impl<F> AuditInit<F> {
-    /// The filter around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: F) -> Self {
         let ids = Ids {
             high: RandomState::new(),
@@ -42,7 +44,7 @@ impl<F> AuditInit<F> {
     }
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "audit_init",
     needs: &[],

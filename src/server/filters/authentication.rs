@@ -1,4 +1,5 @@
-//! Finds out who calls, and removes from the request what said so.
+//! Authenticates requests, and removes their credentials before they are passed on (upstream's
+//! `k8s.io/apiserver/pkg/endpoints/filters/authentication.go`).
 
 use super::Onward;
 use super::amend::amended;
@@ -21,7 +22,7 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The filter.
+/// The authentication filter.
 pub struct Authentication<F> {
     inner: F,
     authenticator: Arc<dyn Authenticator>,
@@ -34,14 +35,14 @@ pub struct Authentication<F> {
     audit: Option<Arc<Audit>>,
 }
 
-/// Durations by result.
+/// Histograms of the authentication time, by result.
 struct Took {
     success: Histogram,
     failure: Histogram,
     error: Histogram,
 }
 
-/// Kinds of user names that are counted apart; who is none of them is the last, who looks like an address the one before.
+/// User names counted separately, upstream's list. The last two stand for any name with an `@` and for all others.
 const KINDS: [&str; 7] = [
     "admin",
     "client",
@@ -57,7 +58,7 @@ fn kind(name: &str) -> usize {
     known.unwrap_or(if name.contains('@') { 5 } else { 6 })
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "authentication",
     needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Warnings],
@@ -65,8 +66,8 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Authentication<F> {
-    /// The filter around `inner`. `remove` names headers that a front proxy may use besides the standard ones; refusals
-    /// are told to `audit`.
+    /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones; rejections are
+    /// recorded in `audit`.
     pub fn new(
         inner: F,
         authenticator: Arc<dyn Authenticator>,
@@ -104,7 +105,7 @@ impl<F: Filter> Filter for Authentication<F> {
     }
 }
 
-/// What a request shows.
+/// The credentials of a request.
 fn credentials(req: &Request) -> Credentials<'_> {
     let facts = Facts::of(req);
     Credentials {
@@ -115,7 +116,7 @@ fn credentials(req: &Request) -> Credentials<'_> {
     }
 }
 
-/// On HTTP/2 this makes the connection say GOAWAY: who shows no credentials does not get to keep a connection.
+/// Over HTTP/2 this becomes GOAWAY: unauthenticated and anonymous clients cannot keep a connection, as upstream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {
@@ -126,7 +127,7 @@ fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {
     r
 }
 
-/// What a failed authentication was tried with, in upstream's words.
+/// The audit message of a failed authentication, worded as upstream words it.
 fn attempted(parts: &Parts) -> String {
     let said = parts.headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
     let said = said.unwrap_or("").trim();
@@ -168,7 +169,7 @@ impl<F: Filter> Authentication<F> {
         self.refuse(&parts, http2).await
     }
 
-    /// Whose request it is stands fast.
+    /// Passes an authenticated request on.
     fn let_in<'s>(
         &'s self,
         req: &mut Request,

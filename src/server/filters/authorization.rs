@@ -1,4 +1,5 @@
-//! Asks whether the caller may. The one place where a request from outside becomes an authorized one.
+//! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place where a
+//! request from outside is given its [`Authorized`] proof.
 
 use super::Onward;
 use super::instrument::Instrument;
@@ -15,7 +16,7 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The innermost entry of the chain.
+/// The innermost filter.
 pub struct Authorization {
     inner: Instrument,
     authorizer: Arc<dyn Authorizer>,
@@ -26,7 +27,7 @@ pub struct Authorization {
     took: Took,
 }
 
-/// Durations by result.
+/// Histograms of the authorization time, by result.
 struct Took {
     allowed: Histogram,
     denied: Histogram,
@@ -34,7 +35,7 @@ struct Took {
     error: Histogram,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "authorization",
     needs: &[Fact::RequestInfo, Fact::Received, Fact::Caller],
@@ -42,7 +43,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl Authorization {
-    /// The way from the chain to `inner`.
+    /// Connects the chain to `inner`, the director.
     pub fn new(inner: Arc<dyn UnprotectedHandler>, authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Self {
         let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
         let took = |result| telemetry.authorization_duration.with_label_values(&[result]);
@@ -63,11 +64,11 @@ impl Authorization {
     }
 }
 
-/// What the audit event says of a decision.
+/// Annotates the audit event with the decision.
 fn note(trail: &AuditTrail, verdict: &Verdict) {
     let (decision, reason) = match (verdict.decision, &verdict.error) {
         (Decision::Allow, _) => ("allow", &*verdict.reason),
-        // Nothing was decided.
+        // The authorizer failed, so there is no decision to record.
         (_, Some(_)) => return trail.annotate(REASON, "internal error"),
         _ => ("forbid", &*verdict.reason),
     };

@@ -1,18 +1,18 @@
-//! `Cache-Control: no-cache, private` on every answer whose handler does not say otherwise; beside what a backend
-//! says, as upstream has it (facts 3.4.2).
+//! Sets `Cache-Control: no-cache, private` unless the handler has set the header itself. On a proxied response it is
+//! added in front of the backend's own value, as upstream does.
 
 use super::amend::amended;
 use crate::request::{FromBackend, Request, Response};
 use crate::server::chain::{Entry, Filter};
 use http::header::{CACHE_CONTROL, HeaderValue};
 
-/// What is said by default.
+/// The default value.
 pub const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct CacheControl<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "cache_control",
     needs: &[],

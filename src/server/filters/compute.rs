@@ -1,5 +1,5 @@
-//! Makes the compute pool the current one for what stands inside, on behalf of the caller, and reports requests that hold a
-//! reactor for too long.
+//! Runs the inner filters within the compute pool, in the caller's queue, and reports polls that block a runtime thread
+//! for too long.
 
 use crate::request::{Authenticated, Facts, Request, RequestInfo, Response, UserInfo};
 use crate::server::chain::{Entry, Fact, Filter};
@@ -11,14 +11,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The filter.
+/// The compute filter.
 pub struct Compute<F> {
     inner: F,
     pool: Option<ComputePool>,
     stalls: StallDetector,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "compute",
     needs: &[Fact::RequestInfo, Fact::Caller],
@@ -26,7 +26,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Compute<F> {
-    /// The filter around `inner`. Without a pool, everything is computed where it is asked for.
+    /// Wraps `inner`. Without a pool, computations run in place.
     pub fn new(inner: F, pool: Option<ComputePool>, stalls: StallDetector) -> Self {
         Self { inner, pool, stalls }
     }
@@ -37,6 +37,7 @@ impl<F: Filter> Filter for Compute<F> {
         let info = super::info(req);
         let caller = Facts::of(req).caller.as_ref().map(Authenticated::user).cloned();
         let name = caller.as_ref().map_or("", |user| &user.name);
+        // Building the future may already do work, so it is timed like a poll.
         let begun = self.stalls.begin();
         let inner = self.inner.handle(req);
         let inner = match &self.pool {

@@ -1,5 +1,5 @@
-//! Decides by when a request must be answered: `?timeout=`, at most the server's own limit. Long-running requests have
-//! no deadline.
+//! Determines the deadline of a request: `?timeout=`, limited by the server's own maximum. Long-running requests have
+//! no deadline (upstream's `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`).
 
 use super::Onward;
 use super::audit::{self, Seen};
@@ -13,14 +13,14 @@ use crate::server::respond;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The filter.
+/// The deadline filter.
 pub struct RequestDeadline<F> {
     inner: F,
     longest: Duration,
     audit: Option<Arc<Audit>>,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "deadline",
     needs: &[Fact::AuditId, Fact::RequestInfo, Fact::Received],
@@ -28,7 +28,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> RequestDeadline<F> {
-    /// The filter around `inner`; `longest` is `--request-timeout`. A refusal is told to `audit`.
+    /// Wraps `inner`. `longest` is `--request-timeout`; rejections are recorded in `audit`.
     pub fn new(inner: F, longest: Duration, audit: Option<Arc<Audit>>) -> Self {
         Self { inner, longest, audit }
     }

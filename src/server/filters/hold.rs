@@ -1,4 +1,4 @@
-//! Keeps something alive until an answer's body has been sent.
+//! Holds a guard until a response body has been sent.
 
 use crate::request::body::BoxError;
 use crate::request::{Body, Response};
@@ -7,20 +7,20 @@ use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What may be tied to a body.
+/// A value to hold for the duration of a response body.
 pub trait Guard: Send + Unpin + 'static {
-    /// So many bytes went by.
+    /// Called for each data frame with its length.
     fn sent(&mut self, _bytes: usize) {}
 }
 
 struct Held<G> {
     body: Body,
-    /// Dropped at the end of the body, or with it.
+    /// Dropped at the end of the body, or together with it.
     guard: Option<G>,
 }
 
-/// Ties `guard` to the body. A body whose bytes are there already counts as sent: the connection's graceful close
-/// takes care of the rest.
+/// Attaches `guard` to the body. A body that is fully in memory counts as sent immediately; the connection's graceful
+/// close takes care of delivering it.
 pub fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
     if let Some(bytes) = response.body().as_full() {
         guard.sent(bytes.len());

@@ -7,10 +7,10 @@ use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
 use http::header::USER_AGENT;
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct HttpLog<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "http_log",
     needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo],

@@ -1,5 +1,6 @@
-//! Lets callers act as somebody else where they may. From here on the request is that somebody's: the headers that asked
-//! for it are gone, and what handlers and backends see is the impersonated identity.
+//! Impersonation: replaces the caller by the user named in the `Impersonate-*` headers if the caller may do so
+//! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so handlers and
+//! backends only see the impersonated user.
 
 use super::Onward;
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
@@ -12,13 +13,13 @@ use crate::telemetry::access::ImpersonationMetrics;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
 
-/// The filter.
+/// The impersonation filter.
 pub struct Impersonate<F> {
     inner: F,
     check: Impersonation,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "impersonation",
     needs: &[Fact::RequestInfo, Fact::Caller],
@@ -26,7 +27,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Impersonate<F> {
-    /// The filter around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
         let check = Impersonation::new(authorizer).counting(metrics);
         Self { inner, check }

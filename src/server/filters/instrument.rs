@@ -1,5 +1,5 @@
-//! Counts what handlers answered. It sits behind authorization, as upstream's instrumentation sits in the handlers:
-//! refused requests, unknown paths and proxied answers are not in `apiserver_request_total`.
+//! Request metrics. Like upstream's instrumentation, which sits in the handlers, this runs inside authorization:
+//! rejected requests, unknown paths and proxied responses are not counted in `apiserver_request_total`.
 
 use super::amend::amended;
 use super::hold;
@@ -62,7 +62,7 @@ impl Instrument {
     }
 }
 
-/// Counts a request when its answer ends.
+/// Records a request's metrics when its response ends.
 struct Ended {
     series: Arc<Series>,
     since: Instant,
@@ -91,6 +91,7 @@ impl Drop for Ended {
     }
 }
 
+/// Counts a long-running request in its gauge until dropped.
 struct Running(IntGauge);
 
 impl Running {
@@ -106,8 +107,8 @@ impl Drop for Running {
     }
 }
 
-/// What a request is counted under; `apply` for a patch that is a server-side apply. Upstream's component is
-/// `apiserver` for resources; the aggregator names itself.
+/// The metric labels of a request. `apply` marks a patch that is a server-side apply. As upstream, the component is
+/// `apiserver` for resources and empty for other paths; the aggregator sets its own.
 pub fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
     Labels {
         verb: verb(info, apply),
@@ -133,7 +134,7 @@ fn verb(info: &RequestInfo, apply: bool) -> &'static str {
         return "CONNECT";
     }
     match info.verb.as_str() {
-        // Of other paths the verb is the method.
+        // For paths that are not resources the verb is the HTTP method.
         "get" | "head" => "GET",
         "create" | "post" => "POST",
         "update" | "put" => "PUT",

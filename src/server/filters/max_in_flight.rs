@@ -1,4 +1,4 @@
-//! Turns requests away when too many run, and names the flow a request belongs to.
+//! Limits the number of requests in flight, and adds the flow schema and priority level to responses.
 
 use super::amend::amended;
 use super::{Onward, hold, instrument};
@@ -18,7 +18,7 @@ const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prio
 
 impl hold::Guard for Permit {}
 
-/// The filter.
+/// The in-flight limit filter.
 pub struct Limited<F> {
     inner: F,
     limits: MaxInFlight,
@@ -26,7 +26,7 @@ pub struct Limited<F> {
     telemetry: Telemetry,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "max_in_flight",
     needs: &[Fact::RequestInfo, Fact::Caller],
@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Limited<F> {
-    /// The filter around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: F, limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry: Telemetry) -> Self {
         Self {
             inner,
@@ -44,8 +44,8 @@ impl<F> Limited<F> {
         }
     }
 
-    /// The flow that a request belongs to, and its place among those with an end; the error is the answer where there is no
-    /// place.
+    /// Classifies a request, and takes a permit for it unless it is long-running. The error is the 429 response for a
+    /// request over the limit.
     fn enter(&self, req: &Request) -> Result<(Option<Flow>, Option<Permit>), Box<Response>> {
         let facts = Facts::of(req);
         let Some(info) = &facts.info else {
@@ -53,7 +53,7 @@ impl<F> Limited<F> {
         };
         let caller = facts.caller.as_ref().map(Authenticated::user);
         let long_running = info.is_long_running();
-        // Long-running requests other than watches belong to no flow.
+        // As upstream, long-running requests other than watches are not classified.
         let flow = self
             .schemas
             .as_ref()
@@ -87,8 +87,7 @@ impl<F> Limited<F> {
     }
 }
 
-/// Whoever watches the server must not take its being busy for its being dead; upstream exempts its probes, too
-/// (the flow schema `probes`).
+/// A busy server must not look dead to its liveness probes. Upstream exempts them too (flow schema `probes`).
 fn is_health_check(info: &RequestInfo) -> bool {
     !info.is_resource
         && ["/livez", "/readyz", "/healthz"]

@@ -1,18 +1,19 @@
-//! Notes whether every path was installed when the request arrived: the terminal handler answers 503 or 404 by it.
+//! Records whether all paths were installed when the request arrived. The terminal handler answers 404 if they were,
+//! and 503 otherwise.
 
 use crate::request::{Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::tasks::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The filter.
+/// The filter that records incomplete paths.
 pub struct MuxReady<F> {
     inner: F,
     signals: Vec<Signal>,
     complete: AtomicBool,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "mux_ready",
     needs: &[],
@@ -20,7 +21,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> MuxReady<F> {
-    /// The filter around `inner`; complete when all signals have fired.
+    /// Wraps `inner`. The paths are complete when all signals have fired.
     pub fn new(inner: F, signals: Vec<Signal>) -> Self {
         Self {
             inner,
@@ -32,6 +33,7 @@ impl<F> MuxReady<F> {
 
 impl<F: Filter> Filter for MuxReady<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        // Signals never reset, so once all have fired a single load suffices.
         if !self.complete.load(Ordering::Relaxed) {
             if self.signals.iter().all(Signal::fired) {
                 self.complete.store(true, Ordering::Relaxed);

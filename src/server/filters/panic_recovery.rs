@@ -1,4 +1,4 @@
-//! Turns a panic into a 500 and a log line; the connection lives on.
+//! Turns a panic into a 500 response and a log line; the connection stays open.
 
 use super::Onward;
 use crate::request::{AuditId, Facts, Request, Response};
@@ -9,10 +9,10 @@ use http::StatusCode;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct PanicRecovery<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "panic_recovery",
     needs: &[Fact::AuditId],
@@ -22,8 +22,8 @@ pub const ENTRY: Entry = Entry {
 impl<F: Filter> Filter for PanicRecovery<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let audit_id = Facts::of(req).audit_id.clone();
-        // What a handler shares with others is behind locks and atomic swaps, whose users cope with poison.
-        // Handlers work before they return their futures, too.
+        // Unwind safety: state shared between handlers is behind locks and atomic swaps that cope with poisoning.
+        // The call itself is covered too, because handlers may do work before they return their future.
         let inner = match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {
             Ok(inner) => Onward::Left(inner),
             Err(panic) => Onward::Right(super::answered(panicked(&*panic, audit_id.as_ref()))),

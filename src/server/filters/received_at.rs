@@ -1,12 +1,12 @@
-//! Notes when the request arrived.
+//! Records the time of arrival.
 
 use crate::request::{Facts, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter};
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct Received<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "received_at",
     needs: &[],
@@ -15,7 +15,7 @@ pub const ENTRY: Entry = Entry {
 
 impl<F: Filter> Filter for Received<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
-        // Tokio's clock, which tests can hold.
+        // Tokio's clock, because tests can pause it.
         let now = tokio::time::Instant::now().into_std();
         Facts::of_mut(req).received = Some(now);
         self.0.handle(req)

@@ -1,4 +1,4 @@
-//! Reads the request line.
+//! Parses the request line into a [`RequestInfo`].
 
 use super::Onward;
 use crate::request::info::ResolveError;
@@ -8,10 +8,10 @@ use crate::server::respond::{self, TEXT};
 use http::StatusCode;
 use std::sync::Arc;
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct Info<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "request_info",
     needs: &[],
@@ -25,7 +25,7 @@ impl<F: Filter> Filter for Info<F> {
                 Facts::of_mut(req).info = Some(Arc::new(info));
                 return Onward::Left(self.0.handle(req));
             }
-            // Go's HTTP server never lets such a request line through to a handler.
+            // Go's HTTP server rejects such a request line before any handler runs.
             Err(ResolveError::BadEscape) => respond::bytes(StatusCode::BAD_REQUEST, TEXT, "400 Bad Request"),
             Err(error) => {
                 let error = format!(

@@ -1,6 +1,7 @@
-//! Answers 504 where the deadline passes before the answer begins, and cuts the stream where it passes later.
+//! Answers 504 if the deadline passes before the response begins, and aborts the body if it passes later (upstream's
+//! `k8s.io/apiserver/pkg/server/filters/timeout.go`).
 //!
-//! The body has neither kind nor apiVersion and is labelled as text, as upstream's is (facts 7.6.1).
+//! As upstream, the 504 body is a `Status` without `kind` and `apiVersion`, labelled `text/plain`.
 
 use super::instrument;
 use crate::request::body::BoxError;
@@ -21,13 +22,13 @@ use tokio::time::{Instant, Sleep};
 const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the \
                     allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
-/// The filter.
+/// The timeout filter.
 pub struct Timeout<F> {
     inner: F,
     telemetry: Telemetry,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "timeout",
     needs: &[Fact::RequestInfo, Fact::Deadline],
@@ -35,7 +36,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> Timeout<F> {
-    /// The filter around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: F, telemetry: Telemetry) -> Self {
         Self { inner, telemetry }
     }
@@ -57,14 +58,14 @@ impl<F: Filter> Filter for Timeout<F> {
 }
 
 impl<F> Timeout<F> {
-    /// The answer that came in time, to end in time; ours, where none came.
+    /// The response with its body limited by the deadline; a 504 if there is none.
     fn timed(&self, response: Option<Response>, deadline: Instant, info: Arc<RequestInfo>) -> Response {
         let Some(response) = response else {
             let labels = instrument::labels(&info, false);
             self.telemetry.requests.terminated(&labels, 504);
             return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);
         };
-        // An upgraded connection outlives the deadline; a body that is there already needs none.
+        // Upgraded connections have no deadline, and a body that is fully in memory needs none.
         if response.body().as_full().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return response;
         }
@@ -82,7 +83,7 @@ impl<F> Timeout<F> {
 struct Timed {
     body: Body,
     deadline: Instant,
-    /// Set where the body lets wait; most never do.
+    /// Created the first time the body is pending; most bodies never are.
     alarm: Option<Pin<Box<Sleep>>>,
     on_cut: Option<(Telemetry, Arc<RequestInfo>)>,
 }
@@ -108,7 +109,7 @@ impl http_body::Body for Timed {
             }
             self.body = Body::empty();
             return Poll::Ready(Some(Err(
-                "the request's time was over in the middle of its answer".into()
+                "request deadline exceeded in the middle of the response".into()
             )));
         }
         Poll::Pending

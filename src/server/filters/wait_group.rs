@@ -1,5 +1,5 @@
-//! Counts the requests that shutdown waits for, and refuses new ones once it waits. Long-running requests are not
-//! waited for: they are told when to end.
+//! Counts the requests that the shutdown waits for, and rejects new ones once it has begun to wait. Long-running
+//! requests are not waited for; they get a signal that tells them to end.
 
 use super::amend::amended;
 use super::{Onward, hold};
@@ -10,13 +10,13 @@ use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 
-/// The filter.
+/// The wait group filter.
 pub struct InFlight<F> {
     inner: F,
     lifecycle: Lifecycle,
 }
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "wait_group",
     needs: &[Fact::RequestInfo],
@@ -24,7 +24,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 impl<F> InFlight<F> {
-    /// The filter around `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: F, lifecycle: Lifecycle) -> Self {
         Self { inner, lifecycle }
     }

@@ -1,4 +1,5 @@
-//! Turns the texts handlers left into `Warning: 299` headers.
+//! Turns the warnings recorded by handlers into `Warning: 299` headers (upstream's
+//! `k8s.io/apiserver/pkg/endpoints/filters/warning.go`).
 
 use super::amend::amended;
 use crate::request::{Facts, Request, Response, Warnings};
@@ -8,10 +9,10 @@ use http::header::{HeaderValue, WARNING};
 const TOTAL: usize = Warnings::TOTAL;
 const CUT: usize = Warnings::CUT;
 
-/// The filter, around what stands inside of it.
+/// The filter; wraps the inner one.
 pub struct Recorder<F>(pub F);
 
-/// What it needs and leaves.
+/// The filter's declaration in the chain.
 pub const ENTRY: Entry = Entry {
     name: "warnings",
     needs: &[],
@@ -36,6 +37,7 @@ fn headers(texts: Vec<String>) -> Vec<HeaderValue> {
         .filter(|t| !t.is_empty() && !t.chars().any(char::is_control))
         .collect();
     let length: usize = texts.iter().map(|t| t.chars().count()).sum();
+    // As upstream: if the total is too long each text is cut first, then texts are sent until the total is used up.
     let (mut left, cut) = (TOTAL, length > TOTAL);
     let mut out = Vec::with_capacity(texts.len());
     for text in texts {
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_and_unprintable_ones_dropped() {
+    fn texts_are_quoted_and_those_with_control_characters_dropped() {
         let all = ["a \"b\" \\c", "with\nnewline", "ünïcode"].map(str::to_owned).to_vec();
         let got = headers(all);
         let want = ["299 - \"a \\\"b\\\" \\\\c\"", "299 - \"ünïcode\""].map(|s| s.as_bytes().to_vec());
@@ -63,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_text_is_cut() {
+    fn long_warnings_are_truncated() {
         let got = headers((0..20).map(|i| format!("{i:02}{}", "x".repeat(998))).collect());
         assert_eq!(got.len(), 16);
         assert!(got.iter().all(|h| h.len() == CUT + "299 - \"\"".len()));

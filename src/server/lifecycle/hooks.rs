@@ -1,4 +1,4 @@
-//! Work to be done once the server serves, and work to be done when it begins to go down.
+//! Hooks that run once the server serves ([`PostStartHook`]) and when its shutdown begins ([`PreShutdownHook`]).
 
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::tasks::{Signal, TaskGroup};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a post-start hook is given.
+/// The argument of a post-start hook.
 #[derive(Clone, Debug)]
 pub struct HookContext {
-    /// For what the hook leaves running.
+    /// Task group for tasks that outlive the hook.
     pub tasks: TaskGroup,
-    /// Fires when shutdown begins.
+    /// Fires when the shutdown begins.
     pub stop: Signal,
 }
 
-/// Work to be done once the server serves. It is the health check `poststarthook/<name>` until it returns.
-/// An error is fatal for the process.
+/// A hook that runs once the server serves. The health check `poststarthook/<name>` fails until it returns. An error is
+/// fatal for the process.
 pub struct PostStartHook {
     name: String,
     done: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub struct PostStartHook {
 }
 
 impl PostStartHook {
-    /// A hook of that name.
+    /// A hook with this name.
     pub fn new<F>(name: impl Into<String>, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
@@ -39,12 +39,12 @@ impl PostStartHook {
         }
     }
 
-    /// Its name.
+    /// The hook's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its health check.
+    /// The hook's health check.
     pub fn check(&self) -> HealthCheck {
         let done = self.done.clone();
         HealthCheck::new(format!("poststarthook/{}", self.name), Endpoints::ALL, move || {
@@ -57,10 +57,13 @@ impl PostStartHook {
         .with_livez_grace()
     }
 
-    /// Runs it.
+    /// Runs the hook.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the hook is aborted, and its health check fails forever.
     ///
     /// # Errors
-    /// The hook's name and its reason.
+    /// The hook's name and the reason for its failure.
     pub async fn run(self, cx: HookContext) -> Result<(), String> {
         (self.run)(cx)
             .await
@@ -70,14 +73,14 @@ impl PostStartHook {
     }
 }
 
-/// Work to be done when shutdown begins, while requests are still served.
+/// A hook that runs when the shutdown begins, while requests are still served.
 pub struct PreShutdownHook {
     name: String,
     run: BoxFuture<()>,
 }
 
 impl PreShutdownHook {
-    /// A hook of that name.
+    /// A hook with this name.
     pub fn new(name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name: name.into(),
@@ -85,7 +88,7 @@ impl PreShutdownHook {
         }
     }
 
-    /// Runs it.
+    /// Runs the hook. Dropping the future aborts it.
     pub async fn run(self) {
         tracing::debug!(hook = self.name, "pre-shutdown hook runs");
         self.run.await;

@@ -1,18 +1,18 @@
-//! The signals that end the process.
+//! The OS signals that end the process.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Listens for SIGTERM and SIGINT. The first asks for an orderly shutdown; whoever gets a second exits with 1.
+/// Listens for SIGTERM and SIGINT. The first requests an orderly shutdown; on the second, callers exit with 1.
 pub struct Termination {
     term: Signal,
     int: Signal,
 }
 
 impl Termination {
-    /// Starts to listen; from now on the signals do not end the process by themselves.
+    /// Installs the handlers. From then on the signals do not end the process by themselves.
     ///
     /// # Errors
-    /// The operating system refuses a handler.
+    /// Fails if the operating system rejects a handler.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -20,12 +20,12 @@ impl Termination {
         })
     }
 
-    /// The name of the next signal.
+    /// Waits for the next signal and returns its name.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn next(&mut self) -> &'static str {
-        // Either is as good as the other.
+        // The order does not matter: both signals are treated alike.
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

@@ -1,11 +1,11 @@
-//! Counts the requests that shutdown waits for.
+//! Counter of the requests that the shutdown waits for.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Requests in flight. Clones are the same group.
+/// The requests in flight. Clones share the counter.
 #[derive(Clone)]
 pub struct WaitGroup(Arc<Inner>);
 
@@ -16,50 +16,51 @@ struct Inner {
     ended: Notify,
 }
 
-/// One request in flight; dropping it ends it.
+/// Guard of a request in flight.
 pub struct InFlight(Arc<Inner>);
 
 impl WaitGroup {
-    /// Nothing in flight.
+    /// A group without requests.
     pub fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// Counts a request in; `None` once draining has begun.
+    /// Counts a request. `None` once draining has begun.
     pub fn enter(&self) -> Option<InFlight> {
-        // Counted before the look, so that `wait_empty` cannot see zero while a request slips in.
+        // Incremented before the check; otherwise `wait_empty` could see zero while a request gets past the check.
         self.0.count.fetch_add(1, Ordering::SeqCst);
         let guard = InFlight(self.0.clone());
         (!self.0.draining.load(Ordering::SeqCst)).then_some(guard)
     }
 
-    /// Counts a request in even while draining: health checks and metrics.
+    /// Counts a request even while draining. For health checks and metrics.
     pub fn enter_always(&self) -> InFlight {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         InFlight(self.0.clone())
     }
 
-    /// From now on [`Self::enter`] refuses.
+    /// Makes [`Self::enter`] reject from now on.
     pub fn start_draining(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
     }
 
-    /// How many are in flight.
+    /// The number of requests in flight.
     pub fn len(&self) -> usize {
         self.0.count.load(Ordering::SeqCst)
     }
 
-    /// Whether none is in flight.
+    /// True if no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until none is in flight.
+    /// Waits until no request is in flight.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_empty(&self) {
         loop {
+            // Created before the check, so that a notification between check and await is not lost.
             let ended = self.0.ended.notified();
             if self.is_empty() {
                 return;

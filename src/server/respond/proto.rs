@@ -1,10 +1,10 @@
-//! A Status in protobuf: the envelope `k8s\0` + `runtime.Unknown`, and `metav1.Status` inside. Strings that are not
-//! optional in the schema are written even where they are empty, as upstream's generated code writes them.
+//! `Status` in protobuf: `metav1.Status` inside the envelope `k8s\0` + `runtime.Unknown`. Required strings are written
+//! even if empty, as upstream's generated code does.
 
 use crate::apimachinery::codec::protobuf::{envelope, put_bytes, put_message, put_number};
 use crate::apimachinery::status::{Details, Status};
 
-/// The envelope and the Status.
+/// The `Status` in its envelope.
 pub fn status(s: &Status) -> Vec<u8> {
     let mut out = Vec::new();
     envelope(&mut out, "v1", "Status", |out| raw(s, out));
@@ -50,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_401_is_the_recorded_one() {
-        // authentication/failures, step token-proto-401.
+    fn a_401_matches_the_recording() {
+        // Recorded from upstream: area authentication/failures, step token-proto-401.
         let want =
             b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x30\n\x06\n\0\x12\0\x1a\0\x12\x07Failure\x1a\x0cUnauthorized\
             \x22\x0cUnauthorized\x30\x91\x03\x1a\0\x22\0";

@@ -1,4 +1,4 @@
-//! CA bundles.
+//! CA bundles: [`CaPool`] is a parsed bundle, [`DynamicCa`] one that can be reloaded.
 
 use super::source::{CertError, Reload, Seen, read};
 use crate::apimachinery::codec::pem;
@@ -15,21 +15,21 @@ use tokio::sync::watch;
 /// A parsed CA bundle.
 #[derive(Clone, Debug, Default)]
 pub struct CaPool {
-    /// For chain verification.
+    /// Trust anchors for chain verification.
     pub roots: Vec<TrustAnchor<'static>>,
-    /// The certificates themselves, in the bundle's order.
+    /// The certificates in bundle order.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The bundle as it was read.
+    /// The PEM text as it was read.
     pub pem: Bytes,
-    /// Subjects, for the hint that asks a client for a certificate.
+    /// Subject names, sent as `certificate_authorities` when a client certificate is requested.
     pub subjects: Vec<DistinguishedName>,
 }
 
 impl CaPool {
-    /// Parses a PEM bundle; blocks that are no certificates are skipped, as Go does.
+    /// Parses a PEM bundle. Blocks of other types are skipped, as Go does.
     ///
     /// # Errors
-    /// Bad PEM, a certificate that cannot be a trust anchor, or no certificate at all.
+    /// Fails on bad PEM, on a certificate that cannot be a trust anchor, and if there is no certificate at all.
     pub fn from_pem(pem: impl Into<Bytes>) -> Result<Self, CertError> {
         let pem = pem.into();
         let mut pool = Self {
@@ -56,7 +56,7 @@ impl CaPool {
     }
 }
 
-/// A CA bundle that may be replaced while the server runs.
+/// A CA bundle that can be replaced while the server runs.
 #[derive(Debug)]
 pub struct DynamicCa {
     path: Option<PathBuf>,
@@ -66,10 +66,10 @@ pub struct DynamicCa {
 }
 
 impl DynamicCa {
-    /// Reads the bundle from a file, which [`Reload::check_now`] reads again.
+    /// Reads the bundle from a file. [`Reload::check_now`] re-reads it.
     ///
     /// # Errors
-    /// Unreadable file, unusable bundle.
+    /// Fails if the file cannot be read or holds no usable bundle.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Arc<Self>, CertError> {
         let path = path.as_ref();
         let pem = read(path)?;
@@ -84,7 +84,7 @@ impl DynamicCa {
         }))
     }
 
-    /// A bundle that only [`DynamicCa::replace`] changes.
+    /// A bundle without a file; only [`DynamicCa::replace`] changes it.
     pub fn fixed(pool: CaPool) -> Arc<Self> {
         Arc::new(Self {
             path: None,
@@ -94,18 +94,18 @@ impl DynamicCa {
         })
     }
 
-    /// The bundle of this moment.
+    /// The current bundle.
     pub fn current(&self) -> Arc<CaPool> {
         self.current.load_full()
     }
 
-    /// Puts another bundle in its place and tells the subscribers.
+    /// Replaces the bundle and notifies the subscribers.
     pub fn replace(&self, pool: CaPool) {
         self.current.store(Arc::new(pool));
         self.changes.send_modify(|n| *n += 1);
     }
 
-    /// Counts replacements.
+    /// A receiver of the replacement counter; it changes with every replacement.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -142,7 +142,7 @@ impl Reload for DynamicCa {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "CA bundle changed but cannot be used; the old one stays");
+                tracing::warn!(%error, "CA bundle changed but cannot be used; keeping the previous one");
                 false
             }
         }

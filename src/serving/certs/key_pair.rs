@@ -1,4 +1,5 @@
-//! Certificates with their keys.
+//! Certificate chains with their private keys: [`KeyPairData`] is a parsed pair, [`DynamicKeyPair`] one that can be
+//! reloaded.
 
 use super::source::{CertError, Reload, Seen, read};
 use crate::apimachinery::codec::pem;
@@ -16,27 +17,27 @@ use tokio::sync::watch;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// A certificate chain and its key, parsed and found to match.
+/// A certificate chain and its private key, parsed and checked to match.
 #[derive(Clone, Debug)]
 pub struct KeyPairData {
-    /// The chain as it was read.
+    /// The chain's PEM text as it was read.
     pub cert_pem: Bytes,
-    /// The key as it was read.
+    /// The key's PEM text as it was read.
     pub key_pem: Bytes,
-    /// Both, ready for rustls on either side of a connection.
+    /// Both in rustls form, usable for servers and clients.
     pub certified_key: Arc<CertifiedKey>,
-    /// Names and addresses the certificate is for, lower-case: the common name where it is a domain name, then the
-    /// alternative names.
+    /// Names and addresses the certificate is valid for, in lower case: the common name if it is a domain name, then
+    /// the subject alternative names.
     pub names: Vec<String>,
-    /// The leaf's expiry.
+    /// Expiry of the leaf certificate.
     pub not_after: SystemTime,
 }
 
 impl KeyPairData {
-    /// Parses a chain (leaf first) and the leaf's key.
+    /// Parses a chain (leaf first) and the private key of its leaf.
     ///
     /// # Errors
-    /// Bad PEM, no certificate, no key, a key that is not the leaf's.
+    /// Fails on bad PEM, if either the certificate or the key is missing, and if the key is not the leaf's.
     pub fn from_pem(
         cert_pem: impl Into<Bytes>,
         key_pem: impl Into<Bytes>,
@@ -81,7 +82,7 @@ impl KeyPairData {
         })
     }
 
-    /// True where the leaf's time is over.
+    /// True if the leaf has expired.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.not_after <= now
     }
@@ -92,7 +93,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
     pem.windows(begins.len()).any(|w| w == begins)
 }
 
-/// What upstream's SNI choice takes from a certificate: the common name unless it is an address, then all SANs.
+/// The names that upstream matches against SNI: the common name unless it is an address, then all SANs.
 fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
     let mut names = Vec::new();
     let mut add = |name: String| {
@@ -130,7 +131,7 @@ fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
     names
 }
 
-/// A certificate and key that may be replaced while the server runs.
+/// A certificate and key that can be replaced while the server runs.
 #[derive(Debug)]
 pub struct DynamicKeyPair {
     files: Option<(PathBuf, PathBuf)>,
@@ -141,10 +142,10 @@ pub struct DynamicKeyPair {
 }
 
 impl DynamicKeyPair {
-    /// Reads both files, which [`Reload::check_now`] reads again.
+    /// Reads both files. [`Reload::check_now`] re-reads them.
     ///
     /// # Errors
-    /// Unreadable file, unusable content; the error names the file.
+    /// Fails if a file cannot be read or its content is unusable; the error names the file.
     pub fn from_files(
         cert: impl AsRef<Path>,
         key: impl AsRef<Path>,
@@ -156,7 +157,7 @@ impl DynamicKeyPair {
         seen.is_new(&[&cert_pem, &key_pem]);
         let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
         if data.is_expired(SystemTime::now()) {
-            tracing::warn!(file = %cert.display(), "certificate has expired; whom it is shown will refuse it");
+            tracing::warn!(file = %cert.display(), "certificate has expired; peers will reject it");
         }
         Ok(Arc::new(Self {
             files: Some((cert.to_owned(), key.to_owned())),
@@ -167,7 +168,7 @@ impl DynamicKeyPair {
         }))
     }
 
-    /// A pair that only [`DynamicKeyPair::replace`] changes.
+    /// A pair without files; only [`DynamicKeyPair::replace`] changes it.
     pub fn fixed(data: KeyPairData, provider: Arc<CryptoProvider>) -> Arc<Self> {
         Arc::new(Self {
             files: None,
@@ -178,18 +179,18 @@ impl DynamicKeyPair {
         })
     }
 
-    /// The pair of this moment.
+    /// The current pair.
     pub fn current(&self) -> Arc<KeyPairData> {
         self.current.load_full()
     }
 
-    /// Puts another pair in its place and tells the subscribers.
+    /// Replaces the pair and notifies the subscribers.
     pub fn replace(&self, data: KeyPairData) {
         self.current.store(Arc::new(data));
         self.changes.send_modify(|n| *n += 1);
     }
 
-    /// Counts replacements.
+    /// A receiver of the replacement counter; it changes with every replacement.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -197,6 +198,7 @@ impl DynamicKeyPair {
     fn load(&self, cert: &Path, cert_pem: Vec<u8>, key_pem: Vec<u8>) -> Result<KeyPairData, CertError> {
         let data = KeyPairData::from_pem(cert_pem, key_pem, &self.provider).map_err(|e| e.at(cert))?;
         let now = SystemTime::now();
+        // An expired certificate must not replace a valid one, but may replace another expired one.
         if data.is_expired(now) && !self.current.load().is_expired(now) {
             return Err(CertError::invalid("the certificate has expired already").at(cert));
         }

@@ -1,25 +1,25 @@
-//! What every dynamic source shares: errors, the seen content, and the rule for bad replacements.
+//! Shared by the reloadable sources: the error type, the [`Reload`] trait, and detection of changed content.
 
 use aws_lc_rs::digest;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Why a certificate, key or bundle cannot be used.
+/// Reasons why a certificate, key or bundle cannot be used.
 #[derive(Debug)]
 pub enum CertError {
     /// The file cannot be read.
     Read {
-        /// Which.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The content is no usable certificate, key or bundle.
+    /// The content is not a usable certificate, key or bundle.
     Invalid {
-        /// Where it came from; absent for values made in memory.
+        /// The file; absent for in-memory values.
         path: Option<PathBuf>,
-        /// What is wrong and, where it helps, how to mend it.
+        /// What is wrong and, where it helps, how to fix it.
         reason: String,
     },
 }
@@ -65,9 +65,9 @@ impl std::error::Error for CertError {
     }
 }
 
-/// A source whose files can be looked at again.
+/// A source backed by files that can be re-read.
 pub trait Reload: Send + Sync {
-    /// Looks at the files now (blocking, small files); true where a new value has replaced the old.
+    /// Re-reads the files, blocking. Returns true if a new value has replaced the old one.
     fn check_now(&self) -> bool;
 }
 
@@ -78,14 +78,15 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertError> {
     })
 }
 
-/// Digest of the content last looked at, good or bad, so that each content is judged and reported once.
+/// Digest of the content last read, valid or not, so that each content is validated and logged only once.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Option<[u8; 32]>>);
 
 impl Seen {
-    /// True the first time this content (the parts in order) is met after another one.
+    /// True if the content (its parts in order) differs from that of the previous call.
     pub(super) fn is_new(&self, parts: &[&[u8]]) -> bool {
         let mut context = digest::Context::new(&digest::SHA256);
+        // Length prefixes distinguish content that moved from one part to the other.
         for part in parts {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);

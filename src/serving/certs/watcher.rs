@@ -1,20 +1,21 @@
-//! Looks at the files of all sources again and again.
+//! Polls the files of the reloadable sources.
 
 use super::source::Reload;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Checks every source each `interval`, for ever: the caller owns the task and drops it.
+/// Checks every source each `interval` and never returns; the caller owns the task and aborts it.
 ///
-/// Polling content instead of file events: a mounted Secret changes through two levels of symbolic links, network file
-/// systems have no events, and a dozen small files cost nothing.
+/// Polls file content instead of using file events: a mounted Secret is replaced behind two levels of symbolic links,
+/// network file systems deliver no events, and re-reading a dozen small files is cheap.
 ///
 /// # Cancel safety
-/// Cancel safe; a check that has begun ends on its blocking thread.
+/// Cancel safe. A check that has already started finishes on its blocking thread.
 pub async fn watch_files(sources: Vec<Arc<dyn Reload>>, interval: Duration) {
     let sources: Arc<[Arc<dyn Reload>]> = sources.into();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick completes immediately, and the sources have just been loaded.
     ticks.tick().await;
     loop {
         ticks.tick().await;

@@ -1,4 +1,7 @@
-//! What a connection is doing: marks left by requests and I/O, read by the connection's own clock.
+//! Activity of a connection: timestamps and counters written by requests and I/O, evaluated by the connection's timer.
+//!
+//! [`Activity::due`] is the decision table of all timeouts. The fields are atomics because
+//! eviction, shutdown and upgraded connections use them from other tasks.
 
 use crate::serving::limits::Limits;
 use futures_util::task::AtomicWaker;
@@ -8,20 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::task::Context;
 use tokio::time::{Duration, Instant};
 
-/// What a connection may be told.
+/// Signals to a connection, as bits.
 pub(in crate::serving) mod signals {
-    /// Close once nothing is in flight: an answer said so, or the connection has been idle.
+    /// Close gracefully: a response has `Connection: close`, or the connection was idle for too long.
     pub const CLOSE: u8 = 1;
-    /// The server shuts down: the same.
+    /// Close gracefully because the server is shutting down.
     pub const DRAIN: u8 = 2;
-    /// End now.
+    /// Close immediately.
     pub const KILL: u8 = 4;
 }
 
-/// No HTTP/2 control frame we send is this large.
+/// Larger than any HTTP/2 control frame we send, in bytes.
 const MORE_THAN_CONTROL: usize = 256;
 
-/// Marks of one connection. Times are milliseconds since its start, plus one; zero is "not so".
+/// Activity of one connection. Timestamps are milliseconds since its start plus one; zero means unset.
 #[derive(Debug)]
 pub(in crate::serving) struct Activity {
     start: Instant,
@@ -29,37 +32,37 @@ pub(in crate::serving) struct Activity {
     waker: AtomicWaker,
     reads_heads: AtomicBool,
     in_flight: AtomicUsize,
-    /// In use, whatever is in flight: a handshake whose first bytes are here, or an upgraded connection.
+    /// Busy regardless of requests in flight: a handshake that has received bytes, or an upgraded connection.
     engaged: AtomicBool,
-    /// The last request's end, or progress after a stall.
+    /// End of the last request, or the last progress after a stall.
     idle_since: AtomicU64,
-    /// First byte of a request's head (HTTP/1).
+    /// HTTP/1: when the first byte of the current request's head arrived.
     head_since: AtomicU64,
-    /// Since when the peer has taken nothing.
+    /// Since when writes to the socket have been blocked.
     blocked_since: AtomicU64,
     closing_since: AtomicU64,
-    /// Answers' bodies with bytes that HTTP/2 flow control or a full buffer holds back.
+    /// Number of response bodies held back by HTTP/2 flow control or a full buffer.
     held: AtomicUsize,
-    /// HTTP/1: bytes of bodies that are not flushed yet, and whether a body waits for that.
+    /// HTTP/1: body bytes not flushed yet, and whether a body waits for the flush.
     unflushed: AtomicUsize,
     awaits_flush: AtomicBool,
-    /// When such a body last moved.
+    /// When a held body last made progress.
     moved_at: AtomicU64,
-    /// When the peer was last heard (HTTP/2, where it can be asked to say something).
+    /// HTTP/2: when the peer last sent anything. Zero for HTTP/1, which has no pings.
     heard_at: AtomicU64,
-    /// When it was asked, and has not been heard since.
+    /// When the unanswered ping was sent.
     pinged_at: AtomicU64,
 }
 
-/// What the clock says.
+/// The next action of the connection's timer.
 pub(super) enum Due {
-    /// End now, and why.
+    /// Close immediately, for this reason.
     Cut(&'static str),
     /// Close gracefully.
     Close,
-    /// Ask the peer whether it is there.
+    /// Send a liveness ping.
     Ping,
-    /// Look again then, at the latest.
+    /// Check again at this time at the latest.
     At(Instant),
 }
 
@@ -93,7 +96,7 @@ impl Activity {
         self.start + Duration::from_millis(mark - 1) + after
     }
 
-    /// The handshake is over; `reads_heads`: HTTP/1, whose first head is due from now on.
+    /// Called when the handshake is over. With `reads_heads` (HTTP/1) the deadline of the first head starts now.
     pub(super) fn begin(&self, reads_heads: bool) {
         let now = self.now();
         self.idle_since.store(now, Relaxed);
@@ -104,13 +107,13 @@ impl Activity {
         }
     }
 
-    /// The connection is in use from now on, though no request says so.
+    /// Marks the connection as busy although no request is in flight.
     pub(super) fn engage(&self) {
         self.engaged.store(true, Relaxed);
     }
 
-    /// Whether the connection is in use, and since when it has been as it is, for comparison with others: what is least
-    /// has rested longest.
+    /// Eviction order: whether the connection is busy, and since when it has been idle or busy. The smallest value has
+    /// been idle longest.
     pub(in crate::serving) fn quiet_since(&self) -> (bool, Instant) {
         let busy = self.in_flight.load(Acquire) > 0 || self.engaged.load(Relaxed);
         (busy, self.at(self.idle_since.load(Relaxed), Duration::ZERO))
@@ -125,13 +128,13 @@ impl Activity {
         self.waker.wake();
     }
 
-    /// What was signalled; the task is woken for what comes later.
+    /// The signals raised so far. Registers the task to be woken by later ones.
     pub(super) fn signals(&self, cx: &Context<'_>) -> u8 {
         self.waker.register(cx.waker());
         self.signals.load(Acquire)
     }
 
-    /// A request begins; it ends when the value is dropped.
+    /// Counts a request as in flight until the returned guard is dropped.
     pub(in crate::serving) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, AcqRel);
         self.head_since.store(0, Relaxed);
@@ -141,7 +144,7 @@ impl Activity {
         }
     }
 
-    /// Bytes arrived.
+    /// Records that bytes arrived.
     pub(super) fn read(&self) {
         if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {
             self.head_since.store(self.now(), Relaxed);
@@ -151,43 +154,45 @@ impl Activity {
         }
     }
 
-    /// The peer is there, and pings have begun: they follow whenever it has been silent for long.
+    /// HTTP/2: records a sign of life from the peer. The first call enables pings, which are then sent after each
+    /// `ping_interval` of silence.
     pub(super) fn heard(&self) {
         self.pinged_at.store(0, Relaxed);
         self.heard_at.store(self.now(), Relaxed);
     }
 
-    /// The peer was asked whether it is there.
+    /// Records that a ping was sent.
     pub(super) fn pinged(&self) {
         self.pinged_at.store(self.now(), Relaxed);
     }
 
-    /// Bytes were taken. What remains of an answer after its request's end still counts as activity; pings and other
-    /// small frames do not.
+    /// Records that the socket took bytes. The rest of a response that is written after its request has ended counts as
+    /// activity; pings and other small frames do not.
     pub(super) fn wrote(&self, bytes: usize) {
         if bytes >= MORE_THAN_CONTROL && self.in_flight.load(Acquire) == 0 {
             self.idle_since.store(self.now(), Relaxed);
         }
     }
 
-    /// Some body has bytes that the peer does not take.
+    /// True if a body has bytes that the peer does not accept.
     pub(super) fn is_held(&self) -> bool {
         self.held.load(Acquire) > 0
     }
 
-    /// The peer takes nothing more.
+    /// Records that the socket accepts no more bytes.
     pub(super) fn blocked(&self) {
         if self.blocked_since.load(Relaxed) == 0 {
             self.blocked_since.store(self.now(), Relaxed);
         }
     }
 
-    /// HTTP/1: a body gave bytes, which the transport keeps until it flushes.
+    /// HTTP/1: records that a body produced bytes, which the transport buffers until it flushes.
     pub(super) fn gave(&self, bytes: usize) {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
-    /// HTTP/1: whether bytes are to be flushed before more are made. Then the task is woken by [`flushed`](Self::flushed).
+    /// HTTP/1: true if bytes must be flushed before the body is polled again. The task is then woken by
+    /// [`flushed`](Self::flushed).
     pub(super) fn awaits_flush(&self) -> bool {
         let waits = self.unflushed.load(Relaxed) > 0;
         if waits {
@@ -196,7 +201,8 @@ impl Activity {
         waits
     }
 
-    /// HTTP/1: all bytes are with the system. The same task reads and writes these marks.
+    /// HTTP/1: records that all bytes were handed to the socket. Relaxed ordering suffices because reads and writes of
+    /// these two marks happen on the same task.
     pub(super) fn flushed(&self, cx: &Context<'_>) {
         self.unflushed.store(0, Relaxed);
         if self.awaits_flush.swap(false, Relaxed) {
@@ -204,7 +210,7 @@ impl Activity {
         }
     }
 
-    /// The peer takes bytes again.
+    /// Records that the socket accepts bytes again.
     pub(super) fn unblocked(&self) {
         if self.blocked_since.load(Relaxed) != 0 {
             self.blocked_since.store(0, Relaxed);
@@ -212,17 +218,19 @@ impl Activity {
         }
     }
 
-    /// ```text
-    /// first that holds            then, after…
-    /// peer takes nothing          write_stall: cut (the socket is full, or every body with bytes is held back)
-    /// a request is in flight      (only the row above)
-    /// closing                     close_grace: cut
-    /// a head is being read        header_read: cut
-    /// otherwise                   idle: close
+    /// The next deadline of the connection, or the action if that deadline has passed.
     ///
-    /// besides, over HTTP/2
-    /// asked, and not heard        ping_timeout: cut
-    /// not heard                   ping_interval: ping
+    /// ```text
+    /// first row that applies      action
+    /// peer accepts no bytes       after write_stall: cut (the socket is full, or a body with bytes is held back)
+    /// a request is in flight      (only the row above)
+    /// closing                     after close_grace: cut
+    /// a head is being read        after header_read: cut
+    /// otherwise                   after idle: close
+    ///
+    /// additionally, over HTTP/2
+    /// ping unanswered             after ping_timeout: cut
+    /// nothing received            after ping_interval: ping
     /// ```
     pub(super) fn due(&self, limits: &Limits) -> Due {
         let blocked = self.blocked_since.load(Relaxed);
@@ -232,8 +240,8 @@ impl Activity {
             stalled = Some(self.at(self.moved_at.load(Relaxed).max(1), limits.write_stall));
         }
         let (at, due) = if self.in_flight.load(Acquire) > 0 {
-            // Nothing is due before the request has ended; its end needs no wake-up, because looking again after an
-            // idle time is early enough.
+            // Nothing is due before the request ends. Its end needs no wake-up: checking again after one idle period is
+            // early enough.
             (Instant::now() + limits.idle.min(limits.header_read), Due::Close)
         } else {
             let closing = self.closing_since.load(Relaxed);
@@ -272,16 +280,16 @@ impl Activity {
     }
 }
 
-/// `due` if its time has come.
+/// Returns `due` if its time has come.
 fn past(at: Instant, due: Due) -> Due {
     if at <= Instant::now() { due } else { Due::At(at) }
 }
 
-/// A request in flight: from its head to the last byte of its answer's body.
+/// Guard of a request in flight, from its head to the last byte of its response body.
 #[derive(Debug)]
 pub(in crate::serving) struct InFlight {
     activity: Arc<Activity>,
-    /// Its answer's body gave bytes and has not been asked since.
+    /// The response body has produced bytes and has not been polled since.
     held: bool,
 }
 
@@ -290,20 +298,20 @@ impl InFlight {
         &self.activity
     }
 
-    /// The answer's body gave bytes to the transport, which will ask for more when it can take them.
+    /// Records that the response body handed bytes to the transport, which polls again when it can take more.
     pub(super) fn hold(&mut self) {
         self.wait();
         self.activity.moved_at.store(self.activity.now(), Relaxed);
     }
 
-    /// The client's window is closed.
+    /// Records that the client's flow-control window is closed.
     pub(super) fn wait(&mut self) {
         if !std::mem::replace(&mut self.held, true) && self.activity.held.fetch_add(1, AcqRel) == 0 {
             self.activity.moved_at.store(self.activity.now(), Relaxed);
         }
     }
 
-    /// The transport asks that body again, or is done with it.
+    /// Records that the transport polls the body again, or is done with it.
     pub(super) fn release(&mut self) {
         if std::mem::take(&mut self.held) {
             self.activity.held.fetch_sub(1, AcqRel);

@@ -1,4 +1,4 @@
-//! From a transport's request to ours: the peer's facts, and what is refused before any handler sees it.
+//! Hands a transport's request to the handler: rejects malformed requests and stamps the peer on the request context.
 
 use super::activity::Activity;
 use crate::request::headers::MOST_FIELDS;
@@ -8,18 +8,18 @@ use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use std::sync::Arc;
 
-/// Answers a connection's requests.
+/// Passes the requests of one connection to the handler.
 pub(super) struct Answerer {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) activity: Arc<Activity>,
     pub(super) remote: RemoteAddr,
     pub(super) certificates: Option<PeerCertificates>,
-    /// What is remembered; the ways of 1xx answers are found in it.
+    /// The per-connection cache; it also holds the queue of informational (1xx) responses.
     pub(super) cache: ConnectionCache,
 }
 
 impl Answerer {
-    /// Stamps the peer and asks the handler. The request came on `stream`, where the connection has streams.
+    /// Stamps the peer on the request and calls the handler. `stream` is the HTTP/2 stream id.
     pub(super) fn ask(&self, mut request: Request<Body>, stream: Option<u32>) -> Answering<'_> {
         if let Some((status, why)) = malformed(&request) {
             return Box::pin(std::future::ready(refused(status, why, request.version())));
@@ -33,7 +33,7 @@ impl Answerer {
     }
 }
 
-/// What Go's server refuses before any handler sees it, and our transports let through.
+/// Checks that Go's server makes before any handler runs, and that hyper and h2 leave out.
 fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
     if request.headers().len() > MOST_FIELDS {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;

@@ -1,4 +1,4 @@
-//! HTTP/1.1, by hyper: one request at a time, its 1xx answers ahead of its answer.
+//! HTTP/1.1 on hyper: one request at a time, its informational (1xx) responses written before the final one.
 
 use super::activity::InFlight;
 use super::answer::Answerer;
@@ -14,10 +14,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What hyper asks.
+/// The service that hyper calls.
 pub(super) struct Http1 {
     pub(super) answerer: Answerer,
-    /// The way of 1xx answers.
+    /// Queue of informational responses.
     pub(super) lane: Arc<Lane>,
 }
 
@@ -27,6 +27,7 @@ impl Http1 {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Counted>> + Send + use<'a> {
         let in_flight = self.answerer.activity.request();
+        // HTTP/1.0 has no informational responses.
         let lane = (request.version() == Version::HTTP_11).then_some(&*self.lane);
         if let Some(lane) = lane {
             lane.open();
@@ -48,7 +49,7 @@ impl Http1 {
     }
 }
 
-/// The answer, behind the 1xx answers that came before it.
+/// Awaits the response, and then the delivery of the informational responses queued before it.
 async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Body> {
     let Some(lane) = lane else {
         return handling.await;
@@ -62,10 +63,10 @@ async fn ahead(mut handling: Answering<'_>, lane: Option<&Lane>) -> Response<Bod
     response
 }
 
-/// An answer's body; the request is in flight until it is dropped.
+/// A response body that keeps its request in flight until dropped.
 pub(super) struct Counted {
     body: Body,
-    /// It is asked only when all it gave is flushed: hyper would otherwise gather up to a megabyte of it.
+    /// Poll the body only when everything it produced is flushed; hyper would otherwise buffer up to a megabyte.
     when_read: bool,
     in_flight: InFlight,
 }

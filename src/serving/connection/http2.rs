@@ -1,16 +1,18 @@
-//! HTTP/2: one task per connection, which drives the connection and answers on its streams.
+//! HTTP/2: one task per connection drives both the connection and the handlers of its streams.
 //!
-//! A stream is no task: its future is polled by the connection's, on its own waker ([`wakes`]). One turn of the task:
+//! Streams are not tasks: the connection's task polls their futures, each with its own waker ([`wakes`]). One round of
+//! the task ([`Http2::poll`]):
 //!
 //! ```text
-//! 1xx answers ──▶ streams that were woken ──▶ the connection, if it was woken, by bytes or by what the streams said:
-//!                                             writes frames, reads frames, and every new stream is asked at once
+//! 1xx responses ──▶ woken streams ──▶ the connection, if woken by I/O or by stream output:
+//!                                     writes frames, reads frames, and calls the handler of each new stream
 //! ```
 //!
-//! An answer that is ready costs no queue, and all answers of a turn are written together ([`Turns`]). Whoever is woken
-//! in the course of a turn has the next one, behind the other tasks. A turn is over after [`Limits::turn`], too, with
-//! streams left for the next one, so that a connection with many streams does not hold its thread. Work that takes long
-//! must not be done in a stream's future, because one poll of it cannot be divided; it belongs in a task of its own.
+//! A response that is ready immediately passes through no queue, and all responses of a round are written together
+//! ([`Turns`]). Wake-ups that arrive during a round are handled in the next one, after other tasks had a chance to run.
+//! A round also ends after [`Limits::turn`], leaving the remaining streams for the next round, so that a connection
+//! with many streams does not monopolise its thread. A single poll of a stream cannot be split, so long computations
+//! must not run in a stream's future; they belong in a task of their own.
 
 mod head;
 mod received;
@@ -38,12 +40,12 @@ use stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wakes::{StreamWake, Wakes};
 
-/// Streams that are accepted in one turn.
+/// Maximum number of streams accepted per round.
 const ACCEPTED: usize = 256;
-/// Places that a connection without streams keeps.
+/// Number of stream slots that an idle connection retains.
 const KEPT: usize = 16;
 
-/// What connections offer their clients.
+/// The settings announced to clients.
 pub(super) fn settings(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder
@@ -55,20 +57,20 @@ pub(super) fn settings(limits: &Limits) -> Builder {
     builder
 }
 
-/// A connection and its streams.
+/// An HTTP/2 connection and its streams.
 pub(super) struct Http2<'a, S> {
     answerer: &'a Answerer,
     phase: Phase<S>,
-    /// It is to be closed once the handshake is over.
+    /// Close as soon as the handshake is over.
     closing: bool,
     turns: Turns<S>,
     wakes: Arc<Wakes>,
-    /// Wakes the connection.
+    /// Wakes the connection's own half, as opposed to one of its streams.
     waker: Waker,
     places: Vec<Place<'a>>,
-    /// Places without a stream.
+    /// Indices of the unused entries of `places`.
     free: Vec<usize>,
-    /// Who is polled in this turn, and how long that may take.
+    /// Streams left to poll, and the time budget of one round.
     woken: Vec<usize>,
     turn: Duration,
     lanes: Arc<Lanes>,
@@ -80,7 +82,7 @@ enum Phase<S> {
     Open(Box<Connection<Gather<S>, Bytes>>, Option<PingPong>),
 }
 
-/// Where a stream is kept; its waker serves the streams that come after it, too.
+/// A slot for a stream. Its waker is reused by later streams in the same slot, which saves an allocation per request.
 struct Place<'a> {
     wake: Arc<StreamWake>,
     waker: Waker,
@@ -111,13 +113,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         }
     }
 
-    /// Ready when the connection is over.
+    /// Ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         let polled = self.poll_turn(cx);
         self.turns.after(polled, cx, &self.waker)
     }
 
-    /// Takes no more streams, and ends after those that are open.
+    /// Begins a graceful shutdown: refuses new streams and ends after the open ones.
     pub(super) fn close(&mut self) {
         self.closing = true;
         if let Phase::Open(connection, _) = &mut self.phase {
@@ -126,16 +128,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         }
     }
 
-    /// Asks the client whether it is there; its answer is heard as any of its bytes is.
+    /// Sends a liveness ping. The reply needs no handling of its own, because any bytes received count as a sign of
+    /// life.
     pub(super) fn ping(&mut self, activity: &Activity) {
         if let Phase::Open(_, Some(pings)) = &mut self.phase {
-            // A pong that nobody has taken is in the way of the next ping.
+            // h2 refuses a new ping while an earlier pong has not been collected.
             let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
             if pings.send_ping(Ping::opaque()).is_ok() {
                 self.waker.wake_by_ref();
                 activity.pinged();
                 return;
             }
+            // No ping could be sent; postpone the next one by a full interval.
         }
         activity.heard();
     }
@@ -157,7 +161,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         }
         woken.drain(..polled);
         self.woken = woken;
-        // The connection has at least one step in every turn: frames are written and read, however busy the streams are.
+        // Every round polls the connection itself if woken, so busy streams cannot starve frame I/O.
         if self.wakes.take_connection()
             && let Poll::Ready(end) = self.poll_connection(deadline)
         {
@@ -171,7 +175,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         Poll::Pending
     }
 
-    /// Writes and reads frames; new streams are asked.
+    /// Writes and reads frames, and starts the handlers of new streams.
     fn poll_connection(&mut self, deadline: Instant) -> Poll<Result<(), h2::Error>> {
         for _ in 0..ACCEPTED {
             let cx = &mut Context::from_waker(&self.waker);
@@ -193,12 +197,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                     None => return Poll::Ready(Ok(())),
                 },
             }
-            // What a stream said when it was asked is written by the next poll.
+            // Output of the new stream is written by the next `poll_accept`, so its wake-up needs no round of its own.
             self.wakes.take_connection();
             if Instant::now() >= deadline {
                 break;
             }
         }
+        // Stopped by the stream limit or the deadline: continue in the next round.
         self.waker.wake_by_ref();
         Poll::Pending
     }
@@ -210,12 +215,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         let head_alone = request.method() == Method::HEAD;
         let (head, stream) = request.into_parts();
         let body = match head.method {
-            // We open no tunnels: what would go through one is not read.
+            // CONNECT tunnels are not supported, so tunnel data is never read.
             Method::CONNECT => Body::empty(),
             _ => received::body(stream, &head.headers, lanes, number),
         };
         let request = Request::from_parts(head, body);
-        // Handlers may work before they return a future.
+        // A handler may do work, and panic, before it returns its future.
         match catch_unwind(AssertUnwindSafe(|| answerer.ask(request, Some(number)))) {
             Ok(handling) => {
                 let place = self.free.pop().unwrap_or_else(|| {
@@ -234,7 +239,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         }
     }
 
-    /// Polls the stream at a place, where there is one. A panic costs this stream.
+    /// Polls the stream in a slot, if any. A panic ends only that stream.
     fn poll_stream(&mut self, number: usize, deadline: Instant) {
         let Some(place) = self.places.get_mut(number) else {
             return;

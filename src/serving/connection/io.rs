@@ -1,4 +1,6 @@
-//! The TLS stream, watched: reads and stalls leave marks for the connection's clock.
+//! The TLS stream of a connection, instrumented: reads, writes and stalls are recorded in [`Activity`].
+//!
+//! Over HTTP/1.1 it also writes informational (1xx) responses between hyper's messages.
 
 use super::activity::{Activity, signals};
 use crate::request::interim::Lane;
@@ -11,8 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that holds its connection's slot for as long as anyone holds the stream: an upgraded connection outlives
-/// its HTTP task.
+/// A stream that records activity. It owns the connection's slot, so that an upgraded connection, which outlives its
+/// HTTP task, keeps it.
 pub(super) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
@@ -21,12 +23,12 @@ pub(super) struct Watched<S> {
     _slot: Slot,
 }
 
-/// Writes 1xx answers between what hyper writes.
+/// Writes informational responses between hyper's messages.
 struct Ahead {
     lane: Arc<Lane>,
-    /// hyper has handed over all it had: what follows begins a message.
+    /// True if hyper has flushed everything it had, so that the next write begins a message.
     between: bool,
-    /// What is being written.
+    /// The rest of the bytes being written.
     rest: Bytes,
 }
 
@@ -41,7 +43,7 @@ impl<S> Watched<S> {
         }
     }
 
-    /// With a way for 1xx answers, which is for HTTP/1.1 alone.
+    /// Adds a queue of informational responses; HTTP/1.1 only.
     pub(super) fn with_lane(mut self, lane: Arc<Lane>) -> Self {
         self.interim = Some(Ahead {
             lane,
@@ -79,7 +81,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             self.activity.read();
         }
         self.reader.has_read(read);
-        // An upgraded connection has nobody else who would hear that it is evicted.
+        // Nothing else polls the signals of an upgraded connection, so its eviction is noticed here.
         if poll.is_pending() && self.interim.is_some() && self.activity.signals(cx) & signals::KILL != 0 {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
@@ -88,7 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Watched<S> {
-    /// Writes what goes ahead, where there is something and a message may begin.
+    /// Writes queued informational responses, if any, unless hyper is in the middle of a message.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(ahead) = &mut self.interim else {
             return Poll::Ready(Ok(()));
@@ -109,7 +111,7 @@ impl<S: AsyncWrite + Unpin> Watched<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// hyper is about to write; 1xx answers first.
+    /// Called before hyper writes: informational responses go first.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         ready!(self.poll_ahead(cx))?;
         if let Some(ahead) = &mut self.interim {
@@ -147,7 +149,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // hyper flushes when it has written all it has.
+        // hyper flushes after it has written everything it has, so a message boundary is reached.
         if let Some(ahead) = &mut self.interim {
             ahead.between = true;
         }

@@ -1,6 +1,5 @@
-//! Connections of one class, grouped by their owner, so that eviction is fair: the owner with the most connections
-//! loses the one that has been idle longest. An owner with few connections keeps them, however fast another one opens
-//! new ones.
+//! The connections of one class, grouped by owner for fair eviction: the owner with the most connections loses the one
+//! that has been idle longest. An owner with few connections keeps them, however fast another one opens new ones.
 
 use crate::serving::connection::Activity;
 use std::cmp::Reverse;
@@ -8,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Connections that one eviction compares at most.
+/// Maximum number of connections compared for one eviction, which bounds the time under the lock.
 const COMPARED: usize = 1024;
 
-/// Whom a connection is counted for.
+/// The owner that a connection counts towards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::serving) enum Owner {
-    /// A remote address; of IPv6 the /64 network, which one client has at its disposal.
+    /// The remote address; for IPv6 its /64 network, because a single client usually controls a whole one.
     Address(IpAddr),
-    /// The user who authenticated first on the connection.
+    /// The first user authenticated on the connection.
     User(Arc<str>),
 }
 
@@ -29,18 +28,18 @@ impl Owner {
     }
 }
 
-/// The connections.
+/// The connections of one class.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     groups: HashMap<Owner, Group>,
-    /// The largest first; of equally large ones the one that was there first.
+    /// Owners by number of connections, largest first; ties go to the older group.
     by_size: BTreeSet<(Reverse<usize>, u64, Owner)>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// The number of its first connection.
+    /// Id of the group's first connection.
     since: u64,
     members: BTreeMap<u64, Arc<Activity>>,
 }
@@ -50,7 +49,7 @@ impl Pool {
         self.len
     }
 
-    /// Connections of one owner.
+    /// Number of connections of one owner.
     pub(super) fn of(&self, owner: &Owner) -> usize {
         self.groups.get(owner).map_or(0, |group| group.members.len())
     }
@@ -83,8 +82,8 @@ impl Pool {
         Some(activity)
     }
 
-    /// Who gives way: of the owners with the most connections, or of `owner`, the connection that has been idle
-    /// longest; where all are busy, the one that has been so longest.
+    /// The connection to evict, among those of `owner` or else of the owners with the most connections: the one idle
+    /// longest or, if all are busy, the one busy longest.
     pub(super) fn victim(&self, owner: Option<&Owner>) -> Option<u64> {
         let largest = match owner {
             Some(owner) => self.of(owner),
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_with_the_most_connections_loses_one() {
+    fn the_owner_with_the_most_connections_is_evicted_first() {
         let mut pool = Pool::default();
         pool.insert(1, &address(1), Activity::new());
         for id in 2..5 {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_connection_outlives_an_idle_one_that_is_younger() {
+    fn idle_connections_are_evicted_before_older_busy_ones() {
         let mut pool = Pool::default();
         let busy = Activity::new();
         let _request = busy.request();
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_are_one_owner() {
+    fn addresses_in_one_ipv6_64_share_an_owner() {
         let of = |text: &str| Owner::of(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:0:2"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));

@@ -1,4 +1,4 @@
-//! Who gives way to whom, without sockets.
+//! Eviction, without sockets.
 
 use super::*;
 
@@ -15,7 +15,7 @@ impl Port {
         }
     }
 
-    /// A connection from 10.0.0.0/16 by number; the index under which it is found.
+    /// Connects from the n-th address of 10.0.0.0/16 and returns the connection's index in `open`.
     fn connect(&mut self, address: u16) -> usize {
         let [a, b] = address.to_be_bytes();
         self.enter([10, 0, a, b].into(), false)
@@ -26,7 +26,7 @@ impl Port {
         let slot = self
             .slots
             .enter(remote, is_local, &activity)
-            .expect("somebody gives way");
+            .expect("a connection can be evicted");
         self.open.push((slot, activity));
         self.open.len() - 1
     }
@@ -56,7 +56,7 @@ fn limits(connections: usize) -> Limits {
 }
 
 #[test]
-fn unauthenticated_connections_never_take_the_reserve() {
+fn unauthenticated_connections_never_take_reserved_slots() {
     let mut port = Port::new(&limits(64));
     let admin = port.known(1, "admin");
     let local = port.enter([127, 0, 0, 1].into(), true);
@@ -66,7 +66,7 @@ fn unauthenticated_connections_never_take_the_reserve() {
         assert!(port.len() <= 64);
     }
     assert!(!port.is_evicted(admin) && !port.is_evicted(local));
-    // 64 less a quarter for callers with credentials and a sixteenth for loopback.
+    // 64 minus a quarter for authenticated callers and a sixteenth for loopback.
     assert_eq!(port.slots.lock().pools[Class::Open as usize].len(), 64 - 16 - 4);
     for n in 0..16 {
         port.known(200, &format!("user-{n}"));
@@ -94,7 +94,7 @@ fn a_newcomer_survives_a_flood_from_another_address() {
 }
 
 #[test]
-fn a_user_with_all_slots_gives_way_to_others() {
+fn a_user_with_all_slots_loses_them_to_others() {
     let mut port = Port::new(&limits(64));
     let others: Vec<usize> = (0..8).map(|n| port.known(n, &format!("user-{n}"))).collect();
     for _ in 0..1000 {
@@ -109,7 +109,7 @@ fn a_user_with_all_slots_gives_way_to_others() {
 }
 
 #[test]
-fn one_address_has_its_share_and_loopback_more() {
+fn per_address_limit_does_not_apply_to_loopback() {
     let mut port = Port::new(&Limits {
         connections: 64,
         per_address: Some(5),
@@ -129,7 +129,7 @@ fn one_address_has_its_share_and_loopback_more() {
 }
 
 #[test]
-fn a_slot_is_given_back_once() {
+fn a_slot_is_released_once() {
     let mut port = Port::new(&limits(4));
     for _ in 0..10 {
         port.connect(1);

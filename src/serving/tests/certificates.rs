@@ -1,10 +1,10 @@
-//! Which certificate is shown, and how it changes; what is done with the client's.
+//! Choice and reload of the server certificate; acceptance of client certificates.
 
 use super::support::{self, Fixture, Pair, answer_with};
 use super::*;
 
 #[tokio::test]
-async fn a_certificate_of_a_stranger_does_not_fail_the_handshake() {
+async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {
     let fixture = Fixture::new();
     let server = fixture.serve(
         Limits::default(),
@@ -40,7 +40,7 @@ async fn a_resumed_session_still_carries_the_client_certificate() {
 }
 
 #[tokio::test]
-async fn sni_chooses_exact_before_wildcard_before_default() {
+async fn sni_prefers_exact_over_wildcard_over_default() {
     let fixture = Fixture::new();
     let sni = [
         ("a.example", vec![]),
@@ -68,7 +68,7 @@ async fn sni_chooses_exact_before_wildcard_before_default() {
 }
 
 #[tokio::test]
-async fn a_replaced_certificate_is_shown_to_new_connections() {
+async fn new_connections_see_a_reloaded_certificate() {
     let fixture = Fixture::new();
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
@@ -89,7 +89,7 @@ async fn a_replaced_certificate_is_shown_to_new_connections() {
     assert!(!source.check_now());
 
     put(&new, &old);
-    assert!(!source.check_now(), "a key of another certificate is refused");
+    assert!(!source.check_now(), "a key of another certificate is rejected");
     server.tls.rebuild();
     assert_eq!(shown().await, "old");
 
@@ -106,7 +106,7 @@ async fn a_replaced_certificate_is_shown_to_new_connections() {
 }
 
 #[tokio::test]
-async fn the_configuration_follows_its_sources() {
+async fn tls_configuration_follows_its_sources() {
     let fixture = Fixture::new();
     let source = Pair::self_signed("old").dynamic();
     let server = fixture.serve_pair(Arc::clone(&source));
@@ -123,7 +123,7 @@ async fn the_configuration_follows_its_sources() {
 }
 
 #[test]
-fn a_ca_bundle_is_swapped_only_for_a_good_one() {
+fn an_invalid_ca_bundle_does_not_replace_a_valid_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ca.crt");
     let (a, b) = (Pair::self_signed("a"), Pair::self_signed("b"));
@@ -141,7 +141,7 @@ fn a_ca_bundle_is_swapped_only_for_a_good_one() {
 }
 
 #[test]
-fn unknown_cipher_suites_are_refused_by_name() {
+fn unknown_cipher_suites_are_named_in_the_error() {
     let build = |suites: &[&str]| {
         let options = TlsOptions {
             cipher_suites: suites.iter().map(|s| (*s).to_owned()).collect(),

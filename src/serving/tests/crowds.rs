@@ -1,4 +1,4 @@
-//! More clients than there is room for. 127.0.0.1 is loopback here, other addresses of this machine are remote.
+//! Connection limits under load. 127.0.0.1 counts as loopback; other addresses of this machine count as remote.
 
 use super::support::{self, Fixture, Running, answer_with, is_closed, tcp_from};
 use super::*;
@@ -17,7 +17,7 @@ fn limits(connections: usize) -> Limits {
     }
 }
 
-/// A server that knows everybody who shows a certificate.
+/// A server that authenticates every client with a certificate.
 fn serve(fixture: &Fixture, limits: Limits) -> Running {
     fixture.serve(
         limits,
@@ -31,7 +31,7 @@ fn serve(fixture: &Fixture, limits: Limits) -> Running {
     )
 }
 
-/// Sockets that say nothing.
+/// Opens sockets that send nothing.
 async fn silent(n: usize, server: &Running) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..n {
@@ -40,7 +40,7 @@ async fn silent(n: usize, server: &Running) -> Vec<TcpStream> {
     all
 }
 
-/// Waits for the peer to close, and opens another one, for ever and as fast as it can.
+/// Reconnects forever, as fast as possible, whenever the peer closes the connection.
 async fn reconnect(mut stream: TcpStream, to: std::net::SocketAddr) {
     loop {
         is_closed(&mut stream).await;
@@ -54,7 +54,7 @@ async fn reconnect(mut stream: TcpStream, to: std::net::SocketAddr) {
 }
 
 #[tokio::test]
-async fn an_administrator_gets_in_while_an_attacker_holds_every_slot() {
+async fn an_administrator_connects_while_an_attacker_holds_every_slot() {
     let fixture = Fixture::new();
     let server = serve(&fixture, limits(64));
     let mut attackers = tokio::task::JoinSet::new();
@@ -77,7 +77,7 @@ async fn an_administrator_gets_in_while_an_attacker_holds_every_slot() {
 }
 
 #[tokio::test]
-async fn the_longest_idle_connection_without_credentials_goes_first() {
+async fn the_longest_idle_unauthenticated_connection_is_evicted_first() {
     let fixture = Fixture::new();
     let server = serve(
         &fixture,
@@ -104,7 +104,8 @@ async fn the_longest_idle_connection_without_credentials_goes_first() {
     let mut first = connect(None).await;
     let mut second = connect(None).await;
     let mut third = connect(None).await;
-    // Times are kept in milliseconds: the first was used in a later one than the second.
+    // Timestamps have millisecond resolution: make sure that the first connection's next use is later than the
+    // second's.
     let used = std::time::Instant::now();
     while used.elapsed() < Duration::from_millis(3) {
         tokio::task::yield_now().await;
@@ -119,7 +120,7 @@ async fn the_longest_idle_connection_without_credentials_goes_first() {
 }
 
 #[tokio::test]
-async fn clients_who_shake_no_hands_take_a_bounded_number_of_slots() {
+async fn half_open_connections_are_bounded() {
     let fixture = Fixture::new();
     let server = serve(
         &fixture,
@@ -133,9 +134,9 @@ async fn clients_who_shake_no_hands_take_a_bounded_number_of_slots() {
         .await
         .unwrap();
     let mut half_open = silent(6, &server).await;
-    assert!(is_closed(&mut half_open[0]).await, "the one that waited longest");
+    assert!(is_closed(&mut half_open[0]).await, "the oldest one is evicted");
     open.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(open.read_u8().await.is_ok(), "others are not touched");
+    assert!(open.read_u8().await.is_ok(), "other connections stay open");
     assert_eq!(server.handle.evicted(), 1);
 }
 
@@ -178,9 +179,9 @@ async fn an_evicted_upgraded_connection_is_cut() {
 }
 
 #[tokio::test]
-async fn a_connection_that_lets_requests_take_long_turns_lets_others_go_first() {
+async fn a_busy_http2_connection_yields_after_its_time_budget() {
     let fixture = Fixture::new();
-    // Each request computes for longer than a turn may last.
+    // Each request computes for longer than the budget of one round.
     let work = Duration::from_millis(2);
     let server = fixture.serve(
         Limits {
@@ -204,7 +205,7 @@ async fn a_connection_that_lets_requests_take_long_turns_lets_others_go_first() 
     let turns = tokio::spawn(async move {
         let mut turns = 0;
         while !slow.is_finished() {
-            // Behind all who are ready, unlike `yield_now`, which waits for the driver's turn.
+            // Re-queues the task behind all ready ones. `yield_now` would instead wait for the I/O driver to be polled.
             let mut is_first = true;
             std::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
@@ -222,6 +223,6 @@ async fn a_connection_that_lets_requests_take_long_turns_lets_others_go_first() 
     assert!(answers.iter().all(Result::is_ok));
     assert!(
         turns >= 60,
-        "another task had {turns} turns while 60 requests were computed"
+        "another task ran {turns} times while 60 requests were computed"
     );
 }

@@ -1,10 +1,10 @@
-//! How connections and servers end.
+//! Ends of connections: client disconnects, graceful close, drain.
 
 use super::support::{self, Fixture, answer_with, is_closed};
 use super::*;
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_request_along() {
+async fn a_client_disconnect_drops_its_request() {
     let fixture = Fixture::new();
     let (handler, gate) = support::answer_at_gate();
     let server = fixture.serve(Limits::default(), handler);
@@ -20,7 +20,7 @@ async fn a_client_that_leaves_takes_its_request_along() {
 }
 
 #[tokio::test]
-async fn connection_close_of_an_http2_answer_becomes_goaway() {
+async fn connection_close_of_an_http2_response_becomes_goaway() {
     let fixture = Fixture::new();
     let server = fixture.serve(
         Limits::default(),
@@ -42,7 +42,7 @@ async fn connection_close_of_an_http2_answer_becomes_goaway() {
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_belongs_to_its_handler() {
+async fn drain_does_not_wait_for_upgraded_connections() {
     let fixture = Fixture::new();
     let handler = answer_with(|mut req| {
         let upgrade = hyper::upgrade::on(&mut req);
@@ -76,7 +76,7 @@ async fn an_upgraded_connection_belongs_to_its_handler() {
     assert_eq!(
         server.handle.drain(Duration::from_secs(5)).await,
         Drained::Clean,
-        "it is not waited for"
+        "drain does not wait for the upgraded connection"
     );
     tls.write_all(b"ping").await.unwrap();
     let mut echo = Vec::new();
@@ -85,7 +85,7 @@ async fn an_upgraded_connection_belongs_to_its_handler() {
 }
 
 #[tokio::test]
-async fn draining_waits_for_requests_and_closes_idle_connections() {
+async fn drain_waits_for_requests_and_closes_idle_connections() {
     let fixture = Fixture::new();
     let (handler, gate) = support::answer_at_gate();
     let server = fixture.serve(Limits::default(), handler);
@@ -102,7 +102,10 @@ async fn draining_waits_for_requests_and_closes_idle_connections() {
     let addr = server.addr();
     let drain = tokio::spawn(server.handle.drain(Duration::from_secs(10)));
     assert!(is_closed(&mut idle).await);
-    assert!(tokio::net::TcpStream::connect(addr).await.is_err(), "nobody new");
+    assert!(
+        tokio::net::TcpStream::connect(addr).await.is_err(),
+        "no new connections"
+    );
     assert!(!drain.is_finished());
     gate.open();
     for request in busy {
@@ -112,7 +115,7 @@ async fn draining_waits_for_requests_and_closes_idle_connections() {
 }
 
 #[tokio::test]
-async fn draining_cuts_what_is_left_at_the_deadline() {
+async fn drain_cuts_open_connections_at_the_deadline() {
     let fixture = Fixture::new();
     let (handler, gate) = support::answer_at_gate();
     let server = fixture.serve(Limits::default(), handler);

@@ -1,4 +1,4 @@
-//! What an answer over HTTP/2 is on the wire: its head, where its stream ends, its bytes.
+//! HTTP/2 responses on the wire: heads, ends of streams, data frames.
 
 use super::support::{Fixture, answer_with};
 use crate::request::{Body, Response};
@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use std::convert::Infallible;
 
-/// A body in pieces, whose length nobody knows.
+/// A body in several frames, of unannounced length.
 fn pieces(pieces: Vec<Frame<Bytes>>) -> Body {
     Body::stream(StreamBody::new(futures_util::stream::iter(
         pieces.into_iter().map(Ok::<_, Infallible>),
@@ -20,7 +20,7 @@ fn data(text: &'static str) -> Frame<Bytes> {
     Frame::data(Bytes::from_static(text.as_bytes()))
 }
 
-/// The answers, by path.
+/// The test responses, by path.
 fn answer(path: &str) -> Response {
     let answer = Response::new;
     let with_status = |status: StatusCode, mut answer: Response| {
@@ -69,7 +69,7 @@ fn answer(path: &str) -> Response {
     }
 }
 
-/// An answer in a line: status, headers in their order, what follows and where the end is.
+/// Sends a request and renders the response as one line: status, headers in order, data, trailers, and where it ends.
 async fn line(client: &mut h2::client::SendRequest<Bytes>, method: Method, path: &str) -> String {
     let target = match method {
         Method::CONNECT => "localhost:443".to_owned(),
@@ -106,7 +106,7 @@ async fn line(client: &mut h2::client::SendRequest<Bytes>, method: Method, path:
 }
 
 #[tokio::test]
-async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_does() {
+async fn http2_responses_match_those_recorded_from_hyper() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|req| answer(req.uri().path())));
     let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
@@ -136,7 +136,7 @@ async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_doe
         seen.push(format!("GET {path}: {line}"));
     }
     seen.push(format!("CONNECT: {}", line(&mut client, Method::CONNECT, "").await));
-    // Recorded when hyper served HTTP/2, but for HEAD, which had the body of GET.
+    // Recorded when hyper served HTTP/2. HEAD differs on purpose: hyper sent it the body of GET.
     let expected = [
         r#"GET /full: 200 date content-length=5 | "hello" end"#,
         r#"HEAD /full: 200 date content-length=5 | end"#,
@@ -163,13 +163,13 @@ async fn an_answers_head_says_what_follows_and_ends_the_stream_where_nothing_doe
 }
 
 #[tokio::test]
-async fn a_request_of_more_header_fields_than_a_map_takes_beside_ours_is_refused() {
+async fn too_many_header_fields_get_431() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("hello"))));
     let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
     let (mut client, connection) = h2::client::handshake(tls).await.unwrap();
     tokio::spawn(connection);
-    // As many as fit into a map are taken apart by the library; what filters add to them would be one too many.
+    // h2 accepts as many fields as fit into a `HeaderMap`; those that filters add would then overflow it.
     for (fields, status) in [(1000, 200), (4097, 431), (24_500, 431), (1, 200)] {
         let mut request = Request::get("https://localhost/").body(()).unwrap();
         for i in 0..fields {

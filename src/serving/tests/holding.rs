@@ -1,9 +1,9 @@
-//! What a client may hold, and for how long.
+//! Timeouts and size limits of a single client.
 
 use super::support::{self, Fixture, answer_with, is_closed};
 use super::*;
 
-/// Short enough to wait for, and long enough for a client on a busy machine to come in time.
+/// Short enough to wait for, and long enough for a client on a busy machine to act in time.
 fn short() -> Limits {
     Limits {
         header_read: Duration::from_secs(2),
@@ -14,7 +14,7 @@ fn short() -> Limits {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_shake_hands_is_dropped() {
+async fn an_unfinished_handshake_is_cut_at_its_deadline() {
     let fixture = Fixture::new();
     let limits = Limits {
         handshake: Duration::from_millis(80),
@@ -28,7 +28,7 @@ async fn a_client_that_does_not_shake_hands_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_dribbled_head_is_cut_and_an_idle_connection_closed() {
+async fn a_slow_head_is_cut_and_an_idle_connection_closed() {
     let fixture = Fixture::new();
     let server = fixture.serve(short(), answer_with(|_| Response::new(Body::full("x"))));
     let mut slow = fixture
@@ -49,11 +49,11 @@ async fn a_dribbled_head_is_cut_and_an_idle_connection_closed() {
     assert!(all.ends_with(b"\r\n\r\nx"), "{}", String::from_utf8_lossy(&all));
     assert!(
         begun.elapsed() >= short().idle,
-        "the head's clock does not run in idle time"
+        "the head's deadline does not apply to idle time"
     );
 
     let mut silent = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
-    assert!(is_closed(&mut silent).await, "without a preface");
+    assert!(is_closed(&mut silent).await, "closed without a preface");
     let (sender, connection) =
         support::http2(fixture.connect(&server, "localhost", &["h2"], None).await.unwrap()).await;
     connection.await.unwrap().unwrap();
@@ -61,7 +61,7 @@ async fn a_dribbled_head_is_cut_and_an_idle_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_request_in_flight_outlives_the_idle_time() {
+async fn the_idle_timeout_does_not_apply_to_requests_in_flight() {
     let fixture = Fixture::new();
     let limits = Limits {
         idle: Duration::from_secs(1),
@@ -76,7 +76,7 @@ async fn a_request_in_flight_outlives_the_idle_time() {
 }
 
 #[tokio::test]
-async fn header_limits_are_answered_not_ignored() {
+async fn oversized_heads_get_431() {
     let fixture = Fixture::new();
     let server = fixture.serve(
         Limits::default(),
@@ -100,7 +100,7 @@ async fn header_limits_are_answered_not_ignored() {
     );
     assert!(
         answer.contains("\r\nContent-Length: 3\r\n"),
-        "names are written as Go writes them: {answer}"
+        "header names are capitalised as in Go: {answer}"
     );
     let big = "a".repeat(900 << 10);
     let answer = send(format!("GET / HTTP/1.1\r\nHost: x\r\nBig: {big}\r\n\r\n")).await;
@@ -128,7 +128,7 @@ async fn a_peer_that_reads_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn a_peer_that_opens_no_window_is_cut() {
+async fn a_peer_that_never_opens_its_window_is_cut() {
     let fixture = Fixture::new();
     let limits = Limits {
         write_stall: Duration::from_millis(80),
@@ -174,7 +174,7 @@ async fn a_slow_download_is_not_idle() {
     let (begun, mut got) = (std::time::Instant::now(), 0);
     while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
         got += frame.unwrap().into_data().unwrap().len();
-        // The client's own slowness, not a wait for something.
+        // The simulated client is slow; this does not wait for anything.
         tokio::time::sleep(pause).await;
     }
     assert_eq!(got, length);

@@ -1,4 +1,4 @@
-//! Streams of one HTTP/2 connection, which one task answers.
+//! Concurrent streams of one HTTP/2 connection.
 
 use super::support::{self, Fixture, Running, Sender, answer_with};
 use crate::request::{Answering, Body, Handler, Request};
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
-/// A client of its own for `server`.
+/// A new client connection to `server`.
 async fn client(fixture: &Fixture, server: &Running) -> Sender {
     let tls = fixture.connect(server, "localhost", &["h2"], None).await.unwrap();
     support::http2(tls).await.0
 }
 
-/// Answers request `/n` when `n` is called, and others never.
+/// Answers request `/n` when `n` is released, and no other.
 struct Called(watch::Sender<u32>);
 
 impl Handler for Called {
@@ -40,7 +40,7 @@ impl Handler for Called {
 }
 
 #[tokio::test]
-async fn streams_are_answered_in_any_order_and_one_that_never_is_holds_up_nobody() {
+async fn streams_complete_in_any_order() {
     let (fixture, called) = (Fixture::new(), watch::Sender::new(0));
     let server = fixture.serve(Limits::default(), Arc::new(Called(called.clone())));
     let mut sender = client(&fixture, &server).await;
@@ -69,11 +69,11 @@ async fn a_reset_drops_the_handlers_future() {
     gate.entered(1).await;
     request.abort();
     gate.none_waiting().await;
-    assert!(!sender.is_closed(), "its connection goes on");
+    assert!(!sender.is_closed(), "the connection stays open");
 }
 
 #[tokio::test]
-async fn a_reset_drops_an_answers_body() {
+async fn a_reset_drops_the_response_body() {
     let fixture = Fixture::new();
     let (body, mut dropped) = oneshot::channel::<()>();
     let body = std::sync::Mutex::new(Some(body));
@@ -99,7 +99,7 @@ async fn a_reset_drops_an_answers_body() {
     assert!(!sender.is_closed());
 }
 
-/// Panics before it has a future.
+/// Panics before it returns its future, or in the response body.
 struct Panics;
 
 impl Handler for Panics {
@@ -121,7 +121,7 @@ impl Handler for Panics {
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_stream_alone() {
+async fn a_panic_ends_only_its_stream() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), Arc::new(Panics));
     let mut sender = client(&fixture, &server).await;
@@ -134,7 +134,7 @@ async fn a_panic_ends_its_stream_alone() {
 }
 
 #[tokio::test]
-async fn what_is_larger_than_the_windows_goes_up_and_comes_down_with_its_trailers() {
+async fn bodies_larger_than_the_windows_are_echoed_with_trailers() {
     let fixture = Fixture::new();
     let limits = Limits {
         stream_window: 64 << 10,
@@ -169,7 +169,7 @@ async fn what_is_larger_than_the_windows_goes_up_and_comes_down_with_its_trailer
 }
 
 #[tokio::test]
-async fn a_client_that_answers_pings_may_be_silent_and_one_that_does_not_is_cut() {
+async fn a_client_that_leaves_pings_unanswered_is_cut() {
     let fixture = Fixture::new();
     let limits = Limits {
         ping_interval: Duration::from_millis(30),
@@ -192,7 +192,7 @@ async fn a_client_that_answers_pings_may_be_silent_and_one_that_does_not_is_cut(
     assert!(support::is_closed(&mut dead).await);
 }
 
-/// What a client says first, with requests that it gives up at once if they are more than one.
+/// A client's opening bytes with this many requests; if more than one, each is reset immediately (rapid reset).
 fn opening(requests: u32) -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let mut frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
@@ -204,7 +204,7 @@ fn opening(requests: u32) -> Vec<u8> {
     // SETTINGS, then HEADERS and RST_STREAM.
     frame(4, 0, 0, &[]);
     for n in 0..requests {
-        // GET https /, and an authority without indexing; it ends its headers and its stream.
+        // GET https /, authority as a literal without indexing; flags END_HEADERS and END_STREAM.
         frame(1, 5, 2 * n + 1, b"\x82\x87\x84\x01\x09localhost");
         if requests > 1 {
             frame(3, 0, 2 * n + 1, &8u32.to_be_bytes());
@@ -214,7 +214,7 @@ fn opening(requests: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_that_are_given_up_ends_the_connection() {
+async fn a_rapid_reset_flood_ends_the_connection() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::empty())));
     let mut flood = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_flood_of_requests_that_are_given_up_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_path_that_go_refuses_is_refused_and_its_connection_goes_on() {
+async fn a_malformed_path_gets_400_and_the_connection_stays_open() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), answer_with(|_| Response::new(Body::full("handled"))));
     let mut sender = client(&fixture, &server).await;

@@ -1,4 +1,4 @@
-//! Answers ahead of the answer, on real connections.
+//! Informational (1xx) responses on real connections.
 
 use super::support::Fixture;
 use crate::request::{Answering, Body, Facts, Handler, Interim, Request};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-/// Says two hints, the second when it is told to, then answers with what it read.
+/// Sends two hints, the second on notification, and then echoes the request body.
 struct Hinting(Arc<Notify>);
 
 impl Handler for Hinting {
@@ -30,7 +30,7 @@ impl Handler for Hinting {
             if interim.is_some() {
                 self.0.notified().await;
             }
-            // At once with the answer.
+            // Without a pause before the final response.
             hint("</2>");
             let asked = req.into_body().collect(100).await.unwrap();
             Response::new(Body::full(asked))
@@ -42,20 +42,24 @@ const FIRST: &str = "HTTP/1.1 103 Early Hints\r\nLink: </1>\r\n\r\n";
 const SECOND: &str = "HTTP/1.1 103 Early Hints\r\nLink: </2>\r\n\r\n";
 
 #[tokio::test]
-async fn hints_reach_an_http1_client_before_the_answer_and_while_it_waits() {
+async fn http1_hints_arrive_before_the_final_response() {
     let (fixture, go) = (Fixture::new(), Arc::new(Notify::new()));
     let server = fixture.serve(Limits::default(), Arc::new(Hinting(go.clone())));
     let mut tls = fixture
         .connect(&server, "localhost", &["http/1.1"], None)
         .await
         .unwrap();
-    // Twice on the same connection, the second time with `Expect`, whose own 1xx comes in between.
+    // Twice on one connection; the second time with `Expect`, whose own 1xx response comes in between.
     for (expect, ahead) in [("", ""), ("Expect: 100-continue\r\n", "HTTP/1.1 100 Continue\r\n\r\n")] {
         let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 4\r\n\r\n");
         tls.write_all(head.as_bytes()).await.unwrap();
         let mut first = vec![0; FIRST.len()];
         tls.read_exact(&mut first).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&first), FIRST, "nobody has answered yet");
+        assert_eq!(
+            String::from_utf8_lossy(&first),
+            FIRST,
+            "the final response is still pending"
+        );
         go.notify_one();
         if !ahead.is_empty() {
             let mut seen = vec![0; SECOND.len() + ahead.len()];
@@ -77,7 +81,7 @@ async fn hints_reach_an_http1_client_before_the_answer_and_while_it_waits() {
 }
 
 #[tokio::test]
-async fn a_client_of_http_1_0_gets_the_answer_alone() {
+async fn http_1_0_clients_get_no_informational_responses() {
     let fixture = Fixture::new();
     let server = fixture.serve(Limits::default(), Arc::new(Hinting(Arc::default())));
     let mut tls = fixture
@@ -90,7 +94,7 @@ async fn a_client_of_http_1_0_gets_the_answer_alone() {
     assert!(seen.starts_with("HTTP/1.0 200 OK\r\n"), "{seen}");
 }
 
-/// The next 1xx answer, or none where the answer is there.
+/// The next informational response, or `None` once the final response has arrived.
 async fn early(answer: &mut h2::client::ResponseFuture) -> Option<Response<()>> {
     poll_fn(|cx| answer.poll_informational(cx))
         .await
@@ -98,7 +102,7 @@ async fn early(answer: &mut h2::client::ResponseFuture) -> Option<Response<()>> 
 }
 
 #[tokio::test]
-async fn hints_reach_the_streams_of_an_http2_client_before_their_answers() {
+async fn http2_hints_arrive_before_the_final_response() {
     let (fixture, go) = (Fixture::new(), Arc::new(Notify::new()));
     let server = fixture.serve(Limits::default(), Arc::new(Hinting(go.clone())));
     let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
@@ -115,11 +119,11 @@ async fn hints_reach_the_streams_of_an_http2_client_before_their_answers() {
     let (mut first, mut first_body) = ask(&mut client, false);
     let (mut second, mut second_body) = ask(&mut client, true);
     for answer in [&mut first, &mut second] {
-        assert_eq!(hint(early(answer).await), "</1>", "nobody has answered yet");
+        assert_eq!(hint(early(answer).await), "</1>", "the final response is still pending");
     }
     go.notify_one();
     go.notify_one();
-    // Somebody reads the second's body now, for which its client waits.
+    // The handler now reads the second request's body, which makes the server send `100 Continue`.
     let (mut said, mut continues) = (Vec::new(), 0);
     while continues == 0 || said.is_empty() {
         let answer = early(&mut second).await.unwrap();

@@ -1,4 +1,4 @@
-//! Certificates made on the spot, servers on free ports, and a small client.
+//! Test support: generated certificates, servers on ephemeral ports, and a small client.
 
 use crate::request::{Body, Handler, Request as Asked, Response as Answer};
 use crate::serving::*;
@@ -145,7 +145,7 @@ impl Fixture {
             .await
     }
 
-    /// The same from another address of this machine, which stands for a remote one.
+    /// Like [`connect`](Self::connect), but from another address of this machine, which stands for a remote one.
     pub async fn connect_from(
         &self,
         source: [u8; 4],
@@ -173,7 +173,7 @@ pub async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Result<TcpS
     socket.connect(server.addr()).await
 }
 
-/// The client's side of these tests looks at certificates itself.
+/// Accepts any server certificate; the tests inspect certificates themselves.
 #[derive(Debug)]
 struct TrustAll;
 
@@ -316,7 +316,7 @@ pub async fn text(response: Response<Incoming>) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A connection that ends with its request.
+/// Aborts a connection's task when its request is over.
 struct Owned(tokio::task::JoinHandle<hyper::Result<()>>);
 
 impl Drop for Owned {
@@ -325,7 +325,7 @@ impl Drop for Owned {
     }
 }
 
-/// One GET over what ALPN chose.
+/// Sends one GET over the protocol that ALPN selected.
 pub async fn get(tls: Tls, path: &str) -> (http::StatusCode, String) {
     if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
         let (mut sender, connection) = http2(tls).await;
@@ -361,7 +361,7 @@ pub fn server_subject(tls: &Tls) -> String {
         .to_owned()
 }
 
-/// Reads until the end, however it comes.
+/// Reads to the end of the stream, clean or not. False after 60 s.
 pub async fn is_closed(io: &mut (impl AsyncRead + Unpin)) -> bool {
     let mut sink = [0; 1024];
     let end = async {

@@ -1,24 +1,25 @@
-//! How many watches there may be, and what those may keep in memory whose clients do not read.
+//! Limits on the number of watches, and on the memory held by watches whose clients do not read. Entry point:
+//! [`WatchPlace`], one per watch, obtained from [`Budget::admit_watch`](super::Budget::admit_watch).
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Part of all bytes of frames that one user's watches may keep.
+/// One user's watches may hold at most this fraction (a quarter) of all frame bytes.
 const SHARE: usize = 4;
 
-/// Bounds on watches.
+/// Limits on watches.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBounds {
-    /// Watches of all users; 0: no limit.
+    /// Watches of all users together; 0 is unlimited.
     pub all: usize,
-    /// Watches of one user; 0: no limit.
+    /// Watches of one user; 0 is unlimited.
     pub per_user: usize,
-    /// Bytes of old objects of one resource that unread watches may keep from being freed, and bytes of encoded frames
-    /// that all watches may hold, one user's a quarter of them.
+    /// Two limits in bytes: old objects of one resource kept alive by unread watches, and encoded frames held by all
+    /// watches (by one user's watches: a quarter of it).
     pub pinned: usize,
-    /// A watch with something to read that is not read for this long ends.
+    /// A watch that has pending items but has not been read for this long is ended.
     pub stall: Duration,
 }
 
@@ -33,12 +34,12 @@ impl Default for WatchBounds {
     }
 }
 
-/// Why a watch is refused.
+/// Which limit refused a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMany {
-    /// Of this user.
+    /// The per-user limit.
     OfUser,
-    /// Of all users.
+    /// The limit for all users.
     InAll,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Display for TooMany {
     }
 }
 
-/// The watches under way.
+/// Registry of open watches.
 pub(super) struct Places {
     pub(super) bounds: WatchBounds,
     taken: Mutex<Taken>,
@@ -69,13 +70,13 @@ struct Part {
     bytes: usize,
 }
 
-/// A watch's place, given up on drop.
+/// A watch's admission; released on drop.
 pub struct WatchPlace {
     places: Arc<Places>,
     user: Arc<str>,
 }
 
-/// Bytes of a frame that a watch holds; they count until it is dropped.
+/// An encoded frame held by a watch; its bytes are accounted until it is dropped.
 pub struct Held {
     frame: Vec<u8>,
     places: Arc<Places>,
@@ -122,6 +123,7 @@ impl Places {
         if let Some(own) = taken.users.get_mut(user) {
             own.watches -= watches;
             own.bytes -= bytes;
+            // Users without watches or frames are removed, so that the map stays bounded.
             if own.watches == 0 && own.bytes == 0 {
                 taken.users.remove(user);
             }
@@ -130,13 +132,13 @@ impl Places {
 }
 
 impl WatchPlace {
-    /// Counts a frame for as long as it is held; `None` where this user's watches, or all, hold too much already.
+    /// Accounts for a frame while it is held; `None` if this user's watches, or all watches, already hold too much.
     pub fn hold(&self, frame: Vec<u8>) -> Option<Held> {
         let (limit, bytes) = (self.places.bounds.pinned, frame.len());
         let mut taken = self.places.lock();
         let all = taken.all.bytes + bytes;
         let own = taken.users.get_mut(&self.user)?;
-        // One frame at a time must be possible, however large.
+        // A user that holds nothing is always allowed one frame, however large: a watch could not progress otherwise.
         if own.bytes > 0 && (own.bytes + bytes > limit / SHARE || all > limit) {
             return None;
         }
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_and_all_users_have_a_number_of_watches() {
+    fn watches_are_limited_per_user_and_in_total() {
         let places = Places::new(WatchBounds {
             all: 3,
             per_user: 2,
@@ -187,7 +189,11 @@ mod tests {
         assert_eq!(places.admit("c", false).err(), Some(TooMany::InAll));
         let _exempt = places.admit("admin", true).unwrap();
         drop(first);
-        assert_eq!(places.admit("c", false).err(), Some(TooMany::InAll), "the exempt count");
+        assert_eq!(
+            places.admit("c", false).err(),
+            Some(TooMany::InAll),
+            "exempt watches count toward the total"
+        );
         drop(_exempt);
         assert!(places.admit("a", false).is_ok());
         drop((_second, _other));
@@ -195,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn frames_count_until_they_are_dropped() {
+    fn frames_are_accounted_until_dropped() {
         let places = Places::new(WatchBounds {
             pinned: 400,
             ..WatchBounds::default()
         });
         let place = places.admit("a", false).unwrap();
         let first = place.hold(vec![0; 60]).unwrap();
-        assert!(place.hold(vec![0; 60]).is_none(), "a quarter is for one user");
+        assert!(place.hold(vec![0; 60]).is_none(), "one user may hold a quarter");
         assert!(places.admit("b", false).unwrap().hold(vec![0; 60]).is_some());
         drop(first);
         let large = place.hold(vec![0; 1000]);

@@ -1,23 +1,23 @@
-//! What one resource's cache has done so far, for metrics. It outlives the cache: a backend that reads a resource anew
-//! goes on counting.
+//! Activity counters of one resource's watch cache, for metrics. They outlive the cache: a backend that reloads a
+//! resource continues counting with the same [`Counters`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds, in seconds, of the buckets of [`Waits`]; upstream's.
+/// Upper bounds of the buckets of [`Waits`], in seconds, as upstream's `watch_cache_read_wait_seconds`.
 pub const WAIT_BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds.
+    /// Adds `n`.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The sum so far.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -26,51 +26,51 @@ impl Counter {
 /// The counters of one resource.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Times a cache was filled.
+    /// Number of times the cache was filled.
     pub loads: Counter,
-    /// Changes that came in.
+    /// Changes received from the backend.
     pub received: Counter,
-    /// Changes that went out to whoever watched.
+    /// Changes dispatched while there were watchers.
     pub dispatched: Counter,
     /// Watches ended because their reader was too slow.
     pub terminated: Counter,
-    /// Times the ring of events was given more room.
+    /// Number of times the capacity of the event ring grew.
     pub grown: Counter,
-    /// Times it was given less.
+    /// Number of times it shrank.
     pub shrunk: Counter,
-    /// Lists: looking at everything in scope, and by the index.
+    /// Number of lists: by scan of the prefix, by index.
     pub lists: [Counter; 2],
-    /// Objects those looked at.
+    /// Objects visited by those lists.
     pub fetched: [Counter; 2],
-    /// Objects they returned.
+    /// Objects returned by lists.
     pub returned: Counter,
-    /// Reads of the latest state: answered by the cache, by the store instead, and by neither.
+    /// Consistent reads: served by the cache, by the store as fallback, failed.
     pub consistent: [Counter; 3],
-    /// Comparisons with the store: equal, different, not possible.
+    /// Consistency checks against the store, by [`Comparison`].
     pub comparisons: [Counter; 3],
-    /// Waits for a revision that was yet to come.
+    /// Time reads waited for a revision to be applied.
     pub waits: Waits,
 }
 
-/// What came of a comparison of cache and store.
+/// Outcome of a consistency check between cache and store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// They agree.
+    /// Cache and store agree.
     Equal,
-    /// They do not.
+    /// Cache and store differ.
     Different,
     /// The store could not be read.
     Impossible,
 }
 
 impl Counters {
-    /// Counts a comparison.
+    /// Counts the outcome of a consistency check.
     pub fn compared(&self, outcome: Comparison) {
         self.comparisons[outcome as usize].add(1);
     }
 }
 
-/// How long reads have waited.
+/// Histogram of the time reads waited.
 #[derive(Debug, Default)]
 pub struct Waits {
     buckets: [Counter; WAIT_BUCKETS.len()],
@@ -81,16 +81,16 @@ pub struct Waits {
 /// A reading of [`Waits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WaitFigures {
-    /// Waits of at most [`WAIT_BUCKETS`]`[i]`, cumulative.
+    /// Cumulative counts: waits of at most [`WAIT_BUCKETS`]`[i]` seconds.
     pub buckets: [u64; WAIT_BUCKETS.len()],
-    /// All of them.
+    /// Number of waits.
     pub count: u64,
-    /// Their sum, in seconds.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
 impl Waits {
-    /// Counts one.
+    /// Records a wait.
     pub fn observe(&self, took: Duration) {
         let at = WAIT_BUCKETS.partition_point(|bound| *bound < took.as_secs_f64());
         if let Some(bucket) = self.buckets.get(at) {
@@ -100,7 +100,7 @@ impl Waits {
         self.nanos.add(took.as_nanos() as u64);
     }
 
-    /// What was counted.
+    /// Reads the histogram.
     pub fn read(&self) -> WaitFigures {
         let mut below = 0;
         let buckets = std::array::from_fn(|i| {

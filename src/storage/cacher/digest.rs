@@ -1,12 +1,13 @@
-//! A digest of which keys a resource has, at which revisions: equal for cache and store where they agree.
+//! [`Digest`]: a hash over the keys and revisions of a resource. Cache and store agree if their digests are equal.
 
 use super::Snapshot;
 use std::ops::Bound;
 
-/// A digest of keys and revisions, in the order of the keys (64-bit FNV-1a, as upstream's checker).
+/// A digest of keys and revisions in key order: 64-bit FNV-1a, as in upstream's
+/// `pkg/storage/cacher/consistency/checker.go`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Objects in it.
+    /// Number of objects added.
     pub objects: u64,
     sum: u64,
 }
@@ -21,15 +22,16 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds an object.
+    /// Adds an object. Objects must be added in key order.
     pub fn add(&mut self, key: &str, revision: u64) {
         self.objects += 1;
+        // The zero byte separates the key from the revision.
         for byte in key.bytes().chain([0]).chain(revision.to_le_bytes()) {
             self.sum = (self.sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 
-    /// That of a state.
+    /// Computes the digest of a cached state.
     pub fn of(state: &Snapshot) -> Self {
         let mut digest = Self::default();
         for e in state.scan("", Bound::Unbounded) {

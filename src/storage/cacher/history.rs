@@ -1,8 +1,8 @@
-//! What happened lately to one resource: a ring of events bounded by number and time, and now and then a snapshot, from
-//! which the state at any revision of the ring is made again by taking events back.
+//! The event history: the recent events of one resource, in a ring bounded by count, bytes and age, with occasional
+//! snapshots from which the state at any revision in the ring can be reconstructed by undoing events.
 //!
-//! Upstream keeps a copy of the tree per event. Its nodes would cost us some kilobytes for every event kept, so we keep
-//! one per `CHECKPOINT_EVERY` events and undo at most that many to answer an exact read.
+//! Upstream keeps a copy of the tree per event. The nodes of such a copy would cost several kilobytes per event here,
+//! so the ring keeps one snapshot per `CHECKPOINT_EVERY` events and undoes at most that many to answer an exact read.
 
 use super::snapshot::Snapshot;
 use crate::storage::{Error, Event, Revision};
@@ -10,28 +10,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Events between two kept snapshots.
+/// Events between two checkpoints.
 const CHECKPOINT_EVERY: usize = 256;
 /// Snapshots kept for lists that are being paged through.
 const MAX_PINS: usize = 32;
-/// Readers of one state whose place is remembered.
+/// Object counts remembered per pinned snapshot.
 const MAX_COUNTS: usize = 64;
-/// How long a paged list can go on after its first page, whatever the ring holds.
+/// How long a paged list can continue after its first page, independent of the ring.
 const PIN_LIFE: Duration = Duration::from_secs(300);
 
-/// Bytes that such snapshots may keep whatever the bounds.
+/// Bytes that pinned snapshots may use even under memory pressure.
 const PINNED_ANYWAY: usize = 1 << 20;
 
-/// How much is kept.
+/// Bounds of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Always kept.
+    /// Number of events always kept.
     pub min_events: usize,
-    /// Never exceeded.
+    /// Number of events never exceeded.
     pub max_events: usize,
-    /// Bytes of memory that events may take beyond the minimum number.
+    /// Memory in bytes that events beyond the minimum number may use.
     pub max_bytes: usize,
-    /// Events younger than this are kept, up to the maximum.
+    /// Events younger than this are kept, up to `max_events` and `max_bytes`.
     pub window: Duration,
 }
 
@@ -46,21 +46,21 @@ impl Default for Bounds {
     }
 }
 
-/// A state to begin with, and the events that lead to the state wanted, to be taken back newest first.
+/// A starting state and the events to undo, newest first, to reach revision `to`.
 pub struct Rewind {
     from: Snapshot,
     undo: Vec<Arc<Event>>,
     to: Revision,
 }
 
-/// What an event is counted as: one state, and itself. Frames of it are counted where they are kept.
+/// Accounted size of an event: one object state plus overhead. Cached frames are accounted by the encoding cache.
 fn weight(event: &Event) -> usize {
     event.entry.footprint() + size_of::<Event>() + size_of::<(Instant, Arc<Event>)>() + 16
 }
 
-/// What a kept snapshot is counted as: the nodes that the changes up to the next one make it keep for itself.
+/// Accounted size of a checkpoint: the tree nodes that are not shared with the next one, because changes copied them.
 fn checkpoint_weight(of: &Snapshot) -> usize {
-    /// A leaf of the tree, and its share of the nodes above.
+    /// Approximate bytes of a tree leaf with its share of inner nodes.
     const NODE: usize = 640;
     CHECKPOINT_EVERY.min(of.len() / 32 + 1) * NODE
 }
@@ -68,25 +68,26 @@ fn checkpoint_weight(of: &Snapshot) -> usize {
 pub(super) struct History {
     bounds: Bounds,
     events: VecDeque<(Instant, Arc<Event>)>,
-    /// Bytes they take.
+    /// Accounted size of `events`.
     bytes: usize,
-    /// Events after this revision are all in the ring.
+    /// The ring holds all events after this revision.
     base: Revision,
     checkpoints: VecDeque<Snapshot>,
     checkpoint_bytes: usize,
     since_checkpoint: usize,
     pins: VecDeque<Pin>,
-    /// Bytes of all events that the ring has let go of, ever.
+    /// Total accounted size of all events ever discarded. The difference of two readings bounds the memory that a
+    /// snapshot taken at the first keeps alive at the second.
     forgotten: u64,
 }
 
-/// The state of a list that is being paged through.
+/// The snapshot of a list that is being paged through.
 struct Pin {
     since: Instant,
-    /// [`History::forgotten`] then: states that the ring has let go of since may be kept by this alone.
+    /// [`History::forgotten`] at creation: objects discarded since may be kept alive by this pin alone.
     forgotten: u64,
     state: Snapshot,
-    /// How many objects there are below a prefix from a key on: what remains is counted for the first page, and then known.
+    /// Number of objects from a start key on, per prefix: counted for the first page and derived for later ones.
     counts: VecDeque<Count>,
 }
 
@@ -97,7 +98,7 @@ struct Count {
 }
 
 impl Rewind {
-    /// Does the work, which needs no lock.
+    /// Undoes the events. Needs no lock, so it runs after the history's lock is released.
     pub fn run(self) -> Snapshot {
         let mut state = self.from;
         for event in self.undo.iter().rev() {
@@ -124,7 +125,7 @@ impl History {
         }
     }
 
-    /// Adds an event; `after` is the state with it.
+    /// Appends an event; `after` is the state including it.
     pub fn push(&mut self, now: Instant, event: Arc<Event>, after: &Snapshot) {
         self.bytes += weight(&event);
         self.events.push_back((now, event));
@@ -136,7 +137,7 @@ impl History {
         }
     }
 
-    /// Lets go of what is out of bounds, and of what is too much for `limit` bytes in all.
+    /// Discards what is out of bounds, keeping the whole history within `limit` bytes if the minimum allows.
     pub fn trim(&mut self, now: Instant, limit: usize) {
         let b = self.bounds;
         let max_bytes = b.max_bytes.min(limit);
@@ -155,11 +156,12 @@ impl History {
                 self.checkpoint_bytes = self.checkpoint_bytes.saturating_sub(checkpoint_weight(&passed));
             }
         }
+        // The ring grows for bursts; memory is returned once it is mostly empty.
         if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
             self.events.shrink_to_fit();
         }
         let mut left = max_bytes.saturating_sub(self.bytes + self.checkpoint_bytes);
-        // A small resource's pages go on even where memory is short.
+        // Paging through a small resource continues even under memory pressure.
         left = left.max(PINNED_ANYWAY);
         while let Some(pin) = self.pins.front()
             && (now.saturating_duration_since(pin.since) > PIN_LIFE || self.pinned() > left)
@@ -168,27 +170,27 @@ impl History {
         }
     }
 
-    /// Bytes that pins alone may keep.
+    /// Upper bound of the bytes that only pins keep alive: what was discarded since the oldest pin.
     fn pinned(&self) -> usize {
         self.pins.front().map_or(0, |p| (self.forgotten - p.forgotten) as usize)
     }
 
-    /// Bytes it takes.
+    /// Accounted size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes + self.checkpoint_bytes + self.pinned()
     }
 
-    /// Events there is room for.
+    /// Number of events the ring has allocated space for.
     pub fn capacity(&self) -> usize {
         self.events.capacity()
     }
 
-    /// Events, its bytes, and how many events there is room for.
+    /// Number of events, accounted bytes, and capacity.
     pub fn figures(&self) -> (usize, usize, usize) {
         (self.events.len(), self.bytes(), self.capacity())
     }
 
-    /// Keeps the state of a list whose next page will be asked for.
+    /// Keeps the snapshot of a list that will be continued.
     pub fn pin(&mut self, now: Instant, state: Snapshot) {
         if self.pins.iter().any(|p| p.state.revision == state.revision) {
             return;
@@ -204,14 +206,14 @@ impl History {
         }
     }
 
-    /// How many objects there were below a prefix from a key on, if a page before has said so.
+    /// Returns the number of objects below `prefix` from `start` on, if an earlier page recorded it.
     pub fn counted(&self, revision: Revision, prefix: &str, start: &str) -> Option<usize> {
         let pin = self.pins.iter().find(|p| p.state.revision == revision)?;
         let count = pin.counts.iter().find(|c| *c.start == *start && *c.prefix == *prefix);
         count.map(|c| c.objects)
     }
 
-    /// Remembers that, for as long as the state is kept for pages.
+    /// Records that number for as long as the snapshot is pinned.
     pub fn note_count(&mut self, revision: Revision, prefix: &str, start: &str, objects: usize) {
         let Some(pin) = self.pins.iter_mut().find(|p| p.state.revision == revision) else {
             return;
@@ -229,16 +231,15 @@ impl History {
         }
     }
 
-    /// Bytes of all events that the ring has let go of, ever: what was current at one reading keeps at most the growth
-    /// until the next from being freed.
+    /// Total accounted size of all events ever discarded; see the field.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Up to `most` events after `since`, oldest first.
+    /// Returns up to `most` events after `since`, oldest first.
     ///
     /// # Errors
-    /// [`Error::Compacted`] with the oldest revision that could be asked for.
+    /// [`Error::Compacted`] with the oldest revision that is still available.
     pub fn after(&self, since: Revision, most: usize) -> Result<Vec<Arc<Event>>, Error> {
         if since < self.base {
             return Err(Error::Compacted(self.base));
@@ -247,10 +248,10 @@ impl History {
         Ok(self.events.range(first..).take(most).map(|(_, e)| e.clone()).collect())
     }
 
-    /// The way to the state right after `revision`, from `current`, which is the newest.
+    /// Prepares the reconstruction of the state at `revision`, given the current state.
     ///
     /// # Errors
-    /// [`Error::Compacted`].
+    /// [`Error::Compacted`] if events after `revision` have been discarded and no pin holds it.
     pub fn rewind(&self, revision: Revision, current: Snapshot) -> Result<Rewind, Error> {
         let to = revision;
         if let Some(pin) = self.pins.iter().find(|p| p.state.revision == revision) {
@@ -263,6 +264,7 @@ impl History {
         if revision < self.base {
             return Err(Error::Compacted(self.base));
         }
+        // The nearest checkpoint at or after the revision needs the fewest events undone.
         let near = self.checkpoints.partition_point(|s| s.revision < revision);
         let from = self.checkpoints.get(near).cloned().unwrap_or(current);
         let first = self.events.partition_point(|(_, e)| e.entry.revision <= revision);

@@ -1,11 +1,12 @@
-//! Who watches a resource, found by what they watch, and the queue of each.
+//! [`Hub`]: the watchers of a resource, indexed by scope, and the event queue of each ([`Subscriber`]).
 //!
-//! An event reaches the watchers of everything, those of its namespace and those of its very key; others cost nothing.
-//! A queue is bounded: a reader that leaves it full for longer than [`PATIENCE`], or lets it grow to [`HARD_LIMIT`], is
-//! ended. The dispatcher never waits for a reader and never skips an event.
+//! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers cost
+//! nothing. Queues are bounded: a watch whose queue stays full longer than [`PATIENCE`] or reaches [`HARD_LIMIT`] is
+//! ended. The dispatcher never waits for a reader and never skips an event. (Upstream: `cache_watcher.go` and
+//! `time_budget.go` in `pkg/storage/cacher`.)
 //!
-//! What a watch has not read yet keeps old versions of objects from being freed. A watch that keeps too much, or reads
-//! nothing for too long, is cancelled ([`Hub::sweep`]): it lets go of everything and ends, and its client resumes.
+//! Unread items keep old versions of objects alive. [`Hub::sweep`] cancels watches that keep too much or have not
+//! been read for too long: they release everything and end, and the client resumes.
 
 use super::snapshot::INDEXED;
 use super::start::Start;
@@ -18,24 +19,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How long a queue may stay full.
+/// How long a queue may stay full before its watch is ended.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Changes a queue never exceeds, not even within the patience.
+/// Queue length at which a watch is ended at once.
 pub const HARD_LIMIT: usize = 16_384;
 
 pub(super) type Change = (EventType, Arc<Event>);
 
-/// The dispatcher's side of a watch.
+/// The dispatcher's half of a watch; the reader's half is [`CacheWatch`](super::watch::CacheWatch).
 pub(super) struct Subscriber {
     pub prefix: Box<str>,
     pub single: bool,
     pub predicate: Predicate,
-    /// Events up to here are not wanted: they are in the initial state, in the replay, or before the start asked for.
+    /// Events up to this revision are skipped: they are part of the initial state or the replay, or precede the
+    /// requested start.
     pub after: Revision,
     pub full_at: usize,
-    /// There are changes in the queue, or it has ended: a reader that finds neither takes no lock.
+    /// True if the queue has changes or has ended. Lets an idle reader avoid the queue's lock.
     ready: AtomicBool,
-    /// What comes before the queue.
+    /// Items delivered before the queue: initial state or replay.
     pub start: Mutex<Start>,
     queue: Mutex<Queue>,
     waker: AtomicWaker,
@@ -46,40 +48,40 @@ struct Queue {
     changes: VecDeque<Queued>,
     full_since: Option<Instant>,
     ended: bool,
-    /// Reads so far.
+    /// Number of reads so far.
     reads: u64,
-    /// `reads` at the last sweep that found another number, or nothing to read, and when that was.
+    /// The value of `reads` when progress was last seen (or nothing was pending), and the time. Set by sweeps.
     swept: Option<(u64, Instant)>,
 }
 
 struct Queued {
     change: Change,
-    /// [`History::forgotten`](super::history::History::forgotten) when it was queued.
+    /// [`History::forgotten`](super::history::History::forgotten) at the time of queueing.
     mark: u64,
 }
 
-/// What a reader finds in its queue.
+/// Result of reading the queue.
 pub(super) enum Taken {
     Some(Change),
     Empty,
     Ended,
 }
 
-/// Room for changes that an empty queue keeps.
+/// Capacity an empty queue retains; a larger buffer is freed.
 const KEPT: usize = 64;
 
-/// What came of offering an event to a watcher.
+/// Result of offering events to a watcher.
 #[derive(PartialEq)]
 enum Offer {
-    /// Nothing to do: not its concern, or its wake is under way.
+    /// Nothing to do: no event matched, or a wake-up is already pending.
     Quiet,
-    /// It slept.
+    /// The queue was empty: wake the reader.
     Wake,
-    /// It was too slow and is ended.
+    /// The reader was too slow and the watch has been ended.
     Terminated,
 }
 
-/// Locks; a panic of another holder leaves these structures whole, so poison is of no interest.
+/// Locks, ignoring poison: the protected structures stay consistent if another holder panics.
 pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,7 +101,7 @@ impl Subscriber {
         }
     }
 
-    /// True where the key is in scope.
+    /// True if the key is in scope.
     pub fn covers(&self, key: &str) -> bool {
         if self.single {
             *key == *self.prefix
@@ -108,14 +110,14 @@ impl Subscriber {
         }
     }
 
-    /// The value of the indexed field that all it wants have, where that leads to it: it watches everything else, and an
-    /// object without the field is not meant.
+    /// If the watcher covers the whole resource and its selector requires one value of the indexed field, returns
+    /// that value. Objects without the field cannot match it.
     fn place(&self) -> Option<&str> {
         let value = self.predicate.requires(INDEXED)?;
         (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
     }
 
-    /// Queues those of the events that concern this watcher.
+    /// Queues the events that this watcher should see.
     fn offer(&self, events: &[Arc<Event>], now: Instant, mark: u64) -> Offer {
         let mut wanted = events
             .iter()
@@ -125,11 +127,12 @@ impl Subscriber {
         if wanted.peek().is_none() {
             return Offer::Quiet;
         }
+        // Reached only if an event matches: other watchers' queues are not locked.
         let mut q = lock(&self.queue);
         if q.ended {
             return Offer::Quiet;
         }
-        // A queue that was not empty has its wake under way.
+        // If the queue was not empty, the reader has been woken already and has not drained it yet.
         let sleeps = q.changes.is_empty();
         for (kind, event) in wanted {
             if q.changes.len() >= self.full_at {
@@ -157,6 +160,7 @@ impl Subscriber {
         let Some(next) = q.changes.pop_front() else {
             return if q.ended { Taken::Ended } else { Taken::Empty };
         };
+        // Hysteresis: the grace period ends only once the reader has drained half of the queue.
         if q.changes.len() < self.full_at / 2 {
             q.full_since = None;
         }
@@ -169,15 +173,16 @@ impl Subscriber {
         Taken::Some(next.change)
     }
 
-    /// Cancels where too much is held back, or has been for too long; `true` where it was.
+    /// Cancels the watch if it keeps too much memory alive or has been stalled for too long; returns whether it did.
     fn sweep(&self, bounds: &WatchBounds, forgotten: u64, now: Instant) -> bool {
-        // Whoever holds this lock is reading.
+        // A locked start means that the watch is being read right now.
         let Ok(mut start) = self.start.try_lock() else {
             return false;
         };
         let mut q = lock(&self.queue);
         let oldest = start.mark().or_else(|| q.changes.front().map(|queued| queued.mark));
         let reads = q.reads + start.reads();
+        // Nothing pending means nothing is stalled; a start that is not over counts as pending.
         let Some(oldest) = oldest.or((!matches!(*start, Start::Over)).then_some(forgotten)) else {
             q.swept = Some((reads, now));
             return false;
@@ -200,14 +205,15 @@ impl Subscriber {
         !was_ended
     }
 
-    /// Events and objects of the initial state that it holds, not those of a shared snapshot.
+    /// Number of queued events and buffered initial objects, without those of a shared snapshot; and whether a
+    /// snapshot is held.
     #[cfg(test)]
     pub fn held(&self) -> (usize, bool) {
         let start = lock(&self.start);
         (lock(&self.queue).changes.len() + start.held(), start.has_snapshot())
     }
 
-    /// True where [`take`](Self::take) would find something, or the end.
+    /// True if [`take`](Self::take) would return a change or the end.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
@@ -226,7 +232,7 @@ impl Subscriber {
     }
 }
 
-/// The key's namespace with its slash; empty where it has none.
+/// The key's namespace with its trailing slash; empty for cluster-scoped objects.
 fn namespace(event: &Arc<Event>) -> &str {
     let key = &*event.entry.key;
     key.find('/').map_or("", |i| &key[..=i])
@@ -234,16 +240,16 @@ fn namespace(event: &Arc<Event>) -> &str {
 
 type Group = BTreeMap<u64, Arc<Subscriber>>;
 
-/// All watchers of a resource.
+/// All watchers of a resource, grouped so that an event finds the interested ones by lookup.
 #[derive(Default)]
 pub(super) struct Hub {
     next: u64,
     everything: Group,
-    /// By exact key, or by a prefix that is one whole namespace with its slash.
+    /// By exact key, or by a namespace with its trailing slash.
     scoped: HashMap<Box<str>, Group>,
-    /// Watchers of everything whose selector wants one value of the indexed field, by it.
+    /// Watchers of the whole resource whose selector requires one value of the indexed field, by that value.
     placed: HashMap<Box<str>, Group>,
-    /// Prefixes of any other form.
+    /// Prefixes of any other shape; checked one by one.
     odd: Group,
     pub terminated: u64,
     closed: bool,
@@ -263,7 +269,7 @@ impl Hub {
         }
     }
 
-    /// `None`: closed.
+    /// Adds a watcher; `None` if the hub is closed.
     pub fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
         if self.closed {
             return None;
@@ -295,8 +301,8 @@ impl Hub {
         self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty() && self.placed.is_empty()
     }
 
-    /// Queues the events, in order, where they belong; returns whom to wake, each once. `mark`: bytes the history has
-    /// forgotten until now.
+    /// Queues the events, in order, at the watchers they concern, and returns the readers to wake, each once. `mark`:
+    /// bytes the history has discarded so far.
     pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, mark: u64) -> Vec<Arc<Subscriber>> {
         let mut wake: Vec<Arc<Subscriber>> = Vec::new();
         let mut terminated = 0;
@@ -311,6 +317,7 @@ impl Hub {
             offer(s, events);
         }
         if !self.scoped.is_empty() {
+            // One offer per run of events in a namespace, so that each queue is locked once per run.
             for run in events.chunk_by(|a, b| namespace(a) == namespace(b)) {
                 for s in self
                     .scoped
@@ -329,6 +336,7 @@ impl Hub {
                 offer(s, event);
             }
             if !self.placed.is_empty() {
+                // An object that moves between values concerns the watchers of both.
                 let now = event[0].entry.field(INDEXED);
                 let before = event[0].previous.as_ref().and_then(|e| e.field(INDEXED));
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
@@ -351,22 +359,22 @@ impl Hub {
         groups.flat_map(BTreeMap::values)
     }
 
-    /// Cancels watches that keep more than they may from being freed, or whose clients have read nothing for too long
-    /// while there was something to read. `forgotten`: bytes that the history has forgotten until now. All watches
-    /// together keep no more than the one that has waited longest.
+    /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while items
+    /// were pending. `forgotten`: bytes that the history has discarded so far. Old versions are shared, so all
+    /// watches together keep no more alive than the one that lags furthest.
     pub fn sweep(&mut self, bounds: &WatchBounds, forgotten: u64, now: Instant) {
         let cancelled = self.all().filter(|s| s.sweep(bounds, forgotten, now)).count();
         self.terminated += cancelled as u64;
     }
 
-    /// Ends everybody, and lets nobody in any more.
+    /// Ends all watches and refuses new ones.
     pub fn close(&mut self) {
         self.closed = true;
         self.all().for_each(|s| s.end());
     }
 }
 
-/// Wakes readers, outside of any lock.
+/// Wakes readers. Must be called without holding the hub's lock.
 pub(super) fn wake(readers: Vec<Arc<Subscriber>>) {
     for s in readers {
         s.waker.wake();

@@ -1,15 +1,15 @@
-//! How far a backend has come: one per backend where revisions are store-wide, so that a resource without writes of its
-//! own is still known to be current.
+//! [`Progress`]: the revision up to which a backend's caches are current. Shared by all caches of a backend with
+//! store-wide revisions, so that a resource without writes of its own still counts as current.
 
 use crate::storage::{Error, Revision};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a read waits for a revision that is not there yet; upstream's fixed limit.
+/// How long a read waits for a future revision; upstream's `blockTimeout` in `pkg/storage/cacher/watch_cache.go`.
 pub const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
-/// The revisions every cacher of a backend has reached.
+/// The revisions that every cacher of a backend has reached.
 #[derive(Debug)]
 pub struct Progress {
     applied: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts at `revision`. `patience`: how long a read waits; [`FRESHNESS_WAIT`] outside tests.
+    /// Starts at `revision`. `patience` limits how long a read waits; [`FRESHNESS_WAIT`] outside tests.
     pub fn new(revision: Revision, patience: Duration) -> Self {
         Self {
             applied: AtomicU64::new(revision.0),
@@ -29,17 +29,17 @@ impl Progress {
         }
     }
 
-    /// Every event up to here is in the snapshots.
+    /// All events up to this revision are visible in the snapshots.
     pub fn applied(&self) -> Revision {
         Revision(self.applied.load(Ordering::Acquire))
     }
 
-    /// Every event up to here is in the queues of the watchers it concerns.
+    /// All events up to this revision are in the queues of the watchers they concern.
     pub fn dispatched(&self) -> Revision {
         Revision(self.dispatched.load(Ordering::Acquire))
     }
 
-    /// Says that all cachers have applied everything up to `revision`. Never goes back.
+    /// Records that all cachers have applied everything up to `revision`. Never moves backwards.
     pub fn set_applied(&self, revision: Revision) {
         self.applied.fetch_max(revision.0, Ordering::AcqRel);
         self.changed.send_if_modified(|r| {
@@ -49,15 +49,15 @@ impl Progress {
         });
     }
 
-    /// Says that all cachers have dispatched everything up to `revision`. Never goes back.
+    /// Records that all cachers have dispatched everything up to `revision`. Never moves backwards.
     pub fn set_dispatched(&self, revision: Revision) {
         self.dispatched.fetch_max(revision.0, Ordering::AcqRel);
     }
 
-    /// Waits until `asked` is applied.
+    /// Waits until `asked` has been applied.
     ///
     /// # Errors
-    /// [`Error::TooNew`] after the patience.
+    /// [`Error::TooNew`] after the configured wait.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -69,7 +69,7 @@ impl Progress {
         let reached = tokio::time::timeout(self.patience, changed.wait_for(|r| *r >= asked.0)).await;
         match reached {
             Ok(Ok(_)) => Ok(()),
-            // The sender lives in self, so only the time can have run out.
+            // `self` owns the sender, so the channel cannot be closed: only the timeout remains.
             _ => Err(Error::TooNew {
                 asked,
                 current: self.applied(),

@@ -1,4 +1,4 @@
-//! The reader's side of a cache: single objects, lists and their pages, watches.
+//! The read operations of [`Cacher`]: get, list with paging, and the start of a watch.
 
 use super::hub::{Subscriber, lock};
 use super::start::Start;
@@ -28,10 +28,13 @@ impl Cacher {
         }
     }
 
-    /// Waits until a revision is applied.
+    /// Waits until a revision has been applied, and records the wait.
     ///
     /// # Errors
-    /// [`Error::TooNew`] after the patience.
+    /// [`Error::TooNew`] if it is not reached in time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; a dropped wait is not recorded.
     pub async fn reach(&self, revision: Revision) -> Result<(), Error> {
         if self.progress.applied() >= revision {
             return Ok(());
@@ -45,14 +48,14 @@ impl Cacher {
     /// As [`Storage::get`](crate::storage::Storage::get).
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
         self.fresh(min).await?;
         Ok(self.peek(key))
     }
 
-    /// The present state and the revision it stands for. The revision is read first: whatever it covers is then in the
-    /// snapshot.
+    /// Returns the current state and the revision up to which it is current. The revision is read before the
+    /// snapshot, so that the snapshot includes everything it covers.
     fn present(&self) -> (Arc<Snapshot>, Revision) {
         let reached = self.progress.applied();
         let state = self.snapshot();
@@ -60,6 +63,7 @@ impl Cacher {
         (state, revision)
     }
 
+    /// Returns the state to list, its revision, and whether it is the current state.
     async fn state(&self, options: &ListOptions) -> Result<(Arc<Snapshot>, Revision, bool), Error> {
         let exact = match (&options.token, options.version) {
             (Some(ContinueToken { revision, .. }), _) => *revision,
@@ -75,6 +79,7 @@ impl Cacher {
             return Ok((state, revision, true));
         };
         self.fresh(MinRevision::AtLeast(revision)).await?;
+        // The rewind is prepared under the lock and run without it: undoing events takes time.
         let way = {
             let history = lock(&self.history);
             let current = self.snapshot();
@@ -89,7 +94,7 @@ impl Cacher {
     /// As [`Storage::list`](crate::storage::Storage::list).
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         let (state, revision, is_current) = self.state(&options).await?;
         if options.token.is_none() && options.version == VersionMatch::NotOlderThan(MinRevision::Latest) {
@@ -109,7 +114,7 @@ impl Cacher {
                 remaining: None,
             });
         }
-        // Upstream's cache takes no limit where any version will do.
+        // Upstream's cache ignores the limit for resourceVersion "0".
         let any = matches!(options.version, VersionMatch::NotOlderThan(MinRevision::Any));
         let limit = if any || options.limit == 0 {
             usize::MAX
@@ -139,6 +144,7 @@ impl Cacher {
         self.counters.lists[way].add(1);
         self.counters.fetched[way].add(fetched);
         self.counters.returned.add(entries.len() as u64);
+        // Only looks for one more object; the remaining count is cached, see below.
         let more = if limit == usize::MAX {
             0
         } else {
@@ -169,7 +175,7 @@ impl Cacher {
                 start: format!("{}\0", last.key),
             });
             if is_current {
-                // The next page will ask for this revision, perhaps after the ring has forgotten it.
+                // The next page will request this revision, possibly after the ring has discarded it.
                 let pinned = state.at(revision);
                 lock(&self.history).pin(Instant::now(), pinned);
             }
@@ -187,18 +193,18 @@ impl Cacher {
     /// As [`Storage::watch`](crate::storage::Storage::watch).
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
         self.fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
         let watch = self.subscribe(options, None)?;
         Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
     }
 
-    /// A watch that begins with the present state, which the caller knows, by other ways than progress, to be also that
-    /// of the later revision `also`. `None`: the state is no longer that of `seen`.
+    /// Starts a watch with the current state as its initial state, which the caller has confirmed with the store to
+    /// be current at the later revision `also`. `None` if the state is no longer that of `seen`.
     ///
     /// # Errors
-    /// [`Error::NotReady`].
+    /// [`Error::NotReady`] if the cache is stopped.
     pub fn watch_known(
         self: &Arc<Self>,
         options: WatchOptions,
@@ -215,7 +221,8 @@ impl Cacher {
         options: WatchOptions,
         known: Option<(Revision, Revision)>,
     ) -> Result<Option<CacheWatch>, Error> {
-        // With the history held nothing is applied, so the snapshot, the replay and the first live event fit together.
+        // While the history is locked nothing is applied, so that snapshot, replay and first live event are
+        // contiguous.
         let history = lock(&self.history);
         let (state, mut revision) = self.present();
         let mut seen = state.revision;
@@ -223,13 +230,14 @@ impl Cacher {
             if was != seen {
                 return Ok(None);
             }
-            // What comes between the two, if anything, makes up for itself.
+            // Changes between the two revisions, if any, cancel out: the caller found the same keys at the same
+            // revisions.
             (seen, revision) = (seen.max(also), revision.max(also));
         }
         let mark = history.forgotten();
         let (begin, after, start) = match (options.initial, options.since) {
             (Some(_), _) => (Start::state(Snapshot::clone(&state), mark), seen, revision),
-            // Upstream's resourceVersion "0" without initial events: from the cache's state on.
+            // Upstream: resourceVersion "0" without initial events starts at the cache's current state.
             (None, None | Some(Revision(0))) => (Start::Over, seen, revision),
             (None, Some(since)) => {
                 history.after(since, 0)?;

@@ -1,4 +1,5 @@
-//! The state of one resource at one revision: a persistent ordered set, so that a copy costs a pointer.
+//! [`Snapshot`]: the state of one resource at one revision, in persistent ordered sets, so that a copy costs a few
+//! pointers.
 
 use crate::apimachinery::value::Str;
 use crate::storage::{Entry, Event, Predicate, Revision};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// An entry ordered by its key: the set needs no second copy of the key.
+/// An entry ordered by its key, so that the set needs no second copy of the key.
 #[derive(Clone)]
 struct Slot(Arc<Entry>);
 
@@ -39,29 +40,29 @@ impl Ord for Slot {
     }
 }
 
-/// The selectable field that is indexed where objects have it: upstream's only index of built-in resources (pods and
-/// resource slices of a node).
+/// The indexed selectable field, for resources that have it. Upstream's only index on built-in resources (Pods and
+/// ResourceSlices by node).
 pub(super) const INDEXED: &str = "spec.nodeName";
 
 fn indexed(e: &Entry) -> Option<&Str> {
     e.fields.iter().find(|(k, _)| k == INDEXED).map(|(_, v)| v)
 }
 
-/// All objects of a resource, by key. Cloning is cheap; clones don't see each other's changes.
+/// All objects of a resource, by key. Cloning is cheap; clones are independent.
 #[derive(Clone)]
 pub struct Snapshot {
     entries: OrdSet<Slot>,
-    /// By the value of the indexed field; objects without it are in none.
+    /// Entries by the value of the indexed field. Objects without the field are not in the index.
     index: OrdMap<Str, OrdSet<Slot>>,
     nothing: OrdSet<Slot>,
-    /// Bytes of memory the objects take.
+    /// Memory footprint of the objects, in bytes.
     bytes: usize,
-    /// Everything of this resource up to here is in it.
+    /// All changes of this resource up to this revision are included.
     pub revision: Revision,
 }
 
 impl Snapshot {
-    /// Of these entries, in any order.
+    /// Builds a state from entries in any order.
     pub fn new(entries: Vec<Arc<Entry>>, revision: Revision) -> Self {
         let mut by_value: BTreeMap<&Str, Vec<Slot>> = BTreeMap::new();
         for e in &entries {
@@ -81,7 +82,7 @@ impl Snapshot {
         }
     }
 
-    /// The same state, known to be that of a later revision too.
+    /// The same state at a later revision; valid if the resource has not changed in between.
     pub fn at(&self, revision: Revision) -> Self {
         Self {
             revision,
@@ -89,7 +90,7 @@ impl Snapshot {
         }
     }
 
-    /// The entry at `key`.
+    /// Returns the entry at `key`.
     pub fn get(&self, key: &str) -> Option<&Arc<Entry>> {
         self.entries.get(key).map(|s| &s.0)
     }
@@ -99,27 +100,27 @@ impl Snapshot {
         self.entries.len()
     }
 
-    /// True where there are none.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes of memory the objects take, with what is parsed beside them.
+    /// Memory footprint of the objects in bytes, including parsed labels and fields.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Entries whose key starts with `prefix`, from the bound on, in key order.
+    /// Entries whose key starts with `prefix`, beginning at `from`, in key order.
     pub fn scan<'a>(&'a self, prefix: &'a str, from: Bound<&'a str>) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
         range(&self.entries, prefix, from)
     }
 
-    /// True where [`candidates`](Self::candidates) looks into the index.
+    /// True if [`candidates`](Self::candidates) uses the index.
     pub fn is_indexed(predicate: &Predicate) -> bool {
         predicate.requires(INDEXED).is_some_and(|value| !value.is_empty())
     }
 
-    /// The same, of those that may be selected: an index may have left others out.
+    /// As [`scan`](Self::scan), but may use the index to skip entries that the predicate cannot select.
     pub fn candidates<'a>(
         &'a self,
         predicate: &Predicate,
@@ -127,7 +128,7 @@ impl Snapshot {
         from: Bound<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
         let of = match predicate.requires(INDEXED) {
-            // Objects without the field may be meant by the empty value.
+            // An empty value also selects objects without the field, which the index does not contain.
             None | Some("") => &self.entries,
             Some(value) => self.index.get(value).unwrap_or(&self.nothing),
         };
@@ -164,13 +165,13 @@ impl Snapshot {
         }
     }
 
-    /// Makes the event's change.
+    /// Applies the event's change.
     pub fn apply(&mut self, event: &Event) {
         self.set(&event.entry.key, (!event.deleted).then_some(&event.entry));
         self.revision = event.entry.revision;
     }
 
-    /// Takes the event's change back.
+    /// Reverts the event's change. The caller sets the revision.
     pub fn undo(&mut self, event: &Event) {
         self.set(&event.entry.key, event.previous.as_ref());
     }

@@ -1,7 +1,7 @@
-//! What a watch sends before live changes: the state it begins with, or changes that happened since a revision.
+//! [`Start`]: what a watch sends before live changes, which is either an initial state or past changes.
 //!
-//! Neither is copied. The state is a shared snapshot and a cursor in it, past changes are read from the ring a few at a
-//! time, so that a watch whose client reads nothing holds next to nothing of its own.
+//! Neither is copied. The state is a shared snapshot with a cursor, and past changes are read from the ring in small
+//! batches, so that a watch whose client does not read uses almost no memory of its own.
 
 use super::history::History;
 use super::hub::{Change, Subscriber};
@@ -11,52 +11,52 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Objects of the state that are taken at a time.
+/// Selected objects buffered per batch.
 const TAKEN: usize = 64;
-/// Objects of the state, or past changes, that are looked at in one go.
+/// Objects or past changes examined per poll, which bounds the time one poll takes.
 const LOOKED_AT: usize = 1024;
 
-/// Where a watch is before its live changes.
+/// Position of a watch before its live changes.
 #[derive(Default)]
 pub(super) enum Start {
-    /// There is nothing of it left.
+    /// Finished: continue with the queue.
     #[default]
     Over,
-    /// It was cancelled.
+    /// Cancelled by a sweep; the watch ends.
     Cancelled,
     State(State),
     Replay(Replay),
 }
 
-/// The state the watch begins with.
+/// The initial state.
 pub(super) struct State {
     snapshot: Snapshot,
-    /// The last key that was looked at.
+    /// The last key examined.
     cursor: Option<Box<str>>,
     taken: VecDeque<Arc<Entry>>,
-    /// [`History::forgotten`] when the snapshot was the present state.
+    /// [`History::forgotten`] when the snapshot was current.
     mark: u64,
     reads: u64,
 }
 
-/// Past changes.
+/// Past changes from the ring.
 pub(super) struct Replay {
-    /// Those after it are still to be read, up to `until`.
+    /// Changes after this revision, up to `until`, have not been read from the ring yet.
     after: Revision,
     until: Revision,
     taken: VecDeque<Arc<Event>>,
-    /// [`History::forgotten`] when those were taken.
+    /// [`History::forgotten`] when `taken` was read.
     mark: u64,
     reads: u64,
 }
 
-/// What comes next.
+/// Result of [`Start::next`].
 pub(super) enum Next {
     Entry(Arc<Entry>),
     Change(Change),
-    /// Nothing was found in one go; there may be more.
+    /// Nothing found within the per-poll limit; there may be more.
     Later,
-    /// The queue is next.
+    /// Continue with the queue.
     Over,
     /// The watch has ended.
     Ended,
@@ -73,7 +73,7 @@ impl Start {
         })
     }
 
-    /// Changes after `after`, up to `until`.
+    /// Past changes after `after`, up to `until`.
     pub fn replay(after: Revision, until: Revision, mark: u64) -> Self {
         Self::Replay(Replay {
             after,
@@ -84,7 +84,7 @@ impl Start {
         })
     }
 
-    /// Since when it keeps something from being freed, in bytes the history has forgotten.
+    /// If it keeps objects alive: the value of [`History::forgotten`] since which it does.
     pub fn mark(&self) -> Option<u64> {
         match self {
             Self::State(state) => Some(state.mark),
@@ -93,7 +93,7 @@ impl Start {
         }
     }
 
-    /// Reads so far.
+    /// Number of reads so far.
     pub fn reads(&self) -> u64 {
         match self {
             Self::State(state) => state.reads,
@@ -116,7 +116,8 @@ impl Start {
         matches!(self, Self::State(_))
     }
 
-    /// The next item; `history` is asked for past changes.
+    /// Returns the next item. `history` gives access to the ring and is called only when a batch of past changes is
+    /// needed.
     pub fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         let next = match self {
             Self::Over => return Next::Over,
@@ -145,6 +146,7 @@ impl State {
             let found = self.snapshot.get(&of.prefix).filter(|e| of.predicate.matches(e));
             return found.cloned().map_or(Next::Over, Next::Entry);
         }
+        // A cursor instead of an iterator: an iterator would borrow the snapshot across polls.
         let from = self.cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
         let mut looked_at = 0;
@@ -161,7 +163,7 @@ impl State {
         match (last, self.taken.pop_front()) {
             (None, None) => Next::Over,
             (None, Some(entry)) => {
-                // All that is left is taken. The snapshot is needed no more; of what was taken it is known since when.
+                // The last batch has been taken, so the snapshot can be released. `mark` stays valid for the batch.
                 self.snapshot = Snapshot::new(Vec::new(), self.snapshot.revision);
                 Next::Entry(entry)
             }
@@ -185,7 +187,7 @@ impl Replay {
                 read = history.after(self.after, LOOKED_AT);
                 self.mark = history.forgotten();
             });
-            // The ring has gone on meanwhile: the client resumes where it is, and is told that this is too old.
+            // The ring has discarded the position: end the watch. The client resumes and gets 410 Gone.
             let Ok(events) = read else { return Next::Ended };
             let last = events.last().map(|e| e.entry.revision);
             self.after = match last {

@@ -1,4 +1,4 @@
-//! What the cacher promises whichever backend feeds it.
+//! Properties of the cacher, independent of the backend that feeds it.
 
 mod bounds;
 mod stalled;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Feeds a cacher as a backend does.
+/// Feeds a cacher the way a backend does.
 struct Feed {
     cacher: Arc<Cacher>,
     progress: Arc<Progress>,
@@ -99,7 +99,7 @@ fn exactly(revision: u64) -> ListOptions {
 }
 
 #[tokio::test]
-async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
+async fn paged_list_continues_after_its_events_are_discarded() {
     let bounds = Bounds {
         min_events: 2,
         max_events: 2,
@@ -133,9 +133,9 @@ async fn a_paged_list_goes_on_after_the_ring_has_forgotten() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever was written, every revision can be listed as it was, and a watch from it leads to the present.
+    /// Any revision in the ring can be listed as it was, and replaying a watch from it leads to the current state.
     #[test]
-    fn every_kept_revision_is_as_it_was(writes in proptest::collection::vec((0u8..12, any::<bool>()), 1..600)) {
+    fn every_revision_in_the_ring_can_be_listed_and_replayed(writes in proptest::collection::vec((0u8..12, any::<bool>()), 1..600)) {
         let mut feed = Feed::new(Bounds::default());
         let mut states = vec![BTreeMap::<String, u64>::new(); 2];
         for chunk in writes.chunks(7) {
@@ -173,7 +173,7 @@ proptest! {
     }
 }
 
-/// Selects what is on a node, and counts how often it is asked.
+/// Selects the objects of one node and counts how often it is evaluated.
 struct OnNode(&'static str, Arc<std::sync::atomic::AtomicUsize>);
 
 impl crate::storage::Select for OnNode {
@@ -193,7 +193,7 @@ fn on_node(key: &str, node: &str, revision: u64) -> Arc<Entry> {
 }
 
 #[tokio::test]
-async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
+async fn node_name_index_serves_lists_and_watches() {
     let entries: Vec<_> = (0..1000)
         .map(|i| on_node(&format!("ns{}/{i:03}", i % 2), ["", "a", "b", "c"][i % 4], 1))
         .collect();
@@ -228,7 +228,7 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
     assert_eq!(
         asked.swap(0, std::sync::atomic::Ordering::Relaxed),
         1000,
-        "the empty value is looked for"
+        "an empty value needs a full scan"
     );
     let watching = |node| WatchOptions {
         predicate: predicate(node),
@@ -253,7 +253,7 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
     change(on_node("ns1/001", "b", 2), Some(was), false);
     assert!(
         asked.load(std::sync::atomic::Ordering::Relaxed) <= 4,
-        "only the watchers of a and b are asked"
+        "only the watchers of a and b are evaluated"
     );
     let kind = |item| match item {
         Some(WatchItem::Change(kind, _)) => Some(kind),
@@ -269,7 +269,7 @@ async fn what_is_on_a_node_is_found_and_watched_without_looking_at_the_rest() {
     assert_eq!(
         cacher.list(past).await.expect("listed").entries.len(),
         250,
-        "the past has its index"
+        "past states are indexed too"
     );
     let was = cacher.peek("ns1/001").expect("on b");
     change(Arc::new(was.at_revision(Revision(3))), Some(was), true);
@@ -306,7 +306,7 @@ async fn lists_and_waits_are_counted() {
 }
 
 #[tokio::test]
-async fn what_remains_of_a_paged_list_is_counted_once() {
+async fn remaining_item_count_is_computed_once_per_list() {
     let mut feed = Feed::new(Bounds::default());
     for i in 0..30 {
         feed.put(&format!("a/{i:02}"));
@@ -323,17 +323,17 @@ async fn what_remains_of_a_paged_list_is_counted_once() {
             let page = feed.cacher.list(options.clone()).await.expect("a page");
             seen += page.entries.len();
             assert_eq!(page.remaining.unwrap_or(0), all - seen, "after {seen} below {prefix:?}");
-            // Writes in between change nothing of it.
+            // Writes in between do not change the pinned state.
             feed.put(&format!("b/new-{seen}-{all}"));
             let Some(next) = page.next else { break };
             let counted = lock(&feed.cacher.history).counted(page.revision, prefix, &next.start);
-            assert_eq!(counted, page.remaining, "the next page need not count");
+            assert_eq!(counted, page.remaining, "the next page reuses the count");
             let first = lock(&feed.cacher.history).counted(page.revision, prefix, "");
-            assert_eq!(first, Some(all), "nor need the first one, if it is asked for again");
+            assert_eq!(first, Some(all), "and so does the first page when requested again");
             options.token = Some(next);
         }
         assert_eq!(seen, all);
-        // The second round reads the state as it is now.
+        // The second round reads the current state.
         for key in feed
             .cacher
             .snapshot()

@@ -1,11 +1,12 @@
-//! The reader's side of a watch.
+//! [`CacheWatch`]: the reader's half of a watch.
 //!
 //! ```text
 //! state  (lazily over a snapshot)  ─► live (queue)      ends: dropped by the reader, too slow, store stopped
 //! replay (lazily from the ring)    ─►
 //! ```
-//! Bookmarks: one closes the initial state; then one about every minute and one shortly before the announced end, if the
-//! revision is past the start (upstream: `cacher/watch_cache_interval.go`, `cache_watcher.go`).
+//! Bookmarks: one ends the initial state; then one about every minute, and one shortly before the announced end, each
+//! only if the revision is past the start (upstream: `watch_cache_interval.go` and `cache_watcher.go` in
+//! `pkg/storage/cacher`).
 
 use super::Cacher;
 use super::hub::{Subscriber, Taken, lock};
@@ -20,29 +21,29 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Time between bookmarks.
+/// Interval between bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long before the announced end the last bookmark comes.
+/// How long before the announced end the last bookmark is sent.
 const BEFORE_END: Duration = Duration::from_secs(2);
 pub(super) struct CacheWatch {
     cacher: Arc<Cacher>,
     subscriber: Arc<Subscriber>,
     id: u64,
-    /// All that comes before the queue was handed out.
+    /// True once the initial state or replay has been delivered; only the queue is left.
     is_live: bool,
-    /// The revision closing the initial state, where that is to be told.
+    /// The revision of the bookmark that ends the initial state, until it has been sent.
     initial_end: Option<Revision>,
     start: Revision,
-    /// The last change that was handed out.
+    /// Revision of the last change delivered.
     handed_out: Revision,
     bookmarks: Option<Bookmarks>,
 }
 
-/// What a reader finds.
+/// Result of one attempt to read.
 enum Pulled {
     Item(WatchItem),
     Nothing,
-    /// Nothing so far; looking further is for the next turn.
+    /// Nothing within the per-poll limit; poll again to continue.
     Later,
     Ended,
 }
@@ -117,7 +118,7 @@ impl CacheWatch {
                 initial_end: true,
             });
         }
-        // The revision is read before the queue: what it covers is then in the queue, or was taken from it.
+        // The revision is read before the queue, so that every change it covers is already queued or delivered.
         let reached = self.cacher.progress.dispatched();
         match self.subscriber.take() {
             Taken::Some((kind, event)) => Pulled::Item(self.hand_out(kind, event)),
@@ -145,7 +146,8 @@ impl CacheWatch {
             Some(at) => b.timer.as_mut().reset(at),
             None => self.bookmarks = None,
         }
-        // A batch's first changes may be here before all of it is dispatched: a bookmark doesn't go back behind them.
+        // Changes of a batch may arrive before the whole batch counts as dispatched: a bookmark must not go back
+        // behind them.
         let revision = reached.max(self.handed_out);
         (revision > self.start).then_some(WatchItem::Bookmark {
             revision,

@@ -1,5 +1,5 @@
-//! Which resources are served, and what else the store holds: objects and history of resources that nobody has asked for
-//! yet, or that were released. They are parsed when a resource is first asked for.
+//! [`Catalog`]: the resources being served, and the stored objects and history of resources that were not requested
+//! yet or have been released. Those are parsed when the resource is requested ([`Catalog::serve`]).
 
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};
@@ -13,25 +13,25 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Which resources are served, and what is in the store beside them.
+/// Served resources, and stored data of all others.
 pub(super) struct Catalog {
     pub resources: BTreeMap<String, Arc<ResourceStore>>,
     unserved: BTreeMap<String, Raw>,
     history: BTreeMap<String, Vec<RawEvent>>,
-    /// Where `history` begins.
+    /// Events after this revision are in `history`.
     base: Revision,
-    /// Where it begins for resources that were released.
+    /// The same for released resources, whose earlier history is gone.
     released: BTreeMap<String, Revision>,
 }
 
-/// Takes the keys with a prefix, which ends with a slash, out of a map.
+/// Removes and returns the keys with a prefix, which must end with a slash.
 fn take_prefix<V>(map: &mut BTreeMap<String, V>, prefix: &str) -> BTreeMap<String, V> {
-    // The character behind the slash: the first key that is past all with the prefix.
+    // '0' is the character after '/', so this is the first key after all keys with the prefix.
     let end = format!("{}0", prefix.trim_end_matches('/'));
     map.extract_if(prefix.to_owned()..end, |_, _| true).collect()
 }
 
-/// Makes entries of stored bytes, and remembers the first that would not be read.
+/// Parses stored values and remembers the first failure.
 struct Reader<'a> {
     prefix: &'a str,
     fields: Option<&'a SelectableFields>,
@@ -68,7 +68,7 @@ impl Reader<'_> {
 }
 
 impl Catalog {
-    /// Of what was found when the store was opened: nothing is served yet. The rest of the contents is the caller's.
+    /// Takes objects and events out of `contents`; no resource is served yet.
     pub fn new(contents: &mut Contents) -> Self {
         let mut history: BTreeMap<String, Vec<RawEvent>> = BTreeMap::new();
         for (key, event) in std::mem::take(&mut contents.events) {
@@ -83,7 +83,7 @@ impl Catalog {
         }
     }
 
-    /// The store of a resource, made of what is there where it is not served yet.
+    /// Returns the store of a resource, loading it on first use.
     pub fn serve(
         &mut self,
         shared: &Shared,
@@ -111,6 +111,7 @@ impl Catalog {
             transform: transform.as_deref(),
             broken: None,
         };
+        // Shared between state and history, so that an event's entry and the current entry are one allocation.
         let mut entries: HashMap<(String, u64), Arc<Entry>> = HashMap::new();
         let mut expiring = Vec::new();
         let mut objects = Vec::new();
@@ -150,7 +151,7 @@ impl Catalog {
                         None => continue,
                     },
                     (None, Some(previous)) => Arc::new(previous.at_revision(Revision(write.revision))),
-                    // A deletion always has a state before it.
+                    // A deletion always has a previous state.
                     (None, None) => continue,
                 };
                 let deleted = write.value.is_none();
@@ -181,18 +182,18 @@ impl Catalog {
             transform,
         });
         if !expiring.is_empty() {
-            // It fails after a shutdown, when nothing expires any more.
+            // Sending fails after shutdown, when nothing expires any more.
             let _ = shared.queue.send(Command::Expire(resource.clone(), expiring));
         }
         resource
     }
 
-    /// Puts the objects of a released resource back among those nobody serves. Its history goes.
+    /// Returns the objects of a released resource to the unserved ones. Its history is dropped.
     pub fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
         for e in resource.cacher.snapshot().scan("", Bound::Unbounded) {
             let value = match resource.seal(&e.key, e.unversioned().into()) {
                 Ok(value) => value,
-                // The disk has it; it is read again at the next start.
+                // The object is still on disk and will be loaded at the next start.
                 Err(error) => {
                     tracing::error!(prefix = %resource.prefix, key = %e.key, error, "an object cannot be encrypted");
                     continue;

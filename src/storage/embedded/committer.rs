@@ -1,5 +1,8 @@
-//! The one thread that writes. It takes whatever is queued, decides it against memory, makes one transaction of it, and
-//! when that is durable: snapshots → revision → answers → watchers. A failed transaction is the last one.
+//! [`Committer`]: the single thread that writes. It takes all queued commands, checks preconditions against memory,
+//! commits the accepted writes in one transaction, and once that is durable publishes: snapshots, revision, replies,
+//! watchers. After a failed transaction it accepts no further writes.
+//!
+//! Periodic work between batches is in [`super::upkeep`]; SQLite itself in [`super::disk`].
 
 use super::disk::{Disk, Row};
 use super::upkeep::{Comparison, MAINTENANCE};
@@ -13,9 +16,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
-/// Most writes in one transaction.
+/// Maximum number of client writes per transaction.
 const BATCH: usize = 1024;
-/// Bytes of objects after which a transaction takes no more.
+/// Bytes of values after which a transaction takes no more writes.
 const BATCH_BYTES: usize = 1 << 20;
 pub(super) type Answer = Result<Arc<Entry>, Error>;
 
@@ -23,7 +26,7 @@ pub(super) enum Action {
     Put {
         when: Precondition,
         draft: Draft,
-        /// What goes to the disk.
+        /// The encoded, possibly encrypted value.
         stored: Bytes,
         ttl: Option<u64>,
     },
@@ -36,46 +39,46 @@ pub(super) struct Write {
     pub resource: Arc<ResourceStore>,
     pub key: Box<str>,
     pub action: Action,
-    /// `None`: the store's own (an object that expires).
+    /// Where to send the result; `None` for the store's own deletions of expired objects.
     pub reply: Option<oneshot::Sender<Answer>>,
-    /// What it took of the queue's bound.
+    /// Permits it took from the queue's capacity.
     pub permits: u32,
 }
 
 pub(super) enum Command {
     Write(Write),
-    /// Objects of a resource that go by themselves: when, key, revision.
+    /// Schedules objects loaded from disk for expiry: time, key, revision.
     Expire(Arc<ResourceStore>, Vec<(i64, Box<str>, Revision)>),
-    /// Ends a resource; its objects go back to those nobody serves.
+    /// Stops serving a resource; its objects return to the unserved ones. The sender is signalled when done.
     Release(Arc<ResourceStore>, SyncSender<()>),
     Shutdown,
 }
 
-/// A transaction in the making.
+/// A transaction being assembled.
 #[derive(Default)]
 struct Batch {
     rows: Vec<Row>,
-    /// Per resource (by address), in order of first write.
+    /// Per resource (compared by address), in order of first write.
     events: Vec<(Arc<ResourceStore>, Vec<Arc<Event>>)>,
-    /// What the writes before in this batch left behind.
+    /// Results of earlier writes in this batch, which the snapshots do not show yet.
     overlay: HashMap<(usize, Box<str>), Option<Arc<Entry>>>,
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     expiries: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
-    /// Objects that go by themselves in it: they go later where it fails.
+    /// Expired objects deleted by this batch, with a retry time in case it fails.
     lapsed: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
     objects: i64,
-    /// Room that objects need, less or more.
+    /// Change of [`Committer::packed`].
     packed: i64,
 }
 
-/// What goes by itself unless it was written again.
+/// An object that expires unless it has been written again since this revision.
 type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
 
-/// Where the store stood when it was opened.
+/// The state of the store when it was opened.
 pub(super) struct Found {
     pub revision: u64,
     pub objects: u64,
-    /// Room they need, packed.
+    /// Their estimated size on disk; see [`space::packed`].
     pub packed: u64,
     pub marks: VecDeque<(u64, i64)>,
 }
@@ -88,9 +91,9 @@ pub(super) struct Committer {
     pub(super) revision: u64,
     objects: u64,
     pub(super) packed: u64,
-    /// When revisions were current, in seconds since 1970, oldest first.
+    /// Timestamps of revisions, in seconds since 1970, oldest first; used to keep history by age.
     pub(super) marks: VecDeque<(u64, i64)>,
-    /// By time, then by order of arrival.
+    /// By expiry time in milliseconds, then by order of arrival.
     expiring: BTreeMap<(i64, u64), Expiring>,
     expiring_next: u64,
     pub(super) compact_to: u64,
@@ -153,7 +156,7 @@ impl Batch {
                 (draft.into_entry(&key, Revision(revision)), Some(stored), expires, false)
             }
             (Action::Delete { .. }, Some(current)) => (current.at_revision(Revision(revision)), None, None, true),
-            // `holds` has seen to it.
+            // The precondition check above guarantees a current state.
             (Action::Delete { .. }, None) => return false,
         };
         let entry = Arc::new(entry);
@@ -206,7 +209,7 @@ impl Committer {
         }
     }
 
-    /// Runs until told to shut down, or until nobody can send any more.
+    /// Runs until it receives a shutdown command or all senders are gone.
     pub fn run(mut self) {
         loop {
             let mut writes = Vec::new();
@@ -242,7 +245,7 @@ impl Committer {
         next.unwrap_or(MAINTENANCE).min(MAINTENANCE)
     }
 
-    /// True: shut down.
+    /// Handles a command; returns true on shutdown.
     fn take(&mut self, command: Command, writes: &mut Vec<Write>, bytes: &mut usize) -> bool {
         match command {
             Command::Write(write) => {
@@ -258,10 +261,10 @@ impl Committer {
                 }
             }
             Command::Release(resource, done) => {
-                // Writes that came before it are committed first.
+                // Writes queued before the release must be committed first.
                 self.commit(std::mem::take(writes));
                 self.release(&resource);
-                // Room for one is in the channel; nobody may be waiting any more.
+                // The channel has room for one message; the receiver may have gone.
                 let _ = done.send(());
             }
             Command::Shutdown => return true,
@@ -289,6 +292,7 @@ impl Committer {
 
     fn add_expired(&mut self, writes: &mut Vec<Write>) {
         let now = now();
+        // Twice the batch size, so that expiry proceeds even when clients fill every batch.
         while writes.len() < 2 * BATCH
             && let Some(first) = self.expiring.first_entry()
             && first.key().0 <= now
@@ -334,7 +338,7 @@ impl Committer {
                     self.expire_at(at, resource, key, unchanged);
                 }
                 for (to, _) in batch.answers {
-                    // Nobody may be waiting any more.
+                    // The client may have stopped waiting.
                     let _ = to.send(Err(Error::Failed(why.clone())));
                 }
                 return;
@@ -354,12 +358,13 @@ impl Committer {
             expiries,
             ..
         } = batch;
+        // The order matters: an acknowledged write must be visible to reads, and watchers must not lead the cache.
         for (resource, events) in &events {
             resource.cacher.apply(events);
         }
         self.shared.progress.set_applied(Revision(self.revision));
         for (to, answer) in answers {
-            // Nobody may be waiting any more.
+            // The client may have stopped waiting.
             let _ = to.send(answer);
         }
         for (resource, events) in &events {
@@ -371,8 +376,9 @@ impl Committer {
         }
     }
 
-    /// No write is tried again after one has failed, as what the disk then holds is not known; but one that found no
-    /// space was taken back whole.
+    /// Records a failed transaction. After most errors the contents of the disk are unknown, so no write is ever
+    /// tried again. A full disk is different: SQLite has rolled the transaction back completely, and writes resume
+    /// when there is space.
     pub(super) fn fail(&self, e: &rusqlite::Error) -> String {
         if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
             if !self.shared.full.swap(true, Ordering::AcqRel) {
@@ -381,11 +387,11 @@ impl Committer {
             return FULL.into();
         }
         let why = format!("the store can no longer be written: {e}");
-        tracing::error!(error = %e, "storage failed, it takes no more writes until restarted");
+        tracing::error!(error = %e, "storage failed; writes are refused until a restart");
         self.shared.failed.get_or_init(|| why).clone()
     }
 
-    /// Whatever is still queued is refused: whoever sent it was not told that it would be written.
+    /// Refuses all commands still queued (their writes were never acknowledged) and closes the file.
     fn finish(self) {
         self.shared.permits.close();
         while let Ok(command) = self.queue.try_recv() {
@@ -397,7 +403,7 @@ impl Committer {
             return;
         }
         if let Err(e) = self.disk.close() {
-            tracing::error!(error = %e, "storage could not be closed in order");
+            tracing::error!(error = %e, "the store could not be closed cleanly");
         }
     }
 }

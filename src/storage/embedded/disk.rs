@@ -1,14 +1,14 @@
-//! The SQLite file. Only the committer thread touches it after it was opened; reads never do.
+//! [`Disk`]: the SQLite file. After opening, only the committer thread uses it; reads never do.
 //!
 //! ```text
-//! log    revision → key, prev, value, sum   every write; value is null for a deletion, prev the write before it
-//! live   key → revision, expires, sum       the present objects; their bytes are in the log
-//! marks  revision → at                      when a revision was current, so that history is kept by time
+//! log    revision → key, prev, value, sum   every write; value is null for a deletion, prev is the previous revision
+//! live   key → revision, expires, sum       the current objects; their bytes are in the log
+//! marks  revision → at                      when a revision was current, to keep history by age
 //! meta   one row: revision, compacted, objects, sum
-//! room   empty; written to, and emptied, to see whether the disk has space again
+//! room   always empty; written and cleared to probe for free disk space
 //! ```
-//! Compaction up to C takes each write r ≤ C, removes the state it replaced, and r itself if it is a deletion. So the
-//! state before every write after C is still there, and a watch from C on can be answered after a restart.
+//! Compaction up to C removes, for every write r ≤ C, the state that r replaced, and r itself if it is a deletion.
+//! The state before every write after C therefore remains, so that watches from C on can be served after a restart.
 
 mod reading;
 mod upkeep;
@@ -28,19 +28,19 @@ use std::sync::Arc;
 
 pub(super) use reading::{Contents, Raw, RawEvent};
 
-/// Pages in the write-ahead log before they are moved into the database by a busy store: 8 MiB.
+/// Pages in the write-ahead log at which SQLite checkpoints during a commit: 8 MiB.
 const CHECKPOINT_PAGES: i64 = 2048;
 
-/// A write as it is stored.
+/// A write in its stored form.
 pub(super) struct Row {
     pub revision: u64,
-    /// The whole key.
+    /// The full key.
     pub key: String,
-    /// Revision of the state it replaced, 0 for none.
+    /// Revision of the replaced state, 0 if there was none.
     pub prev: u64,
-    /// `None`: a deletion.
+    /// `None` for a deletion.
     pub value: Option<Bytes>,
-    /// When the object goes by itself, in milliseconds since 1970.
+    /// Expiry time in milliseconds since 1970.
     pub expires: Option<i64>,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct Disk {
     compacted: u64,
     objects: u64,
     faults: Option<Arc<dyn Faults>>,
-    /// Something was written since the last checkpoint of a quiet time.
+    /// True if something was written since the last explicit checkpoint.
     dirty: bool,
 }
 
 impl Disk {
-    /// Opens or makes `store.db` in the directory, which is locked.
+    /// Opens or creates `store.db` in the directory, which the caller has locked.
     ///
     /// # Errors
     /// [`OpenError::Damaged`], [`OpenError::Version`], [`OpenError::Sqlite`], [`OpenError::Io`].
@@ -72,7 +72,7 @@ impl Disk {
             source,
         };
         match std::fs::metadata(&path) {
-            // SQLite would take it for a new database.
+            // SQLite would treat it as a new, empty database.
             Ok(found) if found.len() < PAGE => {
                 return Err(OpenError::damaged(&path, "it ends within its first page"));
             }
@@ -90,7 +90,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Makes an empty store under another name first: the file is whole from the moment it is there.
+    /// Creates an empty store under a temporary name and renames it, so that `store.db` is always complete.
     fn make(dir: &Path, path: &Path) -> Result<(), OpenError> {
         let new = dir.join("store.new");
         let io = |path: &Path, source| OpenError::Io {
@@ -112,6 +112,7 @@ impl Disk {
     }
 
     fn connect(path: &Path) -> Result<Self, OpenError> {
+        // Created here rather than by SQLite, which would use the umask's permissions.
         let mut create = OpenOptions::new();
         create
             .write(true)
@@ -136,7 +137,7 @@ impl Disk {
         })
     }
 
-    /// Lets steps fail on purpose.
+    /// Installs fault injection.
     pub fn inject(&mut self, faults: Option<Arc<dyn Faults>>) {
         self.faults = faults;
     }
@@ -156,6 +157,7 @@ impl Disk {
         let sql = |e| OpenError::sqlite(&self.path, e);
         let db = &self.db;
         db.set_prepared_statement_cache_capacity(32);
+        // The order matters: page_size and auto_vacuum only take effect before the first table is created.
         db.pragma_update(None, "page_size", PAGE.cast_signed()).map_err(sql)?;
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
@@ -192,7 +194,7 @@ impl Disk {
             return Err(OpenError::damaged(&self.path, "it is a database of something else"));
         }
         if format == 1 {
-            tracing::info!(path = %self.path.display(), "the store is brought to format {FORMAT}");
+            tracing::info!(path = %self.path.display(), "upgrading the store to format {FORMAT}");
             return upgrade(&mut self.db).map_err(|e| OpenError::sqlite(&self.path, e));
         }
         if format != FORMAT {
@@ -205,10 +207,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes a batch, all or nothing; returns when it is durable. `objects`: how many there are then.
+    /// Writes a batch atomically and returns when it is durable. `objects` is the number of objects afterwards.
     ///
     /// # Errors
-    /// Whatever SQLite says; the file must not be written to again.
+    /// Any SQLite error; unless it is a full disk, the file must not be written again.
     pub fn commit(&mut self, rows: &[Row], objects: u64) -> rusqlite::Result<()> {
         let Some(last) = rows.last() else {
             return Ok(());
@@ -241,12 +243,12 @@ impl Disk {
         Ok(())
     }
 
-    /// The last revision that compaction has gone over.
+    /// Returns the revision up to which history has been compacted.
     pub fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// Moves everything into the database file and closes it.
+    /// Moves the write-ahead log into the database file and closes it.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

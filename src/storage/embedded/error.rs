@@ -1,4 +1,4 @@
-//! Why a store could not be opened, in words for whoever starts the server.
+//! [`OpenError`]: why a store could not be opened, worded for the operator.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,58 +6,58 @@ use std::path::{Path, PathBuf};
 /// Why a store could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process holds the store's lock.
     Locked {
         /// The store's directory.
         dir: PathBuf,
-        /// The process, where it is known.
+        /// The process id of the holder, if known.
         holder: Option<u32>,
     },
-    /// There is none.
+    /// The directory has no store.
     Missing {
-        /// Where it was looked for.
+        /// The directory that was searched.
         dir: PathBuf,
     },
-    /// A file that is to be made is there already.
+    /// The file to create exists already.
     Exists {
-        /// Which.
+        /// The existing file.
         path: PathBuf,
     },
-    /// A backup that cannot be taken for one.
+    /// A file is not a usable backup.
     Backup {
-        /// Which.
+        /// The backup file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// A file could not be opened or made.
+    /// A file could not be opened or created.
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file is not what was written.
+    /// The file's contents are inconsistent.
     Damaged {
-        /// Which.
+        /// The damaged file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The file was written by another version of the format.
+    /// The file was written in another version of the format.
     Version {
-        /// Which file.
+        /// The database file.
         path: PathBuf,
-        /// Its format.
+        /// The format version of the file.
         found: i64,
-        /// The format this program knows.
+        /// The format version this program supports.
         known: i64,
     },
-    /// The database refused for another reason.
+    /// SQLite failed for another reason.
     Sqlite {
-        /// Which file.
+        /// The database file.
         path: PathBuf,
-        /// Why.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }
@@ -72,7 +72,7 @@ impl OpenError {
         }
     }
 
-    /// The same about a file that should be a backup.
+    /// Converts the error to one about a backup file.
     pub(super) fn of_backup(self, path: &Path) -> Self {
         let why = match self {
             Self::Damaged { why, .. } => why,
@@ -90,7 +90,7 @@ impl OpenError {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match source.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::damaged(path, source.to_string()),
-            // A value of another type than was written, or bytes that are no text.
+            // Not from SQLite but from decoding a row: a value of an unexpected type, or text that is not UTF-8.
             None => Self::damaged(path, source.to_string()),
             Some(_) => Self::Sqlite {
                 path: path.to_path_buf(),

@@ -1,33 +1,33 @@
-//! A disk that fails on purpose, for tests of what comes then.
+//! Fault injection for the disk, for tests of error handling.
 
 use rusqlite::ffi;
 use std::fmt::Debug;
 
-/// What the store is about to do, or has just done.
+/// The point at which a fault may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To write a batch; nothing of it is on the disk yet.
+    /// Before a batch is written; nothing of it is on disk.
     Write,
-    /// It was told to the disk; whether it is durable is known after this.
+    /// After a batch was handed to the disk; it may or may not be durable.
     Sync,
-    /// To compact, or to look whether there is space again.
+    /// During compaction, or when probing for free space.
     Upkeep,
 }
 
-/// How a step fails.
+/// The error to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `ENOSPC`.
+    /// `ENOSPC`: the disk is full.
     Full,
-    /// `EIO` of a write.
+    /// `EIO` from a write.
     Write,
-    /// `EIO` of an fsync.
+    /// `EIO` from an fsync.
     Sync,
 }
 
-/// Decides which steps fail.
+/// Decides which steps fail. Called on the committer thread.
 pub trait Faults: Debug + Send + Sync {
-    /// The fault of this step, if it is to have one.
+    /// Returns the fault for this step, if any.
     fn strike(&self, step: Step) -> Option<Fault>;
 }
 

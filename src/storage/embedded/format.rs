@@ -1,10 +1,10 @@
-//! What the tables look like, their checksums, and stores of the format before.
+//! Table schema, checksums, and the upgrade from the previous format version.
 
 use rusqlite::{Connection, params};
 
-/// 2: checksums also cover the order of writes, times to live and the meta row.
+/// Format 2: checksums also cover the order of writes, times to live and the meta row.
 pub(super) const FORMAT: i64 = 2;
-/// "Tora", so that `file` and SQLite's tools can tell whose database it is.
+/// "Tora" in ASCII, by which `file` and SQLite's tools recognise the database.
 pub(super) const APPLICATION: i64 = 0x546f_7261;
 
 pub(super) const SCHEMA: &str = "
@@ -18,7 +18,7 @@ CREATE TABLE room(space BLOB);
 
 const K: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A checksum of a write: changed bytes on the disk are found when they are read, before anybody is told them.
+/// Checksum of a write: detects corruption on disk before the data is served. Not cryptographic.
 pub(super) fn checksum(key: &str, revision: u64, prev: u64, value: Option<&[u8]>) -> i64 {
     let size = value.map_or(u64::MAX, |v| v.len() as u64);
     let mut sum = revision.wrapping_mul(K) ^ prev.rotate_left(32).wrapping_mul(K) ^ size;
@@ -33,19 +33,19 @@ pub(super) fn checksum(key: &str, revision: u64, prev: u64, value: Option<&[u8]>
     (sum ^ (sum >> 31)).cast_signed()
 }
 
-/// A checksum of a few numbers.
+/// Checksum of a sequence of numbers.
 pub(super) fn checksum_of(numbers: &[u64]) -> i64 {
     let mix = |sum: u64, n: &u64| (sum ^ n).wrapping_mul(K).rotate_left(29);
     let sum = numbers.iter().fold(K, mix);
     (sum ^ (sum >> 31)).cast_signed()
 }
 
-/// That of an object's time to live, where it has one.
+/// Checksum of an object's expiry time; `None` if it has none.
 pub(super) fn expiry_sum(revision: u64, expires: Option<i64>) -> Option<i64> {
     expires.map(|at| checksum_of(&[revision, at.cast_unsigned()]))
 }
 
-/// Brings a store of format 1 to this one, all or nothing. What was damaged before stays so: its sums are made wrong.
+/// Upgrades a store of format 1 in one transaction. A damaged row stays recognisable: it gets an invalid checksum.
 pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
     {
@@ -60,7 +60,7 @@ pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
             let (key, prev, value, old): Found =
                 read.query_row([revision], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
             let (revision_, prev) = (revision.cast_unsigned(), prev.cast_unsigned());
-            // In format 1 the revision before was not in the sum.
+            // Format 1 did not include the previous revision in the checksum.
             let was_whole = checksum(&key, revision_, 0, value.as_deref()) == old;
             let new = checksum(&key, revision_, prev, value.as_deref());
             write.execute(params![revision, if was_whole { new } else { !new }])?;

@@ -1,4 +1,4 @@
-//! A resource as the registry sees it: reads go to its cacher, writes to the committer.
+//! [`Handle`]: the [`Storage`] of one resource. Reads go to its cacher, writes to the committer.
 
 use super::committer::Action;
 use super::{ResourceStore, Shared};
@@ -12,11 +12,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The largest object, in bytes of its JSON: the bound that etcd has by default, so that what is written here could be
-/// written there, and fails with the same words.
+/// The largest object, in bytes of JSON: etcd's default request limit, so that a store can be moved to etcd, with the
+/// error etcd returns.
 const MAX_OBJECT_BYTES: usize = 3 << 19;
 
-/// A resource as the registry sees it.
+/// The store of a resource as the registry uses it.
 pub(super) struct Handle {
     pub resource: Arc<ResourceStore>,
     pub shared: Arc<Shared>,

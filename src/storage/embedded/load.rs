@@ -1,5 +1,5 @@
-//! From stored bytes back to entries. Bytes were encoded by this crate and their checksum holds, so only `metadata.labels`
-//! is parsed; the tree is decoded only for resources with selectable fields.
+//! Parses stored values into entries. Their checksums have been verified, so only `metadata.labels` is parsed; the
+//! whole object is decoded only for resources with selectable fields.
 
 use super::SelectableFields;
 use crate::apimachinery::codec::json;
@@ -9,7 +9,7 @@ use crate::storage::{Draft, Entry, Revision};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// The entry of stored bytes.
+/// Builds the entry of a stored value.
 pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&SelectableFields>) -> Entry {
     let metadata = member(value, 0, "metadata").unwrap_or(0..0);
     let managed = member(value, metadata.start, "managedFields").unwrap_or(0..0);
@@ -32,7 +32,7 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     draft.into_entry(key, Revision(revision))
 }
 
-/// Where the value of a member of the object that begins at `at` is.
+/// Returns the range of a member's value in the object that begins at `at`.
 fn member(json: &[u8], at: usize, name: &str) -> Option<Range<usize>> {
     let mut cursor = Cursor::at(json, at);
     cursor.enter().ok()?;
@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn stored_bytes_become_the_entry_that_was_stored() {
+    fn loaded_entry_equals_the_stored_one() {
         let object = crate::json!({
             "data": {"metadata": "{\"labels\":1}", "q\"\\": [1, {"a": []}, "]"]},
             "kind": "ConfigMap",

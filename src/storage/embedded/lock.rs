@@ -1,4 +1,4 @@
-//! One process per store: a lock file in its directory, held as long as the engine lives.
+//! [`DirectoryLock`]: a lock file that keeps a second process from opening the store.
 
 use super::OpenError;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -6,14 +6,14 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Held while the store is open; the system lets go of it when the process ends, however it ends.
+/// Held while the store is open. The operating system releases it when the process ends, even after a crash.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     _file: File,
 }
 
 impl DirectoryLock {
-    /// Makes the directory where it is missing, readable by its owner only, and locks it.
+    /// Creates the directory if missing, accessible to its owner only, and locks it.
     pub fn acquire(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join("lock");
         let io = |source| OpenError::Io {
@@ -35,7 +35,7 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // The holder may be just writing its id; without it the message is as true.
+                // The holder may not have written its process id yet; the message is then less specific.
                 let _ = file.read_to_string(&mut holder);
                 return Err(OpenError::Locked {
                     dir: dir.to_path_buf(),

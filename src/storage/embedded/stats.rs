@@ -1,9 +1,9 @@
-//! What the engine says about itself to metrics.
+//! Counters of the engine, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds, in seconds, of the commit latency buckets.
+/// Upper bounds of the commit latency buckets, in seconds.
 pub const COMMIT_BUCKETS: [f64; 12] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
 ];
@@ -15,21 +15,22 @@ pub struct Stats {
     pub revision: u64,
     /// Objects per resource, by key prefix.
     pub objects: Vec<(String, usize)>,
-    /// Running watches per resource, by key prefix.
+    /// Open watches per resource, by key prefix.
     pub watchers: Vec<(String, usize)>,
-    /// Comparisons of a resource's cache with the disk, by key prefix: equal, different, not possible.
+    /// Consistency checks of each resource's cache, by key prefix: equal, different, not possible.
     pub comparisons: Vec<(String, [u64; 3])>,
     /// Watches ended because their reader was too slow.
     pub terminated_watchers: u64,
-    /// Bytes of the database file and its write-ahead log.
+    /// Size of the database file and its write-ahead log, in bytes.
     pub db_bytes: u64,
-    /// Durable transactions.
+    /// Number of committed transactions.
     pub commits: u64,
-    /// Writes in them.
+    /// Number of writes in those transactions.
     pub writes: u64,
-    /// Total time of the transactions, in seconds.
+    /// Total duration of the transactions, in seconds.
     pub commit_seconds: f64,
-    /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]`, not cumulative; the last counts all slower ones.
+    /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]` seconds, not cumulative; the last element counts slower
+    /// ones.
     pub commit_buckets: [u64; COMMIT_BUCKETS.len() + 1],
 }
 

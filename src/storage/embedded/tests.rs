@@ -1,4 +1,4 @@
-//! What only the engine promises: restarts, history, space, release.
+//! Behaviour specific to the engine: restarts, history, space, release.
 
 use super::*;
 use crate::storage::{
@@ -58,7 +58,7 @@ async fn replay(s: &Arc<dyn Storage>, from: u64) -> Result<Vec<(EventType, u64)>
 }
 
 #[tokio::test]
-async fn a_restart_keeps_objects_revisions_history_and_the_past() {
+async fn restart_keeps_objects_revisions_and_history() {
     let dir = tempfile::tempdir().expect("a directory");
     let (before, past) = {
         let engine = Engine::open(dir.path(), Options::default()).expect("opens");
@@ -100,7 +100,7 @@ async fn a_restart_keeps_objects_revisions_history_and_the_past() {
 }
 
 #[tokio::test]
-async fn history_is_compacted_and_what_remains_is_replayed() {
+async fn compacted_history_replays_its_remainder() {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Options {
         max_history: 50,
@@ -128,7 +128,7 @@ async fn history_is_compacted_and_what_remains_is_replayed() {
 }
 
 #[test]
-fn a_store_that_is_rewritten_does_not_grow_and_one_that_is_emptied_shrinks() {
+fn rewriting_keeps_the_file_size_and_deleting_shrinks_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store.db");
     let size = || std::fs::metadata(&path).expect("there").len();
@@ -178,7 +178,7 @@ fn a_store_that_is_rewritten_does_not_grow_and_one_that_is_emptied_shrinks() {
 }
 
 #[tokio::test]
-async fn a_released_resource_ends_and_can_come_back() {
+async fn released_resource_can_be_requested_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("opens");
     let s = engine.resource(config("widgets"));
@@ -197,7 +197,7 @@ async fn a_released_resource_ends_and_can_come_back() {
 }
 
 #[tokio::test]
-async fn a_closed_store_refuses_writes_and_ends_watches() {
+async fn closed_store_refuses_writes_and_ends_watches() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("opens");
     let s = engine.resource(config("secrets"));
@@ -210,11 +210,16 @@ async fn a_closed_store_refuses_writes_and_ends_watches() {
     assert!(engine.health().is_err());
     let refused = s.put("ns/b", Precondition::Absent, draft("1"), None).await;
     assert!(matches!(refused, Err(Error::NotReady(_))));
-    assert!(s.get("ns/a", MinRevision::Latest).await.expect("reads go on").is_some());
+    assert!(
+        s.get("ns/a", MinRevision::Latest)
+            .await
+            .expect("reads continue")
+            .is_some()
+    );
 }
 
 #[tokio::test]
-async fn stats_count_what_there_is() {
+async fn stats_report_objects_watches_and_commits() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("opens");
     let s = engine.resource(config("secrets"));

@@ -1,4 +1,4 @@
-//! Damage at every place of the files, disks that fail, and the room a store takes.
+//! Corruption at every offset of the files, failing disks, and the bound on file size.
 
 use super::faults::{Fault, Faults, Step};
 use super::format::{SCHEMA, checksum};
@@ -23,7 +23,7 @@ async fn put(s: &Arc<dyn Storage>, key: &str, value: &str) -> Result<Arc<Entry>,
     s.put(key, when, draft(value), None).await
 }
 
-/// In memory where that is possible: these tests open stores thousands of times.
+/// In memory if possible: these tests open stores thousands of times.
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -46,7 +46,7 @@ fn row(revision: u64, i: u64, prev: u64, size: usize) -> disk::Row {
 
 type Everything = (u64, Vec<(String, u64, Bytes, Option<i64>)>, Vec<(String, u64, u64)>);
 
-/// All that is read of a store, in order.
+/// Everything that loading a store returns, sorted.
 fn read_all(dir: &Path) -> Result<Everything, OpenError> {
     let mut disk = Disk::open(dir, None)?;
     let found = disk.load(1000)?;
@@ -58,7 +58,7 @@ fn read_all(dir: &Path) -> Result<Everything, OpenError> {
     Ok((found.revision, objects, found.events.into_iter().map(event).collect()))
 }
 
-/// Every offset where asked for, else one in `stride`.
+/// One offset per `stride`, or every offset if TORANA_EVERY_OFFSET is set.
 fn offsets(len: usize, stride: usize) -> impl Iterator<Item = usize> {
     let stride = match std::env::var_os("TORANA_EVERY_OFFSET") {
         Some(_) => 1,
@@ -77,7 +77,7 @@ fn is_clear(refused: &OpenError, dir: &Path) -> bool {
 }
 
 #[test]
-fn whatever_byte_of_the_file_is_changed_or_missing_nothing_else_is_served() {
+fn corrupt_or_truncated_file_is_never_served() {
     let dir = scratch();
     let mut disk = Disk::open(dir.path(), None).expect("opens");
     for i in 1..9 {
@@ -86,7 +86,7 @@ fn whatever_byte_of_the_file_is_changed_or_missing_nothing_else_is_served() {
     disk.commit(&[row(10, 3, 4, 700)], 8).expect("written");
     disk.close().expect("closed");
     let path = dir.path().join("store.db");
-    let whole = read_all(dir.path()).expect("it is whole");
+    let whole = read_all(dir.path()).expect("it is intact");
     let bytes = std::fs::read(&path).expect("read");
     let (mut refused, mut harmless) = (0, 0);
     let mut judge = |what: String| match read_all(dir.path()) {
@@ -95,7 +95,7 @@ fn whatever_byte_of_the_file_is_changed_or_missing_nothing_else_is_served() {
             refused += 1;
         }
         Ok(found) => {
-            assert!(found == whole, "{what} went unseen");
+            assert!(found == whole, "{what} was not detected");
             harmless += 1;
         }
     };
@@ -109,26 +109,26 @@ fn whatever_byte_of_the_file_is_changed_or_missing_nothing_else_is_served() {
     }
     for at in (0..2).chain(offsets(bytes.len(), 97)) {
         std::fs::write(&path, &bytes[..at]).expect("written");
-        judge(format!("all behind byte {at}"));
+        judge(format!("truncated at byte {at}"));
     }
     assert!(refused > harmless / 8, "{refused} refused, {harmless} harmless");
 }
 
 #[test]
-fn a_log_of_writes_is_never_cut_short_but_for_its_torn_end() {
+fn write_ahead_log_loses_at_most_a_torn_transaction() {
     let (dir, copy) = (scratch(), scratch());
     let files = ["store.db", "store.db-wal", "store.db-shm"];
     let mut disk = Disk::open(dir.path(), None).expect("opens");
     for i in 1..7 {
         disk.commit(&[row(i + 1, i, 0, 300)], i).expect("written");
     }
-    // As a killed process leaves them.
+    // The files as a killed process leaves them.
     let bytes = files.map(|f| std::fs::read(dir.path().join(f)).expect("there"));
     let lay = |wal: &[u8], index: bool| {
         for (name, bytes) in files.iter().zip([&bytes[0][..], wal, &bytes[2]]) {
             let path = copy.path().join(name);
             if *name == "store.db-shm" && !index {
-                // It may be missing already.
+                // It may not exist.
                 let _ = std::fs::remove_file(path);
             } else {
                 std::fs::write(path, bytes).expect("written");
@@ -138,13 +138,13 @@ fn a_log_of_writes_is_never_cut_short_but_for_its_torn_end() {
     };
     let whole = lay(&bytes[1], true).expect("a killed process loses nothing");
     assert_eq!(whole.0, 7);
-    assert!(lay(&bytes[1], false).expect("nor does one without the index") == whole);
+    assert!(lay(&bytes[1], false).expect("nor does one whose index is missing") == whole);
     for at in offsets(bytes[1].len(), 211) {
         let mut bad = bytes[1].clone();
         bad[at] ^= 0xff;
         match lay(&bad, true) {
             Err(e) => assert!(is_clear(&e, copy.path()), "{e}"),
-            Ok(found) => assert!(found == whole, "byte {at} went unseen"),
+            Ok(found) => assert!(found == whole, "byte {at} was not detected"),
         }
         match lay(&bad, false) {
             Err(e) => assert!(is_clear(&e, copy.path()), "{e}"),
@@ -152,12 +152,12 @@ fn a_log_of_writes_is_never_cut_short_but_for_its_torn_end() {
         }
     }
     for at in offsets(bytes[1].len(), 103) {
-        let refused = lay(&bytes[1][..at], true).expect_err("the index knows of more");
+        let refused = lay(&bytes[1][..at], true).expect_err("the index records more frames");
         assert!(is_clear(&refused, copy.path()), "{refused}");
     }
 }
 
-/// Fails steps of one kind while it has faults left.
+/// Injects one fault into the given steps, `left` times.
 #[derive(Debug)]
 struct Failing {
     steps: &'static [Step],
@@ -188,7 +188,7 @@ fn failing(steps: &'static [Step], fault: Fault) -> (Arc<Failing>, Options) {
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_writes_until_there_is_space() {
+async fn full_disk_refuses_writes_until_space_is_freed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (faults, options) = failing(&[Step::Write, Step::Upkeep], Fault::Full);
     let engine = Engine::open(dir.path(), options).expect("opens");
@@ -204,16 +204,16 @@ async fn a_full_disk_stops_writes_until_there_is_space() {
     assert!(s.get("ns/a", MinRevision::Latest).await.expect("readable").is_some());
     let until = tokio::time::Instant::now() + Duration::from_secs(30);
     while engine.readiness().is_err() {
-        assert!(tokio::time::Instant::now() < until, "space is never found");
+        assert!(tokio::time::Instant::now() < until, "the store never recovered");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(faults.left.load(Ordering::Relaxed), 0);
     let b = put(&s, "ns/b", "1").await.expect("there is space again");
-    assert_eq!(b.revision, Revision(3), "the refused write took no revision");
+    assert_eq!(b.revision, Revision(3), "the refused write used no revision");
 }
 
 #[tokio::test]
-async fn a_failed_write_or_fsync_is_the_last_one() {
+async fn no_write_is_accepted_after_a_failed_write_or_fsync() {
     for (step, fault, made) in [
         (&[Step::Write] as &'static [Step], Fault::Write, false),
         (&[Step::Sync], Fault::Sync, true),
@@ -227,7 +227,7 @@ async fn a_failed_write_or_fsync_is_the_last_one() {
         assert!(put(&s, "ns/b", "1").await.is_err());
         let refused = put(&s, "ns/c", "1")
             .await
-            .expect_err("the disk would take it, nobody may ask it");
+            .expect_err("refused although the disk would accept it");
         assert!(refused.to_string().contains("can no longer be written"), "{refused}");
         assert!(engine.readiness().is_err() && engine.health().is_err());
         assert!(s.get("ns/a", MinRevision::Latest).await.expect("readable").is_some());
@@ -245,7 +245,7 @@ async fn a_failed_write_or_fsync_is_the_last_one() {
 }
 
 #[test]
-fn a_store_rewritten_for_long_takes_twice_its_objects_and_no_more() {
+fn file_size_stays_below_twice_its_objects() {
     const OBJECTS: u64 = 3000;
     const SIZE: usize = 3500;
     let dir = scratch();
@@ -276,15 +276,15 @@ fn a_store_rewritten_for_long_takes_twice_its_objects_and_no_more() {
     let written = engine.revision().0 * SIZE as u64;
     let live = OBJECTS * space::packed(30, SIZE + 60);
     let wal = 12 << 20;
-    assert!(written > 3 * live, "{written} bytes of {live} were rewritten");
+    assert!(written > 3 * live, "{written} bytes written for {live} live bytes");
     assert!(bytes < 2 * live + space::ALLOWANCE + wal, "{bytes} for {live}");
     engine.shutdown();
-    let found = tool::check(dir.path(), &mut |_, _| {}).expect("whole");
+    let found = tool::check(dir.path(), &mut |_, _| {}).expect("intact");
     assert!(found.writes >= space::MIN_HISTORY, "{} writes are kept", found.writes);
 }
 
 #[tokio::test]
-async fn a_cache_is_compared_with_the_disk_and_a_difference_is_counted() {
+async fn consistency_check_counts_differences() {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Options {
         compare_every: Duration::ZERO,
@@ -297,28 +297,28 @@ async fn a_cache_is_compared_with_the_disk_and_a_difference_is_counted() {
     let wait = async |i: usize| {
         let until = tokio::time::Instant::now() + Duration::from_secs(30);
         while count(i) == 0 {
-            assert!(tokio::time::Instant::now() < until, "it is never compared");
+            assert!(tokio::time::Instant::now() < until, "no comparison happened");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     wait(0).await;
     assert_eq!(count(1), 0);
     let other = rusqlite::Connection::open(dir.path().join("store.db")).expect("anyone can open it");
-    other.execute("UPDATE live SET revision = 9", []).expect("and spoil it");
+    other.execute("UPDATE live SET revision = 9", []).expect("updated");
     wait(1).await;
     assert!(s.get("ns/a", MinRevision::Latest).await.expect("readable").is_some());
 }
 
 #[test]
-fn a_store_of_the_format_before_is_brought_forward() {
+fn store_of_format_1_is_upgraded() {
     let dir = scratch();
     let path = dir.path().join("store.db");
     let mut disk = Disk::open(dir.path(), None).expect("opens");
     disk.commit(&[row(2, 1, 0, 30), row(3, 2, 0, 30), row(4, 2, 3, 40)], 2)
         .expect("written");
     disk.close().expect("closed");
-    let whole = read_all(dir.path()).expect("whole");
-    // Back to what format 1 was.
+    let whole = read_all(dir.path()).expect("intact");
+    // Rewritten as format 1.
     let db = rusqlite::Connection::open(&path).expect("opens");
     let rows = [(2, 1, 30), (3, 2, 30), (4, 2, 40)];
     for (revision, i, size) in rows {
@@ -336,6 +336,6 @@ fn a_store_of_the_format_before_is_brought_forward() {
     )
     .expect("written");
     db.close().expect("closed");
-    assert!(read_all(dir.path()).expect("brought forward") == whole);
-    assert!(read_all(dir.path()).expect("once") == whole);
+    assert!(read_all(dir.path()).expect("upgraded") == whole);
+    assert!(read_all(dir.path()).expect("opened again") == whole);
 }

@@ -1,5 +1,5 @@
-//! A store from outside, for `torana store`: looked at and copied while it is in use, restored, compacted and filled
-//! while it is not.
+//! Operations on a store from outside the server, for `torana store`: [`stats`], [`check`] and [`backup`] work while
+//! the store is in use; [`restore`], [`compact`] and [`fill`] need it stopped.
 
 use super::DirectoryLock;
 use super::disk::Disk;
@@ -19,30 +19,30 @@ mod tests;
 pub use super::OpenError;
 pub use exchange::{Object, fill, objects};
 
-/// Pages copied at a time by a backup: writers get in between.
+/// Pages copied per step of a backup; writers can proceed between steps.
 const PAGES: i32 = 256;
-/// Writes compacted at a time.
+/// Writes compacted per step.
 const STEP: usize = 10_000;
 
-/// Told how far a long operation has come: done, of how many.
+/// Progress callback of a long operation: done, total.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// What a store holds.
+/// Contents of a store in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// The newest revision.
     pub revision: u64,
-    /// History up to here is gone.
+    /// History up to this revision has been compacted.
     pub compacted: u64,
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Writes that are kept, those of present objects included.
+    /// Number of stored writes, including those of current objects.
     pub writes: u64,
-    /// Bytes of the file and of its write-ahead log.
+    /// Size of the file and its write-ahead log, in bytes.
     pub file_bytes: u64,
-    /// Bytes of the file that are free.
+    /// Free space inside the file, in bytes.
     pub free_bytes: u64,
-    /// Objects and their bytes by resource: the key without namespace and name.
+    /// Number of objects and their bytes by resource (the key without namespace and name).
     pub resources: BTreeMap<String, (u64, u64)>,
 }
 
@@ -50,18 +50,18 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("store.db")
 }
 
-/// The store's file.
+/// Returns the path of the store's file, if there is a store.
 fn there(dir: &Path) -> Result<PathBuf, OpenError> {
     let path = file(dir);
     match path.exists() {
         true => Ok(path),
-        // A log without its database is damage, which opening tells.
+        // A log without its database is damage, which opening reports.
         false if path.with_extension("db-wal").exists() => Ok(path),
         false => Err(OpenError::Missing { dir: dir.to_path_buf() }),
     }
 }
 
-/// Takes a file away that an attempt has left, and what SQLite has put beside it.
+/// Removes a leftover file together with SQLite's companion files.
 fn clear(path: &Path) -> Result<(), OpenError> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let leftover = PathBuf::from(format!("{}{suffix}", path.display()));
@@ -75,8 +75,8 @@ fn clear(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Looks at a store in its directory. Where nobody has it, opening it would end its write-ahead log at the first frame
-/// that does not fit; that is looked at before.
+/// Opens a store read-only. If no process has it open, opening replays the write-ahead log and would truncate it at
+/// the first invalid frame, so the log is checked first.
 fn look_in(dir: &Path) -> Result<Connection, OpenError> {
     let path = there(dir)?;
     if let Ok(_lock) = DirectoryLock::acquire(dir) {
@@ -89,7 +89,7 @@ fn look_in(dir: &Path) -> Result<Connection, OpenError> {
     look(&path)
 }
 
-/// A second connection, beside that of a running process, if there is one. All its reads see one state.
+/// Opens a second connection beside that of a running server, if any. All its reads see one snapshot.
 fn look(path: &Path) -> Result<Connection, OpenError> {
     let missing = |source| OpenError::Io {
         path: path.to_path_buf(),
@@ -111,19 +111,19 @@ fn look(path: &Path) -> Result<Connection, OpenError> {
     Ok(db)
 }
 
-/// The resource a key belongs to: all of it but the name, and the namespace where there is one.
+/// Returns the resource a key belongs to: the key without the namespace and the name.
 pub fn resource_of(key: &str) -> String {
     let parts: Vec<&str> = key.trim_start_matches('/').split('/').collect();
-    // Directories with the group in them are told by its dot, irregular ones by name.
+    // Directories that include the API group contain a dot; `services` is upstream's exception (`services/specs`).
     let deep = parts.get(1).is_some_and(|p| p.contains('.') || *p == "services");
     let resource = parts.get(1..if deep { 3 } else { 2 }).unwrap_or_default();
     resource.join("/")
 }
 
-/// What a store holds. It may be in use.
+/// Reads what a store contains. The store may be in use.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`OpenError`] if the store is missing, damaged or inaccessible.
 pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
     let path = file(dir);
     let db = look_in(dir)?;
@@ -158,10 +158,10 @@ pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
     Ok(found)
 }
 
-/// Reads every page and every write, and holds them against their checksums and each other. The store may be in use.
+/// Reads every page and every write and verifies checksums and consistency. The store may be in use.
 ///
 /// # Errors
-/// [`OpenError::Damaged`] with the first that does not fit.
+/// [`OpenError::Damaged`] with the first defect found.
 pub fn check(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
     check_file(look_in(dir)?, &file(dir), progress)?;
     stats(dir)
@@ -219,10 +219,10 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
     Ok(())
 }
 
-/// Copies a store, which may be in use, into a file, and checks the copy.
+/// Copies a store, which may be in use, into a new file and checks the copy.
 ///
 /// # Errors
-/// [`OpenError`]; what was copied is removed.
+/// [`OpenError`]; an incomplete copy is removed.
 pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
     drop(look_in(dir)?);
     let mut options = std::fs::File::options();
@@ -239,7 +239,7 @@ pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings,
         check_file(look(to)?, to, &mut quiet)
     });
     if let Err(e) = copied {
-        // The copy is of no use; the error says why there is none.
+        // Best effort: the error that is returned explains the failure.
         let _ = clear(to);
         return Err(e);
     }
@@ -254,7 +254,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
         path: to.to_path_buf(),
         source,
     };
-    // Made here: SQLite would let others read it.
+    // Created here with mode 0600: SQLite would use the umask's permissions.
     let mut own = std::fs::File::options();
     let own = own.write(true).create(true).truncate(false).mode(0o600);
     drop(own.open(to).map_err(io)?);
@@ -278,11 +278,12 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     synced.map_err(io)
 }
 
-/// Makes a store of a backup, in a directory whose store, if it has one, is put aside. The revision goes on `ahead` of
-/// the backup's: clients that have seen what came after it must list again, not take old for new.
+/// Restores a backup into a directory; an existing store is moved aside and its path returned. The revision continues
+/// `ahead` of the backup's, so that clients that saw later revisions must list again instead of taking old state for
+/// new.
 ///
 /// # Errors
-/// [`OpenError`]: the backup is damaged, or the store is in use; nothing was changed then.
+/// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then.
 pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
     let mut quiet = |_, _| {};
     let whole = look(from).and_then(|db| check_file(db, from, &mut quiet));
@@ -295,7 +296,7 @@ pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> R
     let new = dir.join("store.db.restoring");
     clear(&new)?;
     if let Err(e) = copy(from, &new, progress) {
-        // It is made anew by the next attempt; the error says why there is none.
+        // Best effort: the next attempt clears it, too.
         let _ = clear(&new);
         return Err(e);
     }
@@ -305,7 +306,7 @@ pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> R
         .find(|p| !p.exists());
     let mut kept = None;
     if path.exists() {
-        // As it is, with its log: it may be damaged, and be looked at later.
+        // With its log, because it may be damaged and examined later.
         for suffix in ["", "-wal", "-shm"] {
             let old = PathBuf::from(format!("{}{suffix}", path.display()));
             let Some(aside) = &aside else { break };
@@ -339,11 +340,10 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
     Ok(())
 }
 
-/// Removes all history from a store that is not in use, and gives its free space back. Watches from before must list
-/// again.
+/// Removes all history from a store that is not in use, and frees the space. Watches from before must list again.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`OpenError`] if the store is missing, in use, damaged or inaccessible.
 pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
     {
         let path = there(dir)?;

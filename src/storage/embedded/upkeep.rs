@@ -1,4 +1,5 @@
-//! What the committer does beside writing: history, room, a disk that was full, and the comparison of caches with the disk.
+//! Periodic work of the committer thread: compaction, free space, recovery from a full disk, and consistency checks
+//! of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
 
 use super::committer::{Committer, now};
 use super::{lock, space};
@@ -7,16 +8,16 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often the thread looks after history and space.
+/// Interval between maintenance runs.
 pub(super) const MAINTENANCE: Duration = Duration::from_secs(1);
-/// Writes of history that one step of compaction goes over.
+/// Writes of history processed by one compaction step.
 const COMPACTION_STEP: usize = 2000;
-/// Such steps at once where history takes too much room.
+/// Number of steps combined into one while history takes too much space.
 const CROWDED_STEPS: usize = 4;
-/// Time between marks: how exactly history is kept by time.
+/// Seconds between marks: the precision with which history is kept by age.
 const MARK_EVERY: i64 = 30;
 
-/// Which resource is compared next, and when.
+/// Schedule of the consistency checks: one resource per run, a round every `every`.
 pub(super) struct Comparison {
     every: Duration,
     round: Instant,
@@ -35,12 +36,13 @@ impl Comparison {
 }
 
 impl Committer {
-    /// What is due after a batch; `idle`: there was none.
+    /// Runs the maintenance that is due after a batch; `idle` if the batch was empty.
     pub(super) fn maintain(&mut self, idle: bool) {
         if self.shared.failed.get().is_some() {
             return;
         }
         let due = self.maintained.elapsed() >= MAINTENANCE;
+        // A busy store also compacts between the intervals, so that history does not outgrow compaction.
         if !due && self.written < COMPACTION_STEP / 2 {
             return;
         }
@@ -103,7 +105,7 @@ impl Committer {
         Ok(())
     }
 
-    /// The disk was full: gives up all history that is on it, and sees whether there is space now.
+    /// The disk was full: discards all history and probes whether there is space now.
     fn make_room(&mut self) -> rusqlite::Result<()> {
         self.disk.checkpoint()?;
         self.compact_to = self.revision;
@@ -112,11 +114,12 @@ impl Committer {
         }
         self.disk.probe()?;
         self.shared.full.store(false, Ordering::Release);
-        tracing::warn!("the disk has space again, writes are taken");
+        tracing::warn!("the disk has space again; writes are accepted");
         Ok(())
     }
 
-    /// Compares the cache of one resource with the disk, if that is due. Here nothing is under way: they must agree.
+    /// Compares the cache of one resource with the disk, if that is due. No write is in progress here, so they must
+    /// agree.
     fn compare(&mut self) {
         let c = &mut self.comparison;
         if Instant::now() < c.round {
@@ -136,14 +139,14 @@ impl Committer {
         let of_disk = self.disk.digest(&prefix);
         let of_cache = Digest::of(&resource.cacher.snapshot());
         let outcome = match of_disk {
-            // What of it could not be decrypted is not in the cache.
+            // Values that could not be decrypted are not in the cache.
             Ok(digest) if digest == of_cache || resource.broken.is_some() => Outcome::Equal,
             Ok(digest) => {
                 tracing::error!(
                     prefix,
                     cache = of_cache.objects,
                     disk = digest.objects,
-                    "the watch cache is not what the disk has"
+                    "the watch cache differs from the disk"
                 );
                 Outcome::Different
             }

@@ -1,9 +1,10 @@
-//! The write-ahead log and its index, looked at before SQLite opens them.
+//! Checks SQLite's write-ahead log and its index before SQLite opens them. Entry point: [`check`].
 //!
-//! SQLite ends a log at the first frame that does not fit and goes on without the rest. After a crash that is right: the
-//! last transaction was not acknowledged, and its frames may have reached the disk in any order. Anything longer is damage:
-//! a frame of this log behind the end of the torn transaction, or an index that knows of more frames (it is written after
-//! the log is durable). Formats: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>, `walformat.html`.
+//! SQLite ends a log at the first invalid frame and silently ignores the rest. After a crash that is correct: the
+//! last transaction was not acknowledged, and its frames may have reached the disk in any order. Anything beyond that
+//! is damage: frames of this log after the end of the torn transaction, or an index that records more frames than are
+//! valid (the index is updated after the log is durable). Formats:
+//! <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>, <https://www.sqlite.org/walformat.html>.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
@@ -12,23 +13,23 @@ use std::path::Path;
 const HEADER: usize = 32;
 const FRAME: usize = 24;
 const INDEX: usize = 48;
-/// Where the index says how many frames are in the database file already.
+/// Offset in the index of the number of frames already copied into the database file.
 const BACKFILLED: usize = 96;
 
-/// A log from its beginning to its first bad frame, and what is behind that.
+/// Result of scanning a log.
 #[derive(Debug, Default)]
 struct Log {
     salts: [u8; 8],
-    /// Frames that fit.
+    /// Number of valid frames before the first invalid one.
     whole: u32,
-    /// Frames of this log lie behind the end of a torn transaction.
+    /// True if frames of this log follow the end of a torn transaction.
     goes_on: bool,
 }
 
-/// Whether opening the store would lose nothing but a torn transaction.
+/// Checks that opening the store would lose at most one torn transaction.
 ///
 /// # Errors
-/// What is wrong; the outer ones are those of reading.
+/// Inner: what is damaged. Outer: an error reading the files.
 pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
     let log = match read(&store.with_extension("db-wal"))? {
         Ok(log) => log,
@@ -52,7 +53,8 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
     };
     Ok(match known_frames(&index) {
         Some((salts, frames, moved)) if frames > log.whole => {
-            // An empty log whose frames are all in the database is no loss; nor is the index of another log.
+            // Not a loss: an empty log whose frames are all in the database, and an index that belongs to another
+            // log.
             let other = log.whole > 0 && salts != log.salts;
             if other || (log.whole == 0 && moved >= frames) {
                 Ok(())
@@ -77,7 +79,7 @@ fn number(bytes: &[u8], at: usize, big: bool) -> u32 {
     }
 }
 
-/// SQLite's running checksum over whole pairs of words.
+/// SQLite's running checksum, over whole pairs of 32-bit words.
 fn sum(mut s: (u32, u32), bytes: &[u8], big: bool) -> (u32, u32) {
     for at in (0..bytes.len()).step_by(8) {
         s.0 = s.0.wrapping_add(number(bytes, at, big)).wrapping_add(s.1);
@@ -86,7 +88,7 @@ fn sum(mut s: (u32, u32), bytes: &[u8], big: bool) -> (u32, u32) {
     s
 }
 
-/// Reads as much as there is.
+/// Fills the buffer; false if the file ends first.
 fn fill(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<bool> {
     match from.read_exact(into) {
         Ok(()) => Ok(true),
@@ -104,7 +106,7 @@ fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
     };
     let mut file = BufReader::with_capacity(1 << 16, file);
     let mut header = [0; HEADER];
-    // A log that has only been begun, or whose room has only been taken.
+    // A log that was only created or preallocated.
     if !fill(&mut file, &mut header)? || header == [0; HEADER] {
         return Ok(Ok(log));
     }
@@ -132,7 +134,8 @@ fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
             log.whole += 1;
         } else {
             torn = true;
-            // Salts of a log before differ in both words; one that differs alone was changed.
+            // Frames left over from an earlier log differ in both salts; if only one differs, the frame was
+            // corrupted.
             let nearly = frame[8..12] == log.salts[..4] || frame[12..16] == log.salts[4..];
             ended = nearly && is_last;
         }
@@ -140,7 +143,7 @@ fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
     Ok(Ok(log))
 }
 
-/// Salts, frames and frames moved of an index that is whole.
+/// Salts, number of frames and number of copied frames of the index; `None` if its header is invalid.
 fn known_frames(index: &[u8]) -> Option<([u8; 8], u32, u32)> {
     let big = cfg!(target_endian = "big");
     let (one, two) = (&index[..INDEX], &index[INDEX..2 * INDEX]);

@@ -1,5 +1,6 @@
-//! AES: `aescbc` (16 bytes of IV, then PKCS#7-padded CBC) and `aesgcm` (12 bytes of nonce, then ciphertext and tag, with
-//! the object's key as additional data).
+//! The AES providers. `aescbc`: a 16-byte IV, then CBC with PKCS#7 padding. `aesgcm`: a 12-byte nonce, then
+//! ciphertext and tag, with the object's storage key as additional data, so that a value cannot be moved to another
+//! key.
 
 use super::{Keys, Provider, random};
 use aws_lc_rs::aead::{AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -26,7 +27,7 @@ fn cbc_key(key: &[u8]) -> Result<UnboundCipherKey, String> {
     UnboundCipherKey::new(algorithm, key).map_err(|_| "the AES key has a wrong length".to_owned())
 }
 
-/// `nonce ‖ ciphertext ‖ tag`.
+/// Encrypts to `nonce ‖ ciphertext ‖ tag` with a random nonce.
 pub(super) fn gcm_seal(key: &[u8], object: &[u8], additional: &[u8]) -> Result<Vec<u8>, String> {
     let nonce: [u8; NONCE] = random()?;
     let mut body = object.to_vec();
@@ -38,7 +39,7 @@ pub(super) fn gcm_seal(key: &[u8], object: &[u8], additional: &[u8]) -> Result<V
     Ok(out)
 }
 
-/// Of what [`gcm_seal`] has made.
+/// Decrypts the output of [`gcm_seal`].
 pub(super) fn gcm_open(key: &[u8], value: &[u8], additional: &[u8]) -> Result<Bytes, String> {
     let (nonce, body) = value
         .split_at_checked(NONCE)

@@ -1,4 +1,5 @@
-//! The file: `apiserver.config.k8s.io/v1`, kind EncryptionConfiguration. Read strictly; every complaint names the line.
+//! Parses the configuration file: `apiserver.config.k8s.io/v1`, kind EncryptionConfiguration. Parsing is strict;
+//! every error names the line. Entry point: [`load`].
 
 use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
@@ -19,16 +20,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const KINDS: [&str; 5] = ["aescbc", "aesgcm", "identity", "kms", "secretbox"];
-/// Resources without an API of their own.
+/// Resources that are stored but have no API.
 const INTERNAL: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
-/// Which resources, and by which providers. A pattern is a group and a resource, either may be `*`.
+/// A rule: resource patterns and their providers. A pattern is a group and a resource; either may be `*`.
 pub(super) struct Rule {
     pub resources: Vec<(String, String)>,
     pub providers: Chain,
 }
 
-/// No encryption; the value is the object.
+/// No encryption: the stored value is the object.
 struct Identity;
 
 impl Provider for Identity {
@@ -52,12 +53,12 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     })
 }
 
-/// The digest of the file as it is now.
+/// Returns the digest of the file.
 pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
     Ok(sha(&SHA256, &read(path)?).as_ref().to_vec())
 }
 
-/// Reads the file and starts its plugins.
+/// Parses the file and starts its plugins.
 pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) -> Result<Loaded, String> {
     let bytes = read(path)?;
     let name = path.display();
@@ -87,7 +88,8 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) ->
 
 struct Reader<'a> {
     lines: Vec<&'a str>,
-    /// How often each key was met so far: lists keep the file's order, so that says its line.
+    /// Number of times each key has been seen. The parse tree keeps the file's order in lists, so the n-th occurrence
+    /// in the tree is the n-th in the text, which gives the line for error messages.
     met: HashMap<String, usize>,
     plugins: HashMap<String, Arc<Plugin>>,
     metrics: &'a Arc<EncryptionMetrics>,
@@ -95,7 +97,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes that a key was met and says where.
+    /// Counts an occurrence of a key and returns its line number, 0 if unknown.
     fn meet(&mut self, key: &str) -> usize {
         let nth = self.met.entry(key.to_owned()).or_default();
         *nth += 1;
@@ -109,7 +111,7 @@ impl Reader<'_> {
         at.map_or(0, |(i, _)| i + 1)
     }
 
-    /// The line of a list's item, which has no key.
+    /// Returns the line of a list item that is a plain string.
     fn line_of(&self, item: &str) -> usize {
         let at = self.lines.iter().position(|l| {
             let l = l.trim().trim_start_matches("- ").trim_matches(['\'', '"']);
@@ -118,7 +120,7 @@ impl Reader<'_> {
         at.map_or(0, |i| i + 1)
     }
 
-    /// Refuses members nobody knows.
+    /// Rejects unknown fields.
     fn known(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), String> {
         let members = v.as_object().into_iter().flat_map(|m| m.iter());
         for (name, _) in members {
@@ -351,7 +353,7 @@ fn complaint(line: usize, why: &str) -> String {
     }
 }
 
-/// Group and resource of a name in the file.
+/// Parses `resource.group` into a pattern, and rejects names that cannot be encrypted.
 fn pattern(name: &str) -> Result<(String, String), String> {
     if name.is_empty() {
         return Err("resource name should not be empty".to_owned());
@@ -383,7 +385,7 @@ fn pattern(name: &str) -> Result<(String, String), String> {
     Ok((group.to_owned(), resource.to_owned()))
 }
 
-/// Refuses what is said twice, or what an earlier rule has taken.
+/// Rejects a pattern that overlaps with the same list or is masked by an earlier rule.
 fn fits(
     name: &str,
     (group, resource): &(String, String),

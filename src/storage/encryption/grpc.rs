@@ -1,5 +1,5 @@
-//! One gRPC call to a plugin on a Unix socket. Calls are rare (a status each minute, a key now and then), so each has a
-//! connection of its own, which is all there is to reconnecting.
+//! A minimal gRPC client for KMS plugins on a Unix socket: [`call`]. Calls are rare (a status check every 20 seconds,
+//! now and then a key), so each opens its own connection and no reconnect logic is needed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// gRPC's names of outcomes, by number.
+/// Names of the gRPC status codes, by number.
 const CODES: [&str; 17] = [
     "OK",
     "Canceled",
@@ -29,10 +29,10 @@ const CODES: [&str; 17] = [
     "DataLoss",
     "Unauthenticated",
 ];
-/// Longest answer of a plugin.
+/// Maximum response size, in bytes.
 const LONGEST: usize = 4 << 20;
 
-/// Connects; `/@name` is an abstract socket.
+/// Connects to a socket; `/@name` is an abstract socket.
 async fn connect(socket: &str) -> std::io::Result<UnixStream> {
     let Some(name) = socket.strip_prefix("/@") else {
         return UnixStream::connect(Path::new(socket)).await;
@@ -45,10 +45,10 @@ async fn connect(socket: &str) -> std::io::Result<UnixStream> {
 /// Calls `/v2.KeyManagementService/<method>`.
 ///
 /// # Errors
-/// In gRPC's words, as Go prints them.
+/// An error formatted as Go's gRPC client prints it.
 ///
 /// # Cancel safety
-/// The plugin may or may not have seen the request.
+/// Not cancel safe: the plugin may or may not have received the request.
 pub(super) async fn call(socket: &str, method: &str, message: &[u8], timeout: Duration) -> Result<Bytes, String> {
     match tokio::time::timeout(timeout, exchange(socket, method, message)).await {
         Ok(answer) => answer,
@@ -83,7 +83,7 @@ async fn exchange(socket: &str, method: &str, message: &[u8]) -> Result<Bytes, S
         let mut data = BytesMut::new();
         while let Some(chunk) = received.data().await {
             let chunk = chunk.map_err(unavailable)?;
-            // The window is the whole stream's: giving it back cannot fail while the stream lives.
+            // Fails only if the stream has ended, when flow control no longer matters.
             let _ = received.flow_control().release_capacity(chunk.len());
             data.extend_from_slice(&chunk);
             if data.len() > LONGEST {
@@ -102,11 +102,11 @@ async fn exchange(socket: &str, method: &str, message: &[u8]) -> Result<Bytes, S
         Ok(data.slice(5..))
     };
     let mut talk = std::pin::pin!(talk);
-    // The exchange first: once it has its answer, the connection is of no interest.
+    // The exchange is polled first: once it has its response, the connection does not matter.
     tokio::select! {
         biased;
         answer = &mut talk => answer,
-        // What had come by then is there to be read.
+        // The connection has ended; data received before that can still be read.
         _ = connection => talk.await,
     }
 }

@@ -1,5 +1,7 @@
-//! `kms` v2: the plugin encrypts one seed per process and key; objects are encrypted here, each with a key derived from
-//! the seed. What is stored is a protobuf `EncryptedObject`, which holds the encrypted seed beside the object.
+//! The `kms` v2 provider. The plugin encrypts one seed per process and key; objects are encrypted here with AES-GCM,
+//! each with a key derived from the seed. The stored value is a protobuf `EncryptedObject` that contains the
+//! encrypted seed (upstream: `pkg/storage/value/encrypt/envelope/kmsv2`). Communication with the plugin is in
+//! `kms_plugin`.
 
 use super::aes::{gcm_open, gcm_seal};
 use super::kms_plugin::{Plugin, Source, hash};
@@ -11,17 +13,17 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes that make each derived key another.
+/// Length of the random info from which each object's key is derived.
 const INFO: usize = 32;
-/// `encryptedDEKSourceType`: the key itself, or a seed for keys.
+/// `encryptedDEKSourceType`: the encryption key itself, or a seed for keys.
 const KEY: u64 = 0;
 const SEED: u64 = 1;
-/// Longest key id and encrypted seed.
+/// Maximum length of key id and of encrypted seed, in bytes.
 const LONGEST: usize = 1024;
-/// Longest annotations.
+/// Maximum total length of annotations, in bytes.
 const LONGEST_ANNOTATIONS: usize = 32 << 10;
 
-/// A value as it is stored.
+/// A stored value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EncryptedObject {
     pub data: Vec<u8>,
@@ -48,7 +50,7 @@ impl Kms {
     }
 }
 
-/// The key of one object.
+/// Derives the key of one object with HKDF-SHA256.
 fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], String> {
     let mut out = [0; 32];
     let prk = Prk::new_less_safe(HKDF_SHA256, seed);
@@ -59,8 +61,10 @@ fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], String> {
 }
 
 impl Source {
+    /// Checks the limits that upstream's `validateEncryptedObject` imposes.
+    ///
     /// # Errors
-    /// What makes it no source.
+    /// The violated limit, worded as upstream.
     pub fn check(&self) -> Result<(), String> {
         check_key_id(&self.key_id)?;
         match self.ciphertext.len() {
@@ -82,8 +86,10 @@ impl Source {
     }
 }
 
+/// Checks a key id.
+///
 /// # Errors
-/// In upstream's words.
+/// The violated limit, worded as upstream.
 pub(super) fn check_key_id(id: &str) -> Result<(), String> {
     match id.len() {
         0 => Err("keyID is empty".to_owned()),
@@ -92,7 +98,7 @@ pub(super) fn check_key_id(id: &str) -> Result<(), String> {
     }
 }
 
-/// Annotations on the wire: field 4 of stored objects and of decryption requests, 3 of encryption's answers.
+/// Encodes annotations: field 4 of stored objects and of decryption requests.
 pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
     for (key, value) in annotations {
         put_message(out, field, |out| {
@@ -102,7 +108,7 @@ pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeM
     }
 }
 
-/// One pair of them.
+/// Decodes one annotation: key and value.
 pub(super) fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), String> {
     let (mut key, mut value) = (String::new(), Vec::new());
     let mut fields = Reader::new(raw);

@@ -1,7 +1,8 @@
-//! A KMS v2 plugin: its health, the seed it has encrypted for this process, and seeds of others it has decrypted.
+//! [`Plugin`]: the connection to a KMS v2 plugin, with its health, the seed it has encrypted for this process, and a
+//! cache of seeds it has decrypted.
 //!
-//! A thread of its own talks to it: storage asks without waiting on the reactor, and a status each minute goes by itself.
-//! Only a seed not seen before makes a read wait for the plugin.
+//! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses cached
+//! results and blocks on the plugin only to decrypt a seed for the first time.
 
 use super::kms::{annotation, check_key_id, put_annotations};
 use super::{grpc, random};
@@ -16,20 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
 
-/// How often a plugin is asked, and how long its word holds.
+/// Intervals of the status checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Time between statuses.
+    /// Interval between status checks.
     pub good: Duration,
-    /// The same while they fail.
+    /// Interval while they fail.
     pub bad: Duration,
-    /// How long a seed is written with after the last good status.
+    /// How long after the last successful status check the seed may be used for encryption.
     pub writes: Duration,
 }
 
 impl Default for Pace {
-    /// Upstream asks each minute, and before that where health is asked for and its last word is 20 s old, or 3 s if it
-    /// was bad: this comes to the same.
+    /// Upstream checks every minute, and when health is queried and the last result is older than 20 s (3 s if it was
+    /// an error). Checking at those shorter intervals is equivalent.
     fn default() -> Self {
         Self {
             good: Duration::from_secs(20),
@@ -39,12 +40,12 @@ impl Default for Pace {
     }
 }
 
-/// How long a decrypted seed is remembered.
+/// How long a decrypted seed is cached.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
-/// Questions to the plugin that may wait.
+/// Maximum number of queued decryption requests.
 const QUEUE: usize = 256;
 
-/// A seed as the plugin has encrypted it.
+/// An encrypted seed or key, as returned by the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Source {
     pub ciphertext: Vec<u8>,
@@ -52,17 +53,17 @@ pub(super) struct Source {
     pub annotations: BTreeMap<String, Vec<u8>>,
 }
 
-/// A seed to write with.
+/// A seed for encrypting objects.
 pub(super) struct Seed {
     pub plain: [u8; 32],
     pub source: Source,
-    /// When the plugin last said that its key is the current one.
+    /// When the plugin last reported its key id as current.
     seen: Mutex<Instant>,
 }
 
 type Answer = Result<Vec<u8>, String>;
 
-/// Decrypt this, and tell there.
+/// A request to decrypt a source, and where to send the result.
 struct Job(Source, mpsc::SyncSender<Answer>);
 
 struct State {
@@ -77,7 +78,7 @@ struct State {
     version: Mutex<Option<String>>,
 }
 
-/// A plugin in use. Its thread ends when it is dropped.
+/// A plugin in use. Its thread ends when this is dropped.
 pub(super) struct Plugin {
     name: String,
     jobs: jobs::Sender<Job>,
@@ -88,7 +89,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What may be told of a key id.
+/// Hash of a key id for logs and metrics; the id itself is confidential.
 pub(super) fn hash(key_id: &str) -> String {
     if key_id.is_empty() {
         return String::new();
@@ -97,7 +98,7 @@ pub(super) fn hash(key_id: &str) -> String {
 }
 
 impl State {
-    /// Keeps a decrypted seed or key for values that come.
+    /// Caches a decrypted seed or key.
     fn remember(&self, source: &Source, plain: Vec<u8>) {
         let mut known = lock(&self.known);
         known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
@@ -116,10 +117,10 @@ impl State {
 }
 
 impl Plugin {
-    /// Starts talking to the plugin, and waits for its first status, good or bad.
+    /// Starts the plugin's thread and waits for the first status check, successful or not. Blocks.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The thread could not be started.
     pub(super) fn start(
         name: &str,
         socket: &str,
@@ -148,7 +149,7 @@ impl Plugin {
             }
         });
         thread.map_err(|e| format!("kms provider {name}: {e}"))?;
-        // An error is a thread that has ended; health says why.
+        // Receiving fails if the thread has ended; `health` then has the reason.
         let _ = wait.recv();
         Ok(Arc::new(Self {
             name: name.to_owned(),
@@ -157,26 +158,26 @@ impl Plugin {
         }))
     }
 
-    /// What counts its work.
+    /// The metrics it reports to.
     pub(super) fn metrics(&self) -> &EncryptionMetrics {
         &self.state.metrics
     }
 
-    /// Its name in the file.
+    /// The plugin's name in the configuration file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it works, as of the last status.
+    /// Reports the result of the last status check.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the plugin is unhealthy.
     pub fn health(&self) -> Result<(), String> {
         let health = lock(&self.state.health).clone();
         health.map_err(|e| format!("kmsv2 Provider {} is not healthy, error: {e}", self.name))
     }
 
-    /// The seed to write with.
+    /// Returns the seed to encrypt with; fails if the plugin has not confirmed its key recently.
     pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
@@ -190,13 +191,13 @@ impl Plugin {
         Ok(seed)
     }
 
-    /// True where another key is current.
+    /// True if the source was encrypted with another key than the current one.
     pub(super) fn is_stale(&self, source: &Source) -> bool {
         let seed = self.state.seed.load();
         seed.as_ref().is_some_and(|s| s.source.key_id != source.key_id)
     }
 
-    /// The seed or key a value was written with. Waits for the plugin where it was not seen before.
+    /// Returns the decrypted seed or key of a value. Blocks on the plugin if it is not cached.
     pub(super) fn decrypt(&self, source: &Source) -> Answer {
         if let Some(seed) = &*self.state.seed.load()
             && seed.source == *source
@@ -222,7 +223,7 @@ impl Plugin {
     }
 }
 
-/// Lets other tasks of this thread go on elsewhere while it waits.
+/// Runs a blocking wait. On a multi-threaded runtime, moves the other tasks of this worker to another thread first.
 fn without_reactor<T>(wait: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
     match flavor {
@@ -244,17 +245,17 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
         };
         *lock(&state.health) = outcome;
         if let Some(first) = first.take() {
-            // The starter waits for it.
+            // Wakes the thread that started the plugin.
             let _ = first.send(());
         }
         let next = tokio::time::Instant::now() + pause;
         loop {
-            // Questions first: somebody waits for them.
+            // Decryption first: a reader is blocked on it.
             tokio::select! {
                 biased;
                 job = queue.recv() => match job {
                     Some(Job(source, to)) => {
-                        // Nobody may be waiting any more.
+                        // The reader may have stopped waiting.
                         let _ = to.send(decrypt(state, &source).await);
                     }
                     None => return,
@@ -265,7 +266,7 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
     }
 }
 
-/// Asks for the status, and makes a seed for a key that is new.
+/// Performs a status check, and requests a new seed if the key id has changed.
 async fn check(state: &State) -> Result<(), String> {
     let failed = |e| {
         format!(
@@ -323,7 +324,7 @@ async fn check(state: &State) -> Result<(), String> {
         .metrics
         .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
     let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
-    // Remembered first: a read in between finds it in one place or the other.
+    // Cached before it is replaced, so that a concurrent read finds it in one place or the other.
     if let Some(before) = &*state.seed.load() {
         state.remember(&before.source, before.plain.to_vec());
     }

@@ -1,4 +1,5 @@
-//! `secretbox`: XSalsa20-Poly1305; 24 bytes of nonce, then the box. No additional data.
+//! The `secretbox` provider: XSalsa20-Poly1305. A value is a 24-byte nonce followed by the box. There is no
+//! additional data, so a value is not bound to its storage key.
 
 use super::{Keys, Provider, random};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Through files, as an operator would.
+//! Tests through configuration files, as an operator uses them.
 
 use super::*;
 use base64::Engine as _;
@@ -23,7 +23,7 @@ impl File {
         self.0.path().join("encryption.yaml")
     }
 
-    /// With these providers for secrets.
+    /// Writes a configuration with these providers for secrets.
     fn write(&self, providers: &str) {
         let text = format!(
             "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  \
@@ -52,7 +52,7 @@ fn opened(t: &dyn Transform, stored: &Bytes) -> (Bytes, bool) {
 }
 
 #[test]
-fn every_provider_reads_what_it_has_written_and_nothing_shows() {
+fn providers_round_trip_without_plaintext() {
     for kind in ["aescbc", "aesgcm", "secretbox"] {
         let e = File::new().load(&keys(kind, &[("one", 1)])).expect("it loads");
         let t = e.transform("", "secrets");
@@ -77,7 +77,7 @@ fn every_provider_reads_what_it_has_written_and_nothing_shows() {
 }
 
 #[test]
-fn what_gcm_has_written_reads_only_under_its_own_key() {
+fn aesgcm_values_are_bound_to_their_storage_key() {
     let e = File::new().load(&keys("aesgcm", &[("one", 1)])).expect("it loads");
     let t = e.transform("", "secrets");
     let stored = t.seal(KEY, Bytes::from("object")).expect("sealed");
@@ -88,12 +88,12 @@ fn what_gcm_has_written_reads_only_under_its_own_key() {
 }
 
 #[test]
-fn a_rotated_key_still_reads_and_is_stale() {
+fn rotated_key_still_decrypts_and_is_stale() {
     let file = File::new();
     let e = file.load(&keys("aescbc", &[("old", 1)])).expect("it loads");
     let t = e.transform("", "secrets");
     let stored = t.seal(KEY, Bytes::from("object")).expect("sealed");
-    assert_eq!(e.reload(), Ok(false), "the file is the same");
+    assert_eq!(e.reload(), Ok(false), "the file is unchanged");
 
     file.write(&keys("aescbc", &[("new", 2), ("old", 1)]));
     assert_eq!(e.reload(), Ok(true));
@@ -105,17 +105,17 @@ fn a_rotated_key_still_reads_and_is_stale() {
     file.write(&(keys("secretbox", &[("box", 3)]) + &keys("aescbc", &[("new", 2)]) + "  - identity: {}\n"));
     assert_eq!(e.reload(), Ok(true));
     assert!(opened(&*t, &anew).1, "another provider writes");
-    assert!(opened(&*t, &Bytes::from("{}")).1, "it is stored in clear");
+    assert!(opened(&*t, &Bytes::from("{}")).1, "stored as plaintext");
     let gone = t.open(KEY, stored).expect_err("its key is gone");
     assert_eq!(gone, "no matching key was found for the provided AES transformer");
 
     file.write("  - nonsense: {}\n");
     assert!(e.reload().is_err());
-    assert!(opened(&*t, &anew).1, "the encryption stays as it was");
+    assert!(opened(&*t, &anew).1, "the old configuration stays in use");
 }
 
 #[test]
-fn the_identity_provider_refuses_encrypted_values_and_may_come_first() {
+fn identity_refuses_encrypted_values_and_may_come_first() {
     let e = File::new()
         .load(&("  - identity: {}\n".to_owned() + &keys("aesgcm", &[("one", 1)])))
         .expect("it loads");
@@ -132,7 +132,7 @@ fn the_identity_provider_refuses_encrypted_values_and_may_come_first() {
 }
 
 #[test]
-fn faults_of_the_file_are_told_with_their_line() {
+fn configuration_errors_name_the_line() {
     let file = File::new();
     for (providers, why) in [
         (
@@ -179,7 +179,7 @@ fn faults_of_the_file_are_told_with_their_line() {
 }
 
 #[test]
-fn resources_are_found_by_name_by_group_and_by_everything() {
+fn resources_match_by_name_then_group_then_wildcard() {
     let file = File::new();
     let load = |rules: &[&str]| {
         let mut text = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n".to_owned();
@@ -228,7 +228,7 @@ fn resources_are_found_by_name_by_group_and_by_everything() {
 #[path = "../../../tests/support/kms.rs"]
 mod kms_server;
 
-/// A plugin, and a file that names it.
+/// A fake plugin and a configuration file that refers to it.
 struct WithPlugin {
     plugin: kms_server::Plugin,
     file: File,
@@ -241,7 +241,7 @@ impl WithPlugin {
         Self { plugin, file }
     }
 
-    /// Statuses come quickly, and seeds grow old quickly.
+    /// Loads with short intervals for status checks and seed expiry.
     fn load(&self, metrics: &Arc<EncryptionMetrics>) -> Encryption {
         self.file.write(&self.plugin.provider("fake"));
         let pace = kms_plugin::Pace {
@@ -253,7 +253,7 @@ impl WithPlugin {
     }
 }
 
-/// Waits for what the plugin's thread finds out.
+/// Polls until the plugin's thread has caused the expected change.
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
@@ -270,7 +270,7 @@ fn sealed(t: &dyn Transform) -> Bytes {
 }
 
 #[test]
-fn a_kms_plugin_encrypts_one_seed_and_is_asked_once_for_that_of_another_process() {
+fn kms_seed_is_encrypted_once_and_foreign_seeds_decrypted_once() {
     let with = WithPlugin::start();
     let metrics = EncryptionMetrics::unread();
     let e = with.load(&metrics);
@@ -282,7 +282,7 @@ fn a_kms_plugin_encrypts_one_seed_and_is_asked_once_for_that_of_another_process(
     assert!(stored[0].starts_with(b"k8s:enc:kms:v2:fake:"));
     assert_eq!(opened(&*t, &stored[0]), (object.clone(), false));
     assert!(t.open("/registry/secrets/ns/other", stored[0].clone()).is_err());
-    assert_eq!(with.plugin.calls("Decrypt"), 0, "one's own seed is known");
+    assert_eq!(with.plugin.calls("Decrypt"), 0, "the own seed needs no decryption");
 
     with.plugin.behave(|b| b.key_id = "key-2".to_owned());
     let restarted = with.load(&metrics);
@@ -299,7 +299,7 @@ fn a_kms_plugin_encrypts_one_seed_and_is_asked_once_for_that_of_another_process(
 }
 
 #[test]
-fn a_new_key_id_makes_a_new_seed_and_old_values_stale() {
+fn new_key_id_rotates_the_seed_and_makes_values_stale() {
     let with = WithPlugin::start();
     let e = with.load(&EncryptionMetrics::unread());
     let t = e.transform("", "secrets");
@@ -309,11 +309,15 @@ fn a_new_key_id_makes_a_new_seed_and_old_values_stale() {
     let new = sealed(&*t);
     assert!(!opened(&*t, &new).1);
     assert_eq!(with.plugin.calls("Encrypt"), 2);
-    assert_eq!(with.plugin.calls("Decrypt"), 0, "this process has made both seeds");
+    assert_eq!(
+        with.plugin.calls("Decrypt"),
+        0,
+        "both seeds were generated by this process"
+    );
 }
 
 #[test]
-fn through_an_outage_values_are_read_and_soon_none_is_written() {
+fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
     let mut with = WithPlugin::start();
     let e = with.load(&EncryptionMetrics::unread());
     let t = e.transform("", "secrets");
@@ -326,14 +330,14 @@ fn through_an_outage_values_are_read_and_soon_none_is_written() {
     );
     let why = until("writing ends", || t.seal(KEY, Bytes::from("object")).err());
     assert!(why.starts_with("encryptedDEKSource with keyID hash \"sha256:"), "{why}");
-    assert_eq!(opened(&*t, &stored).0, Bytes::from("object"), "reading never ends");
+    assert_eq!(opened(&*t, &stored).0, Bytes::from("object"), "reads never expire");
     with.plugin.come_back();
     until("it heals", || e.health().ok());
     until("writing goes on", || t.seal(KEY, Bytes::from("object")).ok());
 }
 
 #[test]
-fn a_plugin_that_says_something_odd_is_unhealthy_in_upstreams_words() {
+fn invalid_plugin_status_reports_upstream_errors() {
     let telemetry = crate::telemetry::Telemetry::new();
     let with = WithPlugin::start();
     let e = with.load(&EncryptionMetrics::register(&telemetry));
@@ -385,7 +389,7 @@ fn a_plugin_that_says_something_odd_is_unhealthy_in_upstreams_words() {
 }
 
 #[test]
-fn a_changed_file_is_taken_only_with_plugins_that_are_well() {
+fn reload_requires_healthy_plugins() {
     let telemetry = crate::telemetry::Telemetry::new();
     let with = WithPlugin::start();
     let e = with.load(&EncryptionMetrics::register(&telemetry));
@@ -399,7 +403,7 @@ fn a_changed_file_is_taken_only_with_plugins_that_are_well() {
     assert!(why.contains("kmsv2 Provider other is not healthy"), "{why}");
     assert!(
         sealed(&*t).starts_with(b"k8s:enc:kms:v2:fake:"),
-        "the encryption stays as it was"
+        "the old configuration stays in use"
     );
     other.behave(|b| b.healthz = "ok".to_owned());
     assert_eq!(e.reload(), Ok(true));
@@ -415,14 +419,18 @@ fn a_changed_file_is_taken_only_with_plugins_that_are_well() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert_eq!(text.matches("last_config_info{").count(), 1, "of the file in use");
+    assert_eq!(
+        text.matches("last_config_info{").count(),
+        1,
+        "only for the configuration in use"
+    );
 }
 
 #[test]
-fn a_plugin_that_does_not_answer_is_unhealthy_and_nothing_is_written_in_clear() {
+fn unreachable_plugin_is_unhealthy_and_never_writes_plaintext() {
     let e = File::new()
         .load("  - kms: {apiVersion: v2, name: none, endpoint: 'unix:///nowhere/kms', timeout: 100ms}\n")
-        .expect("it is no error yet");
+        .expect("not an error at load time");
     let why = e.health().expect_err("unhealthy");
     assert!(
         why.starts_with("kmsv2 Provider none is not healthy, error: failed to perform status"),

@@ -1,5 +1,5 @@
-//! The members of one cluster. Calls go to one member until it fails to answer, then to the next; every call made here
-//! may be repeated without harm.
+//! [`Members`]: the members of a cluster, with failover. Calls go to one member until it fails to answer, then to the
+//! next. Every call made through this module must be safe to repeat.
 
 use super::error::{ConnectError, Failure};
 use crate::storage::Revision;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 
-/// How long a call may take.
+/// Time limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// A single attempt.
+    /// Limit of a single attempt.
     pub attempt: Duration,
-    /// The call with all its attempts.
+    /// Limit of the call including all attempts.
     pub patience: Duration,
 }
 
@@ -30,47 +30,47 @@ impl Default for Limits {
     }
 }
 
-/// Time for a TCP connection and its handshake.
+/// Time limit for establishing a TCP connection with its TLS handshake.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Connections for watches, each used where there are so many of them that it is needed.
+/// Maximum number of connections for watches; each is opened when first needed.
 const WATCH_CONNECTIONS: usize = 64;
-/// Watches on one connection, before those of the next round.
+/// Watches per connection before the next connection is used.
 const WATCHES: usize = 48;
-/// HTTP/2 pings of idle connections: how often, and how long the answer may take. Upstream's.
+/// HTTP/2 keepalive pings: interval and timeout, as upstream.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// How the cluster is reached.
+/// Addresses and credentials of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// `http://` or `https://` URLs of its members.
+    /// `http://` or `https://` URLs of the members.
     pub servers: Vec<String>,
-    /// PEM bundle of the CA; `None`: the system's roots.
+    /// PEM bundle of CA certificates; `None` uses the system's roots.
     pub ca: Option<Vec<u8>>,
-    /// PEM certificate and key shown to the cluster.
+    /// PEM client certificate and key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// User and password, where the cluster has authentication by name.
+    /// User name and password, if the cluster uses password authentication.
     pub user: Option<(String, String)>,
 }
 
 struct Member {
     url: String,
     requests: OnceCell<Client>,
-    /// Connections of their own: a long answer doesn't hold up events. More than one: without a word from the server, a
-    /// connection takes a hundred streams, and a further watch would wait for ever.
+    /// Connections only for watches, so that a long response does not delay events. Several, because a server that
+    /// sets no limit itself gets at most 100 concurrent streams per connection, and a further watch would never open.
     watches: [OnceCell<Client>; WATCH_CONNECTIONS],
 }
 
 pub(super) struct Members {
     members: Vec<Member>,
     options: ConnectOptions,
-    /// The member calls go to, and watches with them.
+    /// Index of the member that receives calls and watches.
     active: watch::Sender<usize>,
-    /// The newest revision any answer has shown.
+    /// The newest revision seen in any response.
     seen: AtomicU64,
 }
 
 impl Members {
-    /// Knows the members; connects to none.
+    /// Validates the addresses; does not connect.
     pub fn new(access: &Access) -> Result<Self, ConnectError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT)
@@ -114,12 +114,12 @@ impl Members {
         })
     }
 
-    /// The newest revision any answer has shown.
+    /// Returns the newest revision seen in any response.
     pub fn seen(&self) -> Revision {
         Revision(self.seen.load(Ordering::Acquire))
     }
 
-    /// Notes the revision of an answer.
+    /// Records and returns the revision of a response.
     pub fn saw(&self, header: Option<&etcd_client::ResponseHeader>) -> Revision {
         let revision = header.map_or(0, |h| h.revision().cast_unsigned());
         self.seen.fetch_max(revision, Ordering::AcqRel);
@@ -130,7 +130,7 @@ impl Members {
         self.members.iter().map(|m| &*m.url)
     }
 
-    /// The client of one member, by its place in [`urls`](Self::urls).
+    /// Returns the client of one member, by its index in [`urls`](Self::urls).
     pub async fn member(&self, index: usize) -> Result<Client, Failure> {
         let member = &self.members[index];
         let made = member.requests.get_or_try_init(|| self.connect(member)).await?;
@@ -145,18 +145,18 @@ impl Members {
         Ok(client)
     }
 
-    /// The place of the member calls go to.
+    /// Index of the member that receives calls.
     pub fn active(&self) -> usize {
         *self.active.borrow()
     }
 
-    /// Sends calls to this member from now on.
+    /// Directs calls to this member.
     pub fn prefer(&self, index: usize) {
         self.active
             .send_if_modified(|active| std::mem::replace(active, index) != index);
     }
 
-    /// Leaves a member for the next one, unless somebody else has done so.
+    /// Fails over from a member to the next, unless another caller already has.
     pub fn leave(&self, index: usize) {
         let next = (index + 1) % self.members.len();
         self.active.send_if_modified(|active| {
@@ -168,17 +168,17 @@ impl Members {
         });
     }
 
-    /// Returns once calls go to another member than this.
+    /// Returns once calls go to a member other than this one. Cancel safe.
     pub async fn left(&self, index: usize) {
         let mut active = self.active.subscribe();
         if active.wait_for(|active| *active != index).await.is_err() {
-            // The sender is this one's own.
+            // `self` owns the sender, so the channel cannot be closed.
             std::future::pending::<()>().await;
         }
     }
 
-    /// A client for one watch, and the place of its member.
-    /// `number`: that of the resource, which decides about the connection.
+    /// Returns a client for one watch and the index of its member. `number` is the resource's sequence number, which
+    /// determines the connection.
     pub async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
         let index = self.active();
         let member = &self.members[index];
@@ -188,7 +188,7 @@ impl Members {
         (index, client)
     }
 
-    /// Asks one member once.
+    /// Makes a single attempt at one member.
     pub async fn attempt<T, A>(
         &self,
         index: usize,
@@ -203,10 +203,10 @@ impl Members {
         answer.unwrap_or(Err(Failure::TimedOut))
     }
 
-    /// Asks until somebody answers; gives up after some seconds. `ask` may be called more than once.
+    /// Calls until a member answers; gives up after [`Limits::patience`]. `ask` may be called more than once.
     ///
     /// # Errors
-    /// What the last one asked has said.
+    /// The failure of the last attempt.
     pub async fn call<T, A>(&self, ask: impl FnMut(Client) -> A) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
@@ -214,7 +214,7 @@ impl Members {
         self.call_within(Limits::default(), ask).await
     }
 
-    /// The same, within limits.
+    /// As [`call`](Self::call), with the given limits.
     pub async fn call_within<T, A>(&self, limits: Limits, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
@@ -228,11 +228,12 @@ impl Members {
             tries += 1;
             match outcome {
                 Err(e) if e.is_passing() => {
-                    tracing::debug!(member = %self.members[index].url, error = %e, "etcd did not answer, asking again");
+                    tracing::debug!(member = %self.members[index].url, error = %e, "etcd did not answer, retrying");
                     self.leave(index);
                     if Instant::now() >= give_up {
                         return Err(e);
                     }
+                    // Pause only after every member has failed once.
                     if tries >= self.members.len() {
                         let round = (tries / self.members.len()).min(10) as u32;
                         let pause = Instant::now() + Duration::from_millis(50) * round;
@@ -244,12 +245,12 @@ impl Members {
         }
     }
 
-    /// Reads a range.
+    /// Reads a range of keys.
     pub async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
         self.range_within(Limits::default(), key, options).await
     }
 
-    /// The same, within limits.
+    /// As [`range`](Self::range), with the given limits.
     pub async fn range_within(&self, limits: Limits, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
         let answer = self
             .call_within(limits, |client| {
@@ -261,7 +262,7 @@ impl Members {
         Ok(answer)
     }
 
-    /// Asks every member for its version; `None` where one does not answer.
+    /// Queries the version of every member; `None` for those that do not answer.
     pub async fn versions(&self) -> Vec<Option<String>> {
         let ask = |index| async move {
             let mut client = self.member(index).await.ok()?;
@@ -272,7 +273,7 @@ impl Members {
     }
 }
 
-/// The key-value client, for objects of any size the cluster takes.
+/// Returns a key-value client without a limit on response size.
 pub(super) fn kv(client: &Client) -> KvClient {
     client.kv_client().max_decoding_message_size(usize::MAX)
 }

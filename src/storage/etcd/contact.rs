@@ -1,5 +1,5 @@
-//! The first contact with a cluster. All members are asked at once until one answers; who does not, and why, is in the
-//! log within seconds.
+//! The first contact with a cluster ([`reach`]). All members are tried concurrently until one answers; failures are
+//! logged within seconds.
 
 use super::client::{Limits, Members, kv};
 use super::error::{ConnectError, Failure};
@@ -8,22 +8,22 @@ use futures_util::stream::FuturesUnordered;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time between rounds, at first and at most.
+/// Pause between rounds: initial and maximum.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// What was said is said again after this time.
+/// Interval after which an unchanged failure is logged again.
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// What stands in the way to one member.
+/// The current failure of one member.
 #[derive(Default)]
 struct Obstacle {
     why: String,
     said: Option<Instant>,
 }
 
-/// Returns once a member has answered; calls go to that one then.
+/// Returns once a member has answered, and directs calls to it.
 ///
 /// # Errors
-/// [`ConnectError::Unreachable`] after that time, and at once where trying again is of no use.
+/// [`ConnectError::Unreachable`] after `within`, or at once if no member can be reached by retrying.
 pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Result<(), ConnectError> {
     let give_up = Instant::now() + within;
     let urls: Vec<&str> = members.urls().collect();
@@ -62,24 +62,20 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
     }
 }
 
-/// Remembers what stands in the way, and logs it where it is new or was not said for long.
+/// Records a member's failure, and logs it if it is new or was last logged long ago.
 fn note(obstacle: &mut Obstacle, member: &str, failure: &Failure, limit: Duration, give_up: Instant) {
     let now = Instant::now();
     let why = match failure {
         Failure::TimedOut => format!("no answer in {limit:?}"),
         said => said.to_string(),
     };
-    // A cut-off last attempt says less than those before.
+    // A last attempt cut short by the deadline is less informative than earlier failures.
     if matches!(failure, Failure::TimedOut) && now >= give_up && !obstacle.why.is_empty() {
         return;
     }
     if obstacle.why != why || obstacle.said.is_none_or(|said| now - said >= REPEAT) {
         let left = (give_up - now).as_secs();
-        tracing::warn!(
-            member,
-            error = why,
-            "etcd does not answer; it is asked again for {left} s"
-        );
+        tracing::warn!(member, error = why, "etcd does not answer; retrying for {left} s");
         obstacle.said = Some(now);
     }
     obstacle.why = why;

@@ -1,5 +1,5 @@
-//! Lists that etcd itself answers. Only keys and revisions are asked for; objects come from the cache where it has that
-//! very state, and are fetched where it has not.
+//! Lists answered by etcd itself ([`list`], [`keys`]). Only keys and revisions are requested; an object comes from
+//! the cache if the cache has it at that revision, and is fetched otherwise.
 
 use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, decode_off_thread, end_of};
 use crate::storage::cacher::Snapshot;
@@ -10,18 +10,18 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys asked for at a time.
+/// Keys per request.
 const PAGE: i64 = 10_000;
-/// Objects fetched one by one before a whole page is fetched instead.
+/// Up to this many missing objects are fetched one by one; beyond it the whole page is fetched.
 const SINGLE: usize = 8;
 
-/// Time in which an event is here if it comes at all.
+/// Time after which a committed event must have reached the cache.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// A page of keys, in order.
+/// A page of keys, in key order.
 struct Page {
     found: Vec<(String, Revision)>,
-    /// Keys from the start of this page on, beyond it too.
+    /// Number of keys from the start of this page to the end of the range.
     count: usize,
     more: bool,
     revision: Revision,
@@ -65,7 +65,7 @@ async fn page(
     })
 }
 
-/// The objects of a page, at its revision.
+/// Returns the objects of a page, at its revision.
 async fn objects(
     resource: &Resource,
     from: &str,
@@ -96,7 +96,7 @@ async fn objects(
     Ok(out)
 }
 
-/// The entries of an answer's pairs. Those the cache does not have are decoded in one go, off the reactor where they are large.
+/// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if they are large.
 pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Result<Vec<Arc<Entry>>, Error> {
     let mut found: Vec<(String, Revision, Found)> = Vec::with_capacity(answer.kvs().len());
     let mut size = 0;
@@ -127,13 +127,13 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
     }
 }
 
-/// Where an entry comes from.
+/// Source of an entry.
 enum Found {
     Cached(Arc<Entry>),
     Stored(Vec<u8>),
 }
 
-/// The list, in the state right after a revision, or in the latest.
+/// Lists at a revision, or at the latest state.
 ///
 /// # Errors
 /// [`Error::Compacted`], [`Error::TooNew`], [`Error::Failed`].
@@ -183,6 +183,7 @@ async fn many(
         Some(token) if token.start > options.prefix => token.start.clone(),
         _ => options.prefix.clone(),
     };
+    // With a selector any number of objects may not match, so full pages are read regardless of the limit.
     let size = match everything {
         true => i64::try_from(limit).map_or(PAGE, |l| l.min(PAGE)),
         false => PAGE,
@@ -225,7 +226,7 @@ async fn many(
     }
 }
 
-/// All keys of a scope with their revisions, now.
+/// Returns all keys in scope with their revisions, at the latest state.
 ///
 /// # Errors
 /// [`Error::Failed`].
@@ -260,7 +261,7 @@ async fn keys_at(
     }
 }
 
-/// Whether the cache has what etcd has, now or at the cache's revision; `None`: that cannot be told.
+/// Reports whether the cache matches etcd, now or at the cache's revision; `None` if that cannot be determined.
 ///
 /// # Errors
 /// [`Error::Failed`].
@@ -275,7 +276,8 @@ pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, E
     }
     match keys_at(resource, "", Some(state.revision)).await {
         Ok((_, then)) => Ok(Some(same(&state, "", false, &then))),
-        // Nothing was written for long; what was just now gets here within the wait.
+        // The cache's revision was compacted: the resource had no event for long. A recent change arrives within the
+        // wait.
         Err(ReadError::Call(failure)) if failure.is_compacted() => {
             tokio::time::sleep(SETTLED).await;
             let still = serving.cacher.snapshot().revision == state.revision;
@@ -285,7 +287,7 @@ pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, E
     }
 }
 
-/// True where a state has just these keys, at these revisions.
+/// True if a state contains exactly these keys at these revisions.
 pub(super) fn same(state: &Snapshot, prefix: &str, single: bool, pairs: &[(String, Revision)]) -> bool {
     if single {
         return state.get(prefix).map(|e| e.revision) == pairs.first().map(|(_, r)| *r);

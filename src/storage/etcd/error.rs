@@ -1,19 +1,19 @@
-//! What can go wrong with a cluster.
+//! Errors of a cluster: [`ConnectError`] at start, [`Failure`] of a call, and its conversion to storage errors.
 
 use crate::storage::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a store on etcd cannot be used.
+/// Why a cluster cannot be used.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The flags name no usable address.
+    /// The flags contain no usable address.
     Address(String),
-    /// Nobody has answered.
+    /// No member has answered.
     Unreachable {
-        /// For so long.
+        /// The time allowed.
         within: Duration,
-        /// Who was asked, and what stood in the way, each.
+        /// The failure of each member.
         why: String,
     },
 }
@@ -29,16 +29,16 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// Why a call has failed.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A member has answered so, or the way to it has.
+    /// An error from the member or from the transport.
     Refused(etcd_client::Error),
     /// No answer in time.
     TimedOut,
 }
 
-/// gRPC's numbers.
+/// gRPC status codes.
 const CANCELLED: i32 = 1;
 const UNKNOWN: i32 = 2;
 const DEADLINE_EXCEEDED: i32 = 4;
@@ -61,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// What lies below: the connection was refused, a certificate not believed.
+    /// Appends the causes below the gRPC error, such as a refused connection or an untrusted certificate.
     fn write_causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Refused(e) = self else { return Ok(()) };
         let mut cause: Option<&dyn std::error::Error> = match e {
@@ -75,7 +75,7 @@ impl Failure {
         };
         while let Some(e) = cause {
             let text = e.to_string();
-            // Layers like to repeat what others say.
+            // Layers repeat each other's texts.
             if text != "transport error" && !said.contains(&text) {
                 write!(f, ": {text}")?;
                 said += &text;
@@ -85,9 +85,10 @@ impl Failure {
         Ok(())
     }
 
-    /// No address, certificate or key that could be tried again.
+    /// True for configuration errors (address, certificate, key), where a retry is pointless.
     pub fn is_hopeless(&self) -> bool {
-        // Connections are made when they are first used, and fail with a status then.
+        // Connections are established lazily and then fail with a gRPC status, so a transport error here is
+        // permanent.
         matches!(
             self,
             Self::Refused(
@@ -99,31 +100,31 @@ impl Failure {
         )
     }
 
-    /// Another member, or the same one a little later, may answer.
+    /// True if another member, or the same one a little later, may answer.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::TimedOut => true,
             Self::Refused(etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_)) => true,
             Self::Refused(_) => match self.status() {
                 Some((UNAVAILABLE | DEADLINE_EXCEEDED | CANCELLED, _)) => true,
-                // What breaks below gRPC.
+                // These codes also stand for failures below gRPC; errors from etcd itself have its prefix.
                 Some((UNKNOWN | INTERNAL, text)) => !text.starts_with("etcdserver: "),
                 _ => false,
             },
         }
     }
 
-    /// The revision asked for is no longer kept.
+    /// The requested revision has been compacted.
     pub fn is_compacted(&self) -> bool {
         matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("has been compacted"))
     }
 
-    /// The revision asked for is yet to come.
+    /// The requested revision does not exist yet.
     pub fn is_future(&self) -> bool {
         matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("future revision"))
     }
 
-    /// The lease has ended.
+    /// The lease has expired.
     pub fn is_lease_lost(&self) -> bool {
         matches!(self.status(), Some((NOT_FOUND, text)) if text.contains("lease not found"))
     }
@@ -137,7 +138,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.status()) {
-            // etcd's own texts, as clients know them from upstream.
+            // etcd's own messages are passed on unchanged, as upstream does.
             (_, Some((_, text))) if text.starts_with("etcdserver: ") => f.write_str(text),
             (_, Some((code, text))) => {
                 let name = match code {
@@ -168,7 +169,7 @@ impl std::error::Error for Failure {}
 impl From<Failure> for Error {
     fn from(e: Failure) -> Self {
         let text = e.to_string();
-        // The server's own bound, and the client's.
+        // The limits of the server and of the client library.
         if text.contains("request is too large") || text.contains("trying to send message larger than max") {
             return Self::TooLarge(text);
         }

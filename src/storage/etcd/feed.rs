@@ -1,6 +1,6 @@
-//! Keeps the cache of one resource true: reads all of it in pages at one revision, then follows one watch. A watch that
-//! breaks goes on behind the last event; where etcd no longer knows that revision, everything is read anew and the
-//! watches of clients end, as upstream's do.
+//! The feed of one resource's cache ([`run`]): reads all objects in pages at one revision, then follows one watch. A
+//! broken watch resumes after the last event. If etcd has compacted that revision, everything is read again and the
+//! clients' watches end, as in upstream's cacher.
 //!
 //! ```text
 //! Loading ──read──► Ready ──watch broken──► Ready (opened again at the next revision)
@@ -22,34 +22,34 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Objects read at a time.
+/// Objects per read.
 const PAGE: i64 = 2_000;
-/// Time between requests for progress while somebody waits; upstream's.
+/// Interval between progress requests while a reader waits, as upstream's.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// Time between comparisons of the cache with etcd; upstream's.
+/// Interval between consistency checks, as upstream's.
 const COMPARE: Duration = Duration::from_secs(300);
-/// Time between looks at what the cache could let go of.
+/// Interval between trims of an idle cache.
 const TRIM: Duration = Duration::from_secs(10);
-/// Time a new watch may take to begin.
+/// Time limit for opening a watch.
 const OPEN: Duration = Duration::from_secs(5);
-/// A watch that has told nothing for so long, while it is known that there is something, is taken for broken.
+/// A watch without any message for this long, although etcd is known to have a newer revision, is considered broken.
 const SILENCE: Duration = Duration::from_millis(900);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Why following has come to an end.
+/// Why following a watch ended.
 enum End {
-    /// To be opened again where it was.
+    /// Open it again at the same position.
     Broken(String),
-    /// The same, at the member that calls go to now.
+    /// Open it again, at the member that calls now go to.
     Moved,
-    /// Everything is to be read again.
+    /// Read everything again.
     Lost(String),
 }
 
 /// Runs until the resource is stopped.
 pub(super) async fn run(resource: Arc<Resource>) {
     let stop = resource.stop.clone();
-    // Stopping first: the feed has no end of its own.
+    // The stop signal first: the feed never ends by itself.
     tokio::select! {
         biased;
         () = stop.wait() => {}
@@ -63,7 +63,7 @@ pub(super) async fn run(resource: Arc<Resource>) {
     }
 }
 
-/// Lets go of old history, and of what watches hold whose clients do not read, in quiet times, too. Without end.
+/// Trims old history and sweeps stalled watches while there are no events. Never returns.
 async fn trim(resource: &Resource) {
     loop {
         tokio::time::sleep(TRIM).await;
@@ -73,9 +73,9 @@ async fn trim(resource: &Resource) {
     }
 }
 
-/// Compares cache and etcd now and then, and says what it finds. Without end.
+/// Runs the consistency check periodically and logs differences. Never returns.
 async fn compare(resource: &Resource) {
-    // Resources take turns by their names' lengths and letters rather than all at once.
+    // Offset by a hash of the prefix, so that resources are not all checked at the same time.
     let spread = resource.prefix.bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
     tokio::time::sleep(Duration::from_secs(COMPARE.as_secs() / 2 + spread)).await;
     loop {
@@ -90,7 +90,7 @@ async fn compare_once(resource: &Resource) {
         Ok(Some(true)) => resource.counters.compared(Outcome::Equal),
         Ok(Some(false)) => {
             resource.counters.compared(Outcome::Different);
-            tracing::error!(prefix = %resource.prefix, "the watch cache is not what etcd has; it is read again");
+            tracing::error!(prefix = %resource.prefix, "the watch cache differs from etcd and is reloaded");
             resource.suspect.notify_one();
         }
         Err(error) => {
@@ -108,13 +108,13 @@ async fn follow(resource: &Resource) {
                 pause = BACKOFF.0;
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = keep(resource, &serving, revision).await;
-                tracing::warn!(prefix = %resource.prefix, why, "the watch cache is read again");
+                tracing::warn!(prefix = %resource.prefix, why, "the watch cache is reloaded");
                 resource.state.send_replace(State::Loading(Instant::now(), None));
                 serving.cacher.close();
             }
             Err(e) => {
                 let why = e.to_string();
-                tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be read");
+                tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be loaded");
                 resource.state.send_modify(|state| {
                     if let State::Loading(_, last) = state {
                         *last = Some(why);
@@ -127,7 +127,7 @@ async fn follow(resource: &Resource) {
     }
 }
 
-/// All objects at one revision.
+/// Reads all objects at one revision and builds a cache.
 async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
     let end = end_of(&resource.prefix);
     let mut from = resource.prefix.clone();
@@ -160,7 +160,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
     Ok((Serving { cacher, progress }, revision))
 }
 
-/// Follows the watch for as long as it can be gone on with; says why it cannot.
+/// Follows the watch, reopening it as long as possible; returns why everything must be read again.
 async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> String {
     let mut at = revision;
     let mut pause = BACKOFF.0;
@@ -187,7 +187,7 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
             End::Lost(why) => return why,
             End::Moved => {}
             End::Broken(why) => {
-                tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is opened again");
+                tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
                 if opened.elapsed() > Duration::from_secs(10) {
                     pause = BACKOFF.0;
@@ -209,11 +209,11 @@ async fn read(
     let mut asked = Instant::now();
     let mut heard = Instant::now();
     let mut left = std::pin::pin!(resource.shared.members.left(member));
-    // Parts of one answer that was too long for one message.
+    // Fragments of a response that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
         let wanted = resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.trusted.load(Ordering::Acquire);
-        // Events before requests: what they bring may be all that is waited for.
+        // Events before progress requests: they may already bring what is waited for.
         let answer = tokio::select! {
             biased;
             answer = stream.message() => answer,
@@ -224,10 +224,10 @@ async fn read(
                 }
                 continue;
             }
-            () = resource.suspect.notified() => return End::Lost("it was not what etcd has".to_owned()),
+            () = resource.suspect.notified() => return End::Lost("it differed from etcd".to_owned()),
             () = &mut left => return End::Moved,
             () = resource.behind.notified() => match heard.elapsed() >= SILENCE {
-                true => return End::Broken("nothing comes, though there is something to tell".to_owned()),
+                true => return End::Broken("no event although a newer revision is known".to_owned()),
                 false => continue,
             },
             () = resource.bell.notified(), if !wanted => continue,
@@ -250,7 +250,8 @@ async fn read(
         }
         if answer.events().is_empty() {
             resource.metrics.progressed();
-            // Told of one watch, it comes in order with its events; asked for, it doesn't with every version.
+            // etcd sends periodic progress for one watch in order with its events. A response to a progress request
+            // (watch id -1) is ordered only in newer versions.
             let true_one = answer.watch_id() >= 0 || resource.shared.trusted.load(Ordering::Acquire);
             if true_one && parts.is_empty() && reached > *at {
                 *at = reached;
@@ -269,6 +270,7 @@ async fn read(
             Ok(events) => {
                 let Some(last) = events.last() else { continue };
                 *at = last.entry.revision;
+                // Applied, then announced, then dispatched: the order the cacher requires.
                 serving.cacher.apply(&events);
                 serving.progress.set_applied(*at);
                 serving.cacher.dispatch(&events);
@@ -279,7 +281,7 @@ async fn read(
     }
 }
 
-/// The changes of one answer, decoded off the reactor where they are large: the size of an object is its author's choice.
+/// Converts the changes of one response to events, off the reactor if the values are large.
 async fn decode(
     resource: &Resource,
     serving: &Serving,
@@ -296,7 +298,8 @@ async fn decode(
     decode_off_thread(size.saturating_mul(DECODED_PER_BYTE), events).await
 }
 
-/// The changes of one answer. The state before each is the cache's, or what the answer itself said before.
+/// Converts the changes of one response to events. The previous state of each comes from the cache, or from an
+/// earlier change in the same response.
 fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revision) -> Result<Vec<Arc<Event>>, Error> {
     let mut out: Vec<Arc<Event>> = Vec::new();
     let mut overlay: HashMap<String, Option<Arc<Entry>>> = HashMap::new();
@@ -337,7 +340,7 @@ mod tests {
     use crate::storage::{Draft, ListOptions, MinRevision, Precondition, ResourceConfig};
 
     #[tokio::test]
-    async fn a_cache_that_is_not_what_etcd_has_is_counted_and_read_again() {
+    async fn cache_that_differs_from_etcd_is_counted_and_reloaded() {
         if !etcd_process::is_there() {
             return;
         }
@@ -367,11 +370,11 @@ mod tests {
             .expect("written");
         let resource = crate::storage::etcd::lock(&cluster.resources)[&prefix].clone();
         let compared = |i: usize| resource.counters.comparisons[i].get();
-        // A comparison is not possible while the cache is behind, or etcd does not answer in time.
+        // A check is impossible while the cache lags or etcd does not answer in time.
         let compare_until = async |outcome: usize| {
             let until = tokio::time::Instant::now() + Duration::from_secs(60);
             while compared(outcome) == 0 {
-                assert!(tokio::time::Instant::now() < until, "nothing is compared");
+                assert!(tokio::time::Instant::now() < until, "no comparison happened");
                 compare_once(&resource).await;
             }
         };
@@ -383,7 +386,7 @@ mod tests {
             .expect("served");
         compare_until(0).await;
         assert_eq!([compared(0), compared(1)], [1, 0]);
-        // The cache comes to hold something etcd does not have.
+        // Put an object into the cache that etcd does not have.
         let serving = resource.ready().expect("in service");
         let ghost = Arc::new(draft().into_entry("ns/ghost", serving.progress.applied()));
         serving.cacher.apply(&[Arc::new(Event::new(ghost, None, false))]);
@@ -396,7 +399,7 @@ mod tests {
             .find(|(p, _)| *p == prefix)
             .expect("it has a cache");
         assert_eq!(told.counters.comparisons[1].get(), 1, "metrics read the same counters");
-        // It is read again, and then is what etcd has.
+        // The cache is reloaded and then matches etcd.
         let anew = |s: &State| matches!(s, State::Ready(now) if !Arc::ptr_eq(&now.cacher, &serving.cacher));
         tokio::time::timeout(Duration::from_secs(60), state.wait_for(anew))
             .await

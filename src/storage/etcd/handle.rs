@@ -1,14 +1,15 @@
-//! A resource as the registry sees it. Which reads the cache answers, as upstream decides (`cacher/delegator`):
+//! [`Handle`]: the [`Storage`] of one resource on etcd. It decides which reads the cache answers, as upstream does in
+//! `pkg/storage/cacher/delegator.go`:
 //!
-//! | asked for | members answer progress truly | some do not |
+//! | requested state | all members report progress reliably | some do not |
 //! |---|---|---|
 //! | any | cache | cache |
-//! | at least N | cache, once it is there | cache if it is there, else etcd |
-//! | the latest | cache, once it is where etcd was when asked; etcd if that takes too long | etcd |
-//! | exactly N | cache, if it is there and still knows; else etcd | as beside |
+//! | at least N | cache, once it has reached N | cache if it has reached N, else etcd |
+//! | latest | cache, once it has reached etcd's current revision; etcd if that takes too long | etcd |
+//! | exactly N | cache, if it has reached N and its history covers it; else etcd | the same |
 //!
-//! A get of the latest always asks etcd. What etcd answers is taken from the cache where the cache has that very state of
-//! an object, so bytes travel and are decoded only for what is new.
+//! A get of the latest state always reads from etcd. Responses from etcd reuse the cache's entry of an object at the
+//! same revision, so only new state is transferred and decoded.
 
 use super::direct;
 use super::resource::{Resource, Serving};
@@ -23,10 +24,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time between looks at a revision that is yet to come.
+/// Polling interval while waiting for a future revision.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A resource as the registry sees it.
+/// The store of a resource as the registry uses it.
 pub(super) struct Handle(pub Arc<Resource>);
 
 impl Handle {
@@ -34,7 +35,7 @@ impl Handle {
         self.0.shared.trusted.load(Ordering::Acquire)
     }
 
-    /// Waits until etcd itself has come to a revision.
+    /// Waits until etcd has reached a revision.
     async fn await_revision(&self, asked: Revision) -> Result<(), Error> {
         let give_up = Instant::now() + self.0.shared.patience;
         loop {
@@ -49,7 +50,7 @@ impl Handle {
         }
     }
 
-    /// Waits until the cache has come to a revision that etcd has reached, by way of progress.
+    /// Waits until the cache has reached a revision of etcd, sending progress requests meanwhile.
     async fn catch_up(&self, serving: &Serving, revision: Revision) -> Result<(), Error> {
         if serving.progress.applied() >= revision {
             return Ok(());
@@ -62,7 +63,8 @@ impl Handle {
         there
     }
 
-    /// A watch that begins with the state etcd has now, without asking for progress: waits until the cache holds it.
+    /// Starts a watch whose initial state is etcd's current one, without relying on progress requests: compares keys
+    /// and revisions until the cache holds that state.
     async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
         let (prefix, single) = (&options.prefix, options.single);
         let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
@@ -110,7 +112,7 @@ impl Handle {
             let serving = self.0.serving().await?;
             let current = self.0.current().await?;
             if self.catch_up(&serving, current).await.is_ok() {
-                // A token that pins nothing goes on in this state.
+                // A token without a revision continues at this state.
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
                 return serving.cacher.list(options).await;
             }
@@ -158,7 +160,7 @@ impl Storage for Handle {
         if let Some(revision) = exact {
             return self.exact(revision, &options).await;
         }
-        // Without a cache, etcd is asked for what it can answer at little cost; upstream's rule.
+        // While the cache loads, etcd answers lists that are cheap for it; upstream's rule.
         if options.limit > 0 && options.predicate.is_everything() && self.0.ready().is_none() {
             return direct::list(&self.0, &options, None).await;
         }
@@ -246,6 +248,7 @@ impl Storage for Handle {
 
     fn at_hand(&self, key: &str) -> Option<Revision> {
         let serving = self.0.ready()?;
+        // After a write, the cache may not have its event yet.
         let wrote = Revision(self.0.wrote.load(Ordering::Acquire));
         let current = serving.progress.applied() >= wrote;
         current.then(|| serving.cacher.peek(key))?.map(|entry| entry.revision)

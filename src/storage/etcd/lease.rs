@@ -1,5 +1,6 @@
-//! Leases for objects that go by themselves. One is shared by all that come within a window with the same life, up to a
-//! number, so that a busy stream of Events costs few of them (upstream: `etcd3/lease_manager.go`).
+//! [`Leases`]: leases for objects with a time to live. Objects created within a short window with equal time to live
+//! share a lease, up to a number, so that a stream of Events needs few leases (upstream:
+//! `pkg/storage/etcd3/lease_manager.go`).
 
 use super::client::Members;
 use crate::storage::Error;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Most objects on one lease.
+/// Maximum number of objects per lease.
 const OBJECTS: u32 = 1000;
-/// Part of the life a shared lease may be longer.
+/// A shared lease may exceed the requested time to live by this fraction.
 const PART: f64 = 0.05;
 
 struct Shared {
@@ -24,12 +25,12 @@ struct Shared {
 pub(super) struct Leases {
     window: Duration,
     last: Mutex<Option<Shared>>,
-    /// A lease that etcd no longer knows.
+    /// The last lease that etcd reported as unknown.
     lost: AtomicI64,
 }
 
 impl Leases {
-    /// `window`: `--lease-reuse-duration-seconds`.
+    /// `window` is `--lease-reuse-duration-seconds`.
     pub fn new(window: Duration) -> Self {
         Self {
             window,
@@ -38,9 +39,10 @@ impl Leases {
         }
     }
 
-    /// A lease that lives at least `ttl` seconds from now.
+    /// Returns a lease that lives for at least `ttl` seconds from now.
     pub async fn take(&self, members: &Members, ttl: u64, metrics: &StorageMetrics) -> Result<i64, Error> {
         let ttl = ttl.max(1);
+        // Held across the grant, so that concurrent creates share the new lease.
         let mut last = self.last.lock().await;
         let lost = self.lost.load(Ordering::Acquire);
         if let Some(lease) = &mut *last
@@ -70,7 +72,7 @@ impl Leases {
         Ok(granted.id())
     }
 
-    /// Not to be given out again.
+    /// Stops a lease from being reused.
     pub fn forget(&self, id: i64) {
         self.lost.store(id, Ordering::Release);
     }

@@ -1,4 +1,5 @@
-//! One resource on etcd: its keys, its bytes, where its cache stands, and single reads and writes.
+//! [`Resource`]: the state of one resource on etcd (keys, encoding, cache), and its single reads and writes. Lists
+//! are in `direct` and `handle`; the cache is filled by `feed`.
 
 use super::client::{Members, kv};
 use super::error::Failure;
@@ -18,14 +19,14 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How long a write waits, once it is durable, for the cache of this process to show it.
+/// How long a durable write waits for its event to reach this process's cache.
 const OWN_WRITE: Duration = Duration::from_secs(1);
-/// Up to so many stored bytes are decoded on the reactor: 200 µs is the most that a reactor may be held.
+/// Values up to this size, in bytes, are decoded on the reactor, which may be held for 200 µs.
 pub(super) const DECODED_IN_PLACE: usize = 32 << 10;
-/// About how much memory decoding takes, by stored byte.
+/// Approximate memory for decoding, per stored byte.
 pub(super) const DECODED_PER_BYTE: usize = 8;
 
-/// What all resources of a cluster have in common.
+/// State shared by all resources of a cluster.
 pub(super) struct Shared {
     pub members: Members,
     pub leases: Leases,
@@ -33,67 +34,67 @@ pub(super) struct Shared {
     pub patience: Duration,
     pub ring: crate::storage::cacher::history::Bounds,
     pub budget: Arc<Budget>,
-    /// Every member answers requests for progress truly; upstream's rule by version.
+    /// All members answer progress requests reliably.
     pub trusted: AtomicBool,
-    /// That rule decides.
+    /// Whether `trusted` is determined by the members' versions.
     pub by_version: bool,
-    /// The database is full.
+    /// The cluster has raised the NOSPACE alarm.
     pub no_space: AtomicBool,
 }
 
-/// A cache in service, and how far it has come.
+/// A cache in service and its progress.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub cacher: Arc<Cacher>,
     pub progress: Arc<Progress>,
 }
 
-/// Where a resource stands.
+/// State of a resource's cache.
 #[derive(Clone)]
 pub(super) enum State {
-    /// Being read, since then; the last attempt has failed for this reason.
+    /// Loading since this time; the error of the last attempt, if it failed.
     Loading(Instant, Option<String>),
     Ready(Serving),
     Stopped,
 }
 
-/// Turns stored bytes into entries. It is separate from [`Resource`] so that large values can be decoded on other threads.
+/// Decodes stored values. Separate from [`Resource`] so that large values can be decoded on other threads.
 pub(super) struct Decoder {
-    /// Of the resource's keys, as in [`Resource::prefix`]; encrypted values are bound to their whole key.
+    /// Prefix of the keys, as [`Resource::prefix`]: encryption authenticates the full key.
     pub prefix: String,
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
     pub metrics: Arc<StorageMetrics>,
     pub revive: Option<Revive>,
-    /// Entries that are stored in another media type are marked as stale.
+    /// Entries stored in another media type are marked stale.
     pub media: MediaType,
 }
 
 pub(super) struct Resource {
-    /// The how manieth of its cluster it is.
+    /// Sequence number within the cluster; determines the watch connection.
     pub number: usize,
-    /// Of its keys, the cluster's own prefix included.
+    /// Prefix of its keys, including the cluster's own.
     pub prefix: String,
     pub decoder: Arc<Decoder>,
     pub metrics: Arc<StorageMetrics>,
-    /// The newest revision written here: whoever is told of a write is told after this says so.
+    /// The newest revision written by this process; set before a write is acknowledged.
     pub wrote: AtomicU64,
     pub state: watch::Sender<State>,
     pub stop: Signal,
-    /// Reads that wait for the cache to catch up.
+    /// Number of reads waiting for the cache to catch up.
     pub waiting: AtomicUsize,
-    /// Rung when one comes.
+    /// Notified when such a read begins to wait.
     pub bell: Notify,
-    /// Rung when the cache was found to be wrong.
+    /// Notified when the cache was found to differ from etcd.
     pub suspect: Notify,
-    /// Rung when the cache has not seen in time what etcd is known to have.
+    /// Notified when the cache did not reach a known revision in time.
     pub behind: Notify,
     pub shared: Arc<Shared>,
-    /// What its caches have done; one follows the other where everything is read anew.
+    /// Activity counters, which outlive a reloaded cache.
     pub counters: Arc<Counters>,
 }
 
-/// Counted while somebody waits for progress.
+/// Counts a waiting reader until dropped.
 pub(super) struct Waiter<'a>(&'a AtomicUsize);
 
 impl Drop for Waiter<'_> {
@@ -102,7 +103,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// The first key behind all with this prefix, which ends with a slash or is not empty at least.
+/// Returns the first key after all keys with this prefix, which must not be empty.
 pub(super) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
@@ -115,7 +116,7 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Resource {
-    /// What a cache of it is made with.
+    /// Parameters for creating its cache.
     pub fn setting(&self) -> Setting {
         Setting {
             bounds: self.shared.ring,
@@ -124,7 +125,7 @@ impl Resource {
         }
     }
 
-    /// The cache, if it is in service.
+    /// Returns the cache if it is in service.
     pub fn ready(&self) -> Option<Serving> {
         match &*self.state.borrow() {
             State::Ready(serving) => Some(serving.clone()),
@@ -132,10 +133,10 @@ impl Resource {
         }
     }
 
-    /// The cache, once it is in service.
+    /// Waits for the cache to be in service. Cancel safe.
     pub async fn serving(&self) -> Result<Serving, Error> {
         let mut state = self.state.subscribe();
-        // What could not be read once is not waited for again.
+        // After a failed attempt readers do not wait for the next one.
         let settled = state.wait_for(|s| !matches!(s, State::Loading(_, None)));
         let settled = tokio::time::timeout(self.shared.patience, settled).await;
         match settled {
@@ -151,7 +152,7 @@ impl Resource {
         }
     }
 
-    /// What readers are told until the cache is in service.
+    /// The error for readers while the cache is not in service.
     fn not_ready(&self) -> Error {
         let after = self.retry_after();
         match &*self.state.borrow() {
@@ -160,7 +161,8 @@ impl Resource {
         }
     }
 
-    /// Upstream's advice by the time it has taken already.
+    /// Retry-After in seconds, growing with the time spent loading, as upstream's
+    /// `calculateRetryAfterForUnreadyCache`.
     fn retry_after(&self) -> u32 {
         match &*self.state.borrow() {
             State::Loading(since, _) => (0.06 * since.elapsed().as_secs_f64()).exp().clamp(1.0, 30.0) as u32,
@@ -172,7 +174,7 @@ impl Resource {
         matches!(&*self.state.borrow(), State::Stopped)
     }
 
-    /// Asks for progress while the guard lives.
+    /// Makes the feed send progress requests while the returned guard exists.
     pub fn ask_for_progress(&self) -> Waiter<'_> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         self.bell.notify_one();
@@ -183,12 +185,12 @@ impl Resource {
         format!("{}{own}", self.prefix)
     }
 
-    /// Below the prefix; `None` for a key of somebody else.
+    /// Returns the part of a key below the prefix; `None` for a key of another resource.
     pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
         self.decoder.own(key)
     }
 
-    /// Counts a call, and how long it took.
+    /// Runs a call and records its metrics.
     pub async fn counted<T>(
         &self,
         what: Operation,
@@ -200,7 +202,7 @@ impl Resource {
         outcome
     }
 
-    /// The entry of stored bytes, decoded off the reactor where they are many.
+    /// Decodes a stored value into an entry, off the reactor if it is large.
     pub async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
         if value.len() <= DECODED_IN_PLACE {
             return self.decoder.entry(own, revision, value);
@@ -210,7 +212,7 @@ impl Resource {
         decode_off_thread(memory, move || decoder.entry(&own, revision, &value)).await
     }
 
-    /// The entry of a pair, from the cache where that has just this state.
+    /// Returns the entry of a pair, from the cache if it has the same revision.
     pub async fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
         let revision = Revision(pair.mod_revision().cast_unsigned());
         match self.cached(own, revision) {
@@ -219,13 +221,13 @@ impl Resource {
         }
     }
 
-    /// The cache's entry of a key, where it is the one of this revision.
+    /// Returns the cached entry of a key, if it has this revision.
     pub fn cached(&self, own: &str, revision: Revision) -> Option<Arc<Entry>> {
         let cached = self.ready().and_then(|s| s.cacher.peek(own));
         cached.filter(|e| e.revision == revision)
     }
 
-    /// What etcd has at a key, now or at a revision, and the revision of the answer.
+    /// Reads a key from etcd, at the latest state or at a revision. Also returns the revision of the response.
     pub async fn read(&self, own: &str, at: Option<Revision>) -> Result<(Option<Arc<Entry>>, Revision), ReadError> {
         let mut options = GetOptions::new();
         if let Some(at) = at {
@@ -242,7 +244,7 @@ impl Resource {
         Ok((entry, revision))
     }
 
-    /// The revision of the cluster, asked of its majority.
+    /// Returns the cluster's current revision with a linearizable read.
     pub async fn current(&self) -> Result<Revision, Error> {
         let options = GetOptions::new().with_keys_only().with_limit(1);
         let answer = self.counted(Operation::Get, self.shared.members.range(&self.prefix, options));
@@ -307,7 +309,7 @@ impl Resource {
             && pair.mod_revision() > expected
             && *pair.value() == *value
         {
-            // The attempt before was made after all; only its answer was lost.
+            // An earlier attempt had succeeded, and only its response was lost.
             let revision = Revision(pair.mod_revision().cast_unsigned());
             self.await_own(revision).await;
             return Ok(Arc::new(draft.into_entry(own, revision)));
@@ -350,7 +352,7 @@ impl Resource {
             return Ok(Arc::new(gone.at_revision(revision)));
         }
         match (first_pair(&responses), known) {
-            // The attempt before was made after all.
+            // An earlier attempt had succeeded.
             (None, Some(known)) if tries.into_inner() > 1 => Ok(Arc::new(known.at_revision(revision))),
             (None, _) => Err(Error::Conflict(None)),
             (Some(pair), _) => Err(Error::Conflict(Some(self.entry_of(own, &pair).await?))),
@@ -364,11 +366,11 @@ impl Resource {
         failure.into()
     }
 
-    /// Reads of any age in this process see its own writes.
+    /// Waits until this process's cache shows a write, so that even reads without freshness requirement see it.
     async fn await_own(&self, revision: Revision) {
         self.wrote.fetch_max(revision.0, Ordering::AcqRel);
         if let Some(serving) = self.ready() {
-            // Late means a watch that is being made again; reads that ask for the latest state don't rely on it.
+            // A timeout means that the watch is being reopened. Reads of the latest state do not depend on this wait.
             let seen = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
             if !matches!(seen, Ok(Ok(()))) {
                 self.behind.notify_one();
@@ -378,12 +380,12 @@ impl Resource {
 }
 
 impl Decoder {
-    /// A key below the prefix; `None` for a key of somebody else.
+    /// Returns a key without the prefix; `None` for keys outside of it.
     pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
         std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
     }
 
-    /// The entry of stored bytes. It takes time by their number: see [`DECODED_IN_PLACE`].
+    /// Decodes a stored value into an entry. Its cost grows with the size of the value: see [`DECODED_IN_PLACE`].
     ///
     /// # Errors
     /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be decoded.
@@ -431,7 +433,7 @@ fn first_pair(responses: &[TxnOpResponse]) -> Option<KeyValue> {
     }
 }
 
-/// Why a read of etcd itself has failed.
+/// Why a read from etcd failed.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Call(Failure),

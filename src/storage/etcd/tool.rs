@@ -1,4 +1,5 @@
-//! A cluster from outside, for `torana store`: everything it holds below a prefix is read, and objects are written.
+//! Reading and writing a whole cluster from outside the server, for `torana store`. Entry point:
+//! [`Exchange::connect`].
 
 use super::client::{Access, Members, kv};
 use super::contact;
@@ -16,19 +17,19 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PAGE: i64 = 2_000;
-/// A key that is written again and again where revisions are to be kept, and removed at the end.
+/// A key written repeatedly to advance the cluster's revision, and deleted at the end.
 const FILLER: &str = "torana-filler";
-/// Most revisions that are filled up.
+/// Maximum number of revisions to skip that way.
 pub const MAX_FILL: u64 = 1_000_000;
 
-/// Why an exchange with a cluster has not worked.
+/// Why an exchange with a cluster failed.
 #[derive(Debug)]
 pub enum Error {
-    /// An address is wrong.
+    /// The cluster could not be reached.
     Connect(ConnectError),
-    /// The cluster has refused or not answered.
+    /// The cluster returned an error or did not answer.
     Refused(String),
-    /// A key that is to be written is there already.
+    /// A key to be written exists already.
     Exists(String),
 }
 
@@ -50,20 +51,20 @@ impl From<Failure> for Error {
     }
 }
 
-/// A pair as etcd has it.
+/// A key-value pair in etcd.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// The whole key.
+    /// The full key.
     pub key: String,
     /// The revision of its last write.
     pub revision: u64,
-    /// The bytes.
+    /// The stored bytes.
     pub value: Bytes,
-    /// When it goes by itself, in milliseconds since 1970.
+    /// Expiry time in milliseconds since 1970.
     pub expires: Option<i64>,
 }
 
-/// A cluster that is only read from or written to once.
+/// A connection for a one-time export or import.
 pub struct Exchange {
     members: Members,
 }
@@ -74,20 +75,21 @@ fn now() -> i64 {
         .map_or(0, |d| d.as_millis() as i64)
 }
 
-/// The object's JSON as the embedded store keeps it, of bytes in any encoding. `update` brings it to today's version.
+/// Converts a stored value in any encoding to the JSON that the embedded store keeps. `update` converts the object to
+/// the current storage version.
 ///
 /// # Errors
-/// Why they are no object.
+/// Why the bytes are not a valid object.
 pub fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -> Result<Bytes, String> {
     let mut tree = values::decode(value)?;
     update(&mut tree)?;
     Ok(Draft::new(&tree, Vec::new()).json)
 }
 
-/// An object's group, of bytes in any encoding.
+/// Returns the API group of a stored object in any encoding.
 ///
 /// # Errors
-/// Why they are no object.
+/// Why the bytes are not a valid object.
 pub fn group_of(value: &[u8]) -> Result<String, String> {
     let tree = values::decode(value)?;
     let version = tree.str_at(&["apiVersion"]);
@@ -95,17 +97,18 @@ pub fn group_of(value: &[u8]) -> Result<String, String> {
 }
 
 impl Exchange {
-    /// Makes sure that the cluster answers.
+    /// Connects and waits for an answer.
     ///
     /// # Errors
-    /// [`Error::Connect`].
+    /// [`Error::Connect`] if no member answers within the time.
     pub async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
         let members = Members::new(access).map_err(Error::Connect)?;
         contact::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
         Ok(Self { members })
     }
 
-    /// Everything below a prefix, at one revision, in order of the pairs' revisions.
+    /// Reads all pairs below a prefix at one revision, sorted by the revision of the pairs. Also returns the
+    /// revision.
     ///
     /// # Errors
     /// [`Error::Refused`].
@@ -155,7 +158,7 @@ impl Exchange {
         }
     }
 
-    /// The cluster's revision; 1 where nothing was ever written.
+    /// Returns the cluster's revision; 1 if nothing was ever written.
     ///
     /// # Errors
     /// [`Error::Refused`].
@@ -164,12 +167,12 @@ impl Exchange {
         Ok(self.members.saw(answer.header()).0)
     }
 
-    /// Writes objects, which come in order of their revisions, as new keys. `keep`: the cluster is empty and each gets
-    /// the revision it had, for which others are used up in between. Values that are not encrypted are encoded as
-    /// kube-apiserver would.
+    /// Writes objects, which must be sorted by revision, as new keys. With `keep` the cluster must be empty: every
+    /// object gets its old revision, and revisions in between are used up by a filler key. Values that are not
+    /// encrypted are encoded as kube-apiserver would.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Refused`]; what was written stays.
+    /// [`Error::Exists`], [`Error::Refused`]; objects written before the error remain.
     pub async fn write(
         &self,
         objects: &[Object],
@@ -232,7 +235,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Compacts the cluster to its present revision.
+    /// Compacts the cluster at its current revision.
     ///
     /// # Errors
     /// [`Error::Refused`].

@@ -1,5 +1,5 @@
-//! What a cluster needs from time to time: a probe for health and readiness, its versions, and compaction, which all
-//! API servers on one cluster agree on through a key.
+//! Background tasks of a cluster: health and readiness probes, version and alarm checks, database size, and
+//! compaction, which all API servers of a cluster coordinate through a key.
 
 use super::client::{Limits, kv};
 use super::error::Failure;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The key of the agreement; outside of every prefix.
+/// The key that coordinates compaction; outside every prefix. Upstream's.
 const COMPACTED: &str = "compact_rev_key";
-/// Time between looks at versions and at what the cluster complains about.
+/// Interval of version and alarm checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the last look at something has found.
+/// Result of the last probe.
 pub(super) struct Verdict(Mutex<Result<(), String>>);
 
 impl Default for Verdict {
@@ -33,17 +33,17 @@ impl Verdict {
     }
 }
 
-/// What the last probes found.
+/// Results of the background probes.
 #[derive(Default)]
 pub(super) struct Probe {
     pub health: Verdict,
     pub readiness: Verdict,
-    /// Bytes of the database.
+    /// Database size, in bytes.
     pub size: AtomicU64,
 }
 
-/// True for versions whose answers to a request for progress come behind the events before them: 3.4.31, 3.5.13 and
-/// later ones (etcd's issues 15220 and 17507).
+/// True for versions that send the response to a progress request after all preceding events: 3.4.31, 3.5.13 and
+/// later (etcd issues 15220 and 17507).
 pub(super) fn is_trusted(version: &str) -> bool {
     let mut parts = version.splitn(3, '.');
     let mut number = || {
@@ -59,8 +59,8 @@ pub(super) fn is_trusted(version: &str) -> bool {
     }
 }
 
-/// Reads a key again and again, twice in the time that an answer may take. Half of it is left for another member where
-/// one is silent.
+/// Probes by reading a key, twice per `timeout`. One attempt gets half the time, so that another member can be tried
+/// if the first does not answer. Never returns.
 pub(super) async fn probe(shared: &Shared, verdict: &Verdict, key: &str, timeout: Duration) {
     let half = timeout / 2;
     let limits = Limits {
@@ -81,7 +81,7 @@ pub(super) async fn probe(shared: &Shared, verdict: &Verdict, key: &str, timeout
     }
 }
 
-/// Looks at versions and alarms now and then.
+/// Checks versions and alarms periodically. Never returns.
 pub(super) async fn keep_looking(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -89,7 +89,7 @@ pub(super) async fn keep_looking(shared: Arc<Shared>) {
     }
 }
 
-/// Versions and alarms.
+/// Checks versions and alarms once.
 pub(super) async fn look_after(shared: &Shared) {
     if shared.by_version {
         let versions = shared.members.versions().await;
@@ -112,12 +112,12 @@ pub(super) async fn look_after(shared: &Shared) {
                  alarm is disarmed"
             );
         } else {
-            tracing::info!("etcd takes writes again");
+            tracing::info!("etcd accepts writes again");
         }
     }
 }
 
-/// Asks for the size of the database every so often.
+/// Reads the database size periodically. Never returns.
 pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Duration) {
     loop {
         let status = shared
@@ -131,16 +131,16 @@ pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Durat
     }
 }
 
-/// Compacts every so often, in agreement with the other API servers: whoever finds the key as it left it, writes the
-/// revision of the last time there and compacts to that; whoever doesn't, learns. So history is kept one to two
-/// intervals (upstream: `etcd3/compact.go`).
+/// Compacts periodically, coordinated with other API servers (upstream: `pkg/storage/etcd3/compact.go`). The server
+/// that finds the key's version unchanged since its last look writes to it and compacts to the revision of its last
+/// look; the others only update what they know. History is thus kept for one to two intervals. Never returns.
 pub(super) async fn compact(shared: Arc<Shared>, interval: Duration) {
     let (mut version, mut revision) = (0, 0);
     loop {
         tokio::time::sleep(interval).await;
         match turn(&shared, version, revision).await {
             Ok((v, r)) => (version, revision) = (v, r),
-            Err(e) => tracing::warn!(error = %e, "compaction did not work, it is tried again"),
+            Err(e) => tracing::warn!(error = %e, "compaction failed and will be retried"),
         }
     }
 }
@@ -170,7 +170,7 @@ async fn turn(shared: &Shared, version: i64, revision: i64) -> Result<(i64, i64)
             .call(|client| async move { kv(&client).compact(revision, None).await })
             .await;
         match compacted {
-            // Somebody was faster.
+            // Another server has compacted further already.
             Err(e) if e.is_compacted() => {}
             Err(e) => return Err(e),
             Ok(_) => tracing::debug!(revision, "etcd is compacted"),
@@ -184,7 +184,7 @@ mod tests {
     use super::is_trusted;
 
     #[test]
-    fn progress_is_trusted_from_the_fixed_versions_on() {
+    fn progress_requests_are_trusted_from_fixed_versions_on() {
         for (version, trusted) in [
             ("3.4.23", false),
             ("3.4.30", false),

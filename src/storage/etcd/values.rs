@@ -1,5 +1,6 @@
-//! What etcd holds: the bytes kube-apiserver v1.36 writes and reads. Built-in kinds in protobuf, in their envelope;
-//! custom resources, CustomResourceDefinitions and APIServices in JSON. Read is either, and YAML, whatever the kind.
+//! Encoding of stored values, as kube-apiserver v1.36 reads and writes them: built-in kinds in protobuf with its
+//! envelope; custom resources, CustomResourceDefinitions and APIServices in JSON. [`decode`] accepts protobuf, JSON
+//! and YAML for any kind.
 
 use crate::api::decode::normalize;
 use crate::api::protobuf;
@@ -9,7 +10,7 @@ use crate::storage::backend::SelectableFields;
 use crate::storage::{Draft, Entry, Revision};
 use bytes::Bytes;
 
-/// `--storage-media-type`: how built-in kinds are written.
+/// `--storage-media-type`: the encoding of built-in kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/vnd.kubernetes.protobuf`
@@ -17,26 +18,26 @@ pub enum MediaType {
     Protobuf,
     /// `application/json`
     Json,
-    /// `application/yaml`: written as JSON, which is YAML too.
+    /// `application/yaml`: written as JSON, which is valid YAML.
     Yaml,
 }
 
-/// Groups upstream always writes in JSON.
+/// Groups that upstream always encodes in JSON.
 const JSON_GROUPS: [&str; 2] = ["apiextensions.k8s.io/", "apiregistration.k8s.io/"];
 
-/// True where objects of a version are written in protobuf, if their kind is one of the built-in ones.
+/// True if built-in kinds of this apiVersion are written in protobuf.
 fn is_protobuf(version: &str, media: MediaType) -> bool {
     media == MediaType::Protobuf && !version.is_empty() && !JSON_GROUPS.iter().any(|g| version.starts_with(g))
 }
 
-/// True where the bytes of an object are of the encoding it would be written in today.
+/// True if the bytes have the encoding in which the object would be written now.
 pub fn is_written_so(bytes: &[u8], object: &Value, media: MediaType) -> bool {
     let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let protobuf = is_protobuf(version, media) && protobuf::definition(version, kind).is_some();
     bytes.starts_with(&wire::MAGIC) == protobuf
 }
 
-/// The bytes for an object whose JSON is given.
+/// Encodes an object given as JSON for storage.
 pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
     if media != MediaType::Protobuf {
         return object.clone();
@@ -50,10 +51,10 @@ pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
     protobuf::encode(&tree).map_or_else(|| object.clone(), Bytes::from)
 }
 
-/// The tree of stored bytes.
+/// Decodes a stored value.
 ///
 /// # Errors
-/// Why they are no object.
+/// Why the bytes are not a valid object.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     let mut tree = if bytes.starts_with(&wire::MAGIC) {
         let unknown = wire::open(bytes)?;
@@ -81,7 +82,8 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     Ok(tree)
 }
 
-/// The templates' own apiVersion and kind have no place in the message; upstream's defaults put them back on every read.
+/// Restores apiVersion and kind of volume claim templates. The protobuf message has no place for them; upstream's
+/// defaulting sets them on every read.
 fn name_claims(set: &mut Value) {
     let templates = set
         .at_mut(&["spec", "volumeClaimTemplates"])
@@ -94,7 +96,7 @@ fn name_claims(set: &mut Value) {
     }
 }
 
-/// The entry of a stored object. `key`: below the resource's prefix.
+/// Builds the entry of a stored object. `key` is relative to the resource's prefix.
 pub fn entry(key: &str, revision: Revision, object: &Value, fields: Option<&SelectableFields>) -> Entry {
     let fields = fields.map_or_else(Vec::new, |extract| extract(object));
     Draft::new(object, fields).into_entry(key, revision)
@@ -110,12 +112,12 @@ mod tests {
         let tree = decode(&bytes).expect("it decodes");
         assert!(is_written_so(&bytes, &tree, MediaType::Protobuf));
         let entry = entry("ns/n", Revision(7), &tree, None);
-        assert_eq!(entry.unversioned(), draft.json, "what is read is what was written");
+        assert_eq!(entry.unversioned(), draft.json, "the round trip preserves the object");
         (bytes, entry)
     }
 
     #[test]
-    fn a_built_in_kind_is_protobuf_and_reads_back() {
+    fn built_in_kinds_round_trip_as_protobuf() {
         let (bytes, entry) = stored(&crate::json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
             "metadata": {"name": "n", "namespace": "ns", "labels": {"x": "y"}, "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_and_custom_resources_are_json() {
+    fn definitions_and_custom_resources_are_stored_as_json() {
         for object in [
             crate::json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "n"},
                 "spec": {"groupPriorityMinimum": 0, "versionPriority": 0}, "status": {}}),
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_yaml_of_any_form_are_read() {
+    fn json_and_yaml_are_decoded() {
         for text in [
             "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
             "kind: A\nmetadata:\n  name: x\n",

@@ -1,18 +1,18 @@
-//! Memory that callers occupy before any work on it begins: bodies of requests.
+//! Memory that requests occupy before any job starts, such as their bodies: [`Reservation`].
 
 use super::{ComputePool, Error, Flow, Shared};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes that are reserved, in all and by caller.
+/// Reserved bytes: in total and by caller.
 #[derive(Default)]
 pub(super) struct Bodies {
     all: usize,
     by_flow: HashMap<u64, usize>,
 }
 
-/// Bytes that one request occupies. Dropped, they are free again.
+/// Bytes occupied by one request; released on drop.
 pub struct Reservation {
     shared: Arc<Shared>,
     flow: Flow,
@@ -20,7 +20,7 @@ pub struct Reservation {
 }
 
 impl ComputePool {
-    /// A reservation of no bytes yet.
+    /// Creates a reservation of zero bytes.
     pub fn reservation(&self, flow: Flow) -> Reservation {
         Reservation {
             shared: Arc::clone(&self.0.shared),
@@ -31,10 +31,10 @@ impl ComputePool {
 }
 
 impl Reservation {
-    /// Reserves more.
+    /// Reserves more bytes.
     ///
     /// # Errors
-    /// [`Error::Full`]: the caller, or all callers together, occupy too much. What was reserved stays so.
+    /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is kept.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let config = &self.shared.config;
         let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
@@ -60,7 +60,7 @@ impl Reservation {
     }
 }
 
-/// Bytes that are counted as long as anybody has them.
+/// A buffer with its reservation.
 struct Held {
     bytes: Vec<u8>,
     _reservation: Reservation,
@@ -72,11 +72,12 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Counts bytes that were made for one caller, such as an answer, until the last of them is dropped, which is when the
-/// client has read them. Without a current pool, and below 64 KiB, they are not counted.
+/// Accounts for bytes produced for one caller, such as a response, until the last slice of them is dropped; that is
+/// when the client has read them. Buffers below 64 KiB, and those made outside a pool's context, are not accounted
+/// for.
 ///
 /// # Errors
-/// As [`Reservation::grow`].
+/// See [`Reservation::grow`].
 pub fn hold(bytes: Vec<u8>) -> Result<Bytes, Error> {
     const COUNTED: usize = 64 << 10;
     if bytes.len() < COUNTED {

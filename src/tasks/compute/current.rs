@@ -1,5 +1,5 @@
-//! The pool that a request, or a job, belongs to, for whoever is deep inside of it: as tokio's `Handle::current`, a
-//! property of what is being polled and not of the process.
+//! The current pool: the pool and flow on whose behalf a future is being polled. Like tokio's `Handle::current`, it
+//! spares functions deep in a request from passing the pool along; it is set per poll, not per process.
 
 use super::{ComputePool, Error, Flow, Handle, Lease, Spawned};
 use pin_project_lite::pin_project;
@@ -13,27 +13,28 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// A pool, seen by one flow. It does not keep the pool alive.
+/// A reference to a pool on behalf of one flow. Does not keep the pool alive.
 #[derive(Clone)]
 pub struct Current {
     pool: Weak<Handle>,
     flow: Flow,
-    /// The memory of the job that is being polled; `None` on a reactor.
+    /// Memory of the job being polled; `None` on a reactor.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
-/// The pool of what is being polled on this thread; `None` where there is none.
+/// Returns the pool of the future being polled on this thread, if any.
 pub fn current() -> Option<Current> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Runs `work` on the current pool. Where there is none, and where this is a job already, it runs in place.
+/// Runs `work` on the current pool. Runs it in place if there is no current pool, or if the caller is a job of it
+/// already.
 ///
 /// # Errors
-/// [`Error`].
+/// [`Error`] if the pool refused or stopped it; never in place.
 ///
 /// # Cancel safety
-/// As [`ComputePool::run`].
+/// See [`ComputePool::run`].
 pub async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
@@ -53,21 +54,21 @@ impl Current {
         }
     }
 
-    /// The pool and the flow; `None` where the pool has ended.
+    /// Returns the pool and the flow; `None` if the pool has ended.
     pub fn pool(&self) -> Option<(ComputePool, Flow)> {
         Some((ComputePool(self.pool.upgrade()?), self.flow))
     }
 
-    /// The same where this is a reactor, and not a job of the pool.
+    /// As [`pool`](Self::pool), but `None` inside a job of the pool.
     fn beside(&self) -> Option<(ComputePool, Flow)> {
         self.pool().filter(|_| self.lease.is_none())
     }
 
-    /// Where this is a job: begins another that is finished whether or not somebody waits for it. It goes on with the
-    /// memory of this one. `None`: this is no job, and the work is given back.
+    /// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this job's
+    /// memory. Outside a job, returns the work in `Err`.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// Inner: [`Error::Full`].
     pub fn continue_with<T, F>(&self, work: F) -> Result<Result<Spawned<T>, Error>, F>
     where
         T: Send + 'static,
@@ -81,7 +82,7 @@ impl Current {
 }
 
 pin_project! {
-    /// A future whose polls have a current pool.
+    /// A future that is polled with a current pool.
     pub struct Within<F> {
         #[pin]
         inner: F,
@@ -90,7 +91,7 @@ pin_project! {
 }
 
 impl ComputePool {
-    /// `inner`, for which this pool is the [`current`] one, on behalf of `flow`.
+    /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`.
     pub fn within<F>(&self, flow: Flow, inner: F) -> Within<F> {
         Within {
             inner,
@@ -110,7 +111,7 @@ impl<F: Future> Future for Within<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        /// Moves the value back where it was, also when the poll panics.
+        /// Swaps the values back on drop, even if the poll panics.
         struct Swap<'a>(&'a mut Option<Current>);
         impl Drop for Swap<'_> {
             fn drop(&mut self) {

@@ -1,38 +1,39 @@
-//! The pool's queue: fair between flows by the CPU time they used, and bounded in the memory that started jobs hold.
+//! [`FairQueue`]: the pool's queue, fair between flows by CPU time used, and limited in the memory of started jobs.
 //!
-//! Start-time fair queueing. Each flow has a virtual time: the CPU time charged to it so far. The flow that is furthest
-//! behind runs next. A flow that was idle starts at the virtual time of the queue, so that idling earns no credit.
+//! It implements start-time fair queueing. Each flow has a virtual time, the CPU time charged to it. The flow with
+//! the lowest virtual time runs next. An idle flow resumes at the queue's virtual time, so that idling earns no
+//! credit.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// Jobs that hold at most this much have a share of the memory of their own, which big ones cannot take.
+/// Jobs up to this size draw from a separate quarter of the memory, which big jobs cannot use.
 const SMALL: usize = 1 << 20;
-/// A job that memory kept waiting while so many others were started is next: no other big one starts before it.
+/// After being passed over this often for lack of memory, a big job blocks all other big jobs until it starts.
 const PATIENCE: u32 = 32;
 
-/// Beyond so many flows, the virtual times of idle ones are forgotten.
+/// Above this number of flows, idle flows are forgotten together with their virtual times.
 const MOST_FLOWS: usize = 4096;
 
-/// What waits to be polled.
+/// The jobs waiting to be polled.
 pub(super) struct FairQueue<T> {
     system: VecDeque<T>,
     flows: HashMap<u64, Flow<T>>,
-    /// Flows with something to poll, by virtual time.
+    /// Flows with waiting jobs, by virtual time.
     order: BTreeSet<(u64, u64)>,
-    /// The virtual time of the flow that was served last.
+    /// The queue's virtual time.
     now: u64,
-    /// Jobs that were started and are not over.
+    /// Number of jobs started and not yet finished.
     started: usize,
     memory: Memory,
 }
 
 struct Flow<T> {
     virtual_time: u64,
-    /// Jobs that were started and can go on. They hold their memory, so they come first.
+    /// Started jobs ready to continue. They hold memory, so they run first.
     woken: VecDeque<T>,
-    /// Jobs that were not started yet, with the memory they need.
+    /// Jobs not yet started, with their memory.
     new: VecDeque<(T, usize)>,
-    /// Jobs that are being polled, or were started and wait for something.
+    /// Number of jobs being polled, or started and waiting for something.
     started: usize,
     memory: usize,
     passed_over: u32,
@@ -46,6 +47,7 @@ struct Memory {
 }
 
 impl Memory {
+    /// True if another job fits. The first one always does, so that a job larger than the limit still runs, alone.
     fn has_room(&self, flow: usize, wanted: usize) -> bool {
         if wanted <= SMALL {
             return self.small == 0 || self.small + wanted <= self.limit / 4;
@@ -85,7 +87,7 @@ impl<T> Flow<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// `memory`: bytes that started jobs may hold in all. A job that needs more than there is runs alone.
+    /// Creates a queue. `memory` limits the bytes of started jobs; a job larger than that runs alone.
     pub(super) fn new(memory: usize) -> Self {
         Self {
             system: VecDeque::new(),
@@ -101,17 +103,17 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Adds work of the system itself, which goes before everybody's.
+    /// Adds a job of the server itself, which has priority.
     pub(super) fn push_system(&mut self, item: T) {
         self.system.push_back(item);
     }
 
-    /// Adds a job that was not started yet and will hold so much memory once it is.
+    /// Adds a job that has not started, with the memory it will hold once started.
     pub(super) fn push_new(&mut self, flow: u64, item: T, memory: usize) {
         self.flow_to_fill(flow).new.push_back((item, memory));
     }
 
-    /// Adds a started job that can go on.
+    /// Adds a started job that is ready to continue.
     pub(super) fn push_woken(&mut self, flow: u64, item: T) {
         self.flow_to_fill(flow).woken.push_back(item);
     }
@@ -126,7 +128,7 @@ impl<T> FairQueue<T> {
         flow
     }
 
-    /// What is to be polled next, if memory allows anything to be.
+    /// Takes the next job to poll; `None` if there is none or memory permits none.
     pub(super) fn pop(&mut self) -> Option<T> {
         if let Some(item) = self.system.pop_front() {
             return Some(item);
@@ -167,10 +169,10 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Charges a flow with CPU time it used, in nanoseconds.
+    /// Charges CPU time to a flow, in nanoseconds.
     pub(super) fn charge(&mut self, id: u64, used: u64) {
-        // The queue's time goes on by the share of one flow, counting one that may come: a stream of newcomers, who start
-        // at this time, delays flows that wait, but not for ever.
+        // The queue's time advances by one flow's share, counting one flow that may yet arrive. Newcomers start at
+        // this time, so a stream of them delays waiting flows only for a bounded time.
         self.now += used / (self.order.len() as u64 + 1);
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let was = flow.virtual_time;
@@ -182,7 +184,7 @@ impl<T> FairQueue<T> {
         self.forget_if_idle(id);
     }
 
-    /// A started job is over; its memory is free.
+    /// Releases the memory of a finished job.
     pub(super) fn release(&mut self, id: u64, memory: usize) {
         let part = self.memory.part(memory);
         *part = part.saturating_sub(memory);
@@ -194,8 +196,8 @@ impl<T> FairQueue<T> {
         self.forget_if_idle(id);
     }
 
-    /// Forgets a flow without jobs. Its virtual time goes with it, unless it is ahead of the queue's: then the flow would
-    /// come back for free.
+    /// Forgets a flow without jobs. A flow whose virtual time is ahead of the queue's is kept; otherwise it could
+    /// return without its debt.
     fn forget_if_idle(&mut self, id: u64) {
         let now = self.now;
         if self
@@ -206,7 +208,7 @@ impl<T> FairQueue<T> {
             self.flows.remove(&id);
         }
         if self.order.is_empty() && self.started == 0 {
-            // Nobody competes, so nobody is ahead.
+            // No flow competes, so no flow is ahead.
             self.flows.clear();
             self.now = 0;
         } else if self.flows.len() > MOST_FLOWS {
@@ -214,20 +216,20 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// How many jobs wait to be polled.
+    /// Number of jobs waiting to be polled.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let flows = self.order.iter().filter_map(|(_, id)| self.flows.get(id));
         self.system.len() + flows.map(|f| f.woken.len() + f.new.len()).sum::<usize>()
     }
 
-    /// Bytes that started jobs hold.
+    /// Bytes held by started jobs.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.memory.small + self.memory.big
     }
 
-    /// Empties the queue.
+    /// Removes and returns all jobs.
     pub(super) fn drain(&mut self) -> Vec<T> {
         self.order.clear();
         let mut all: Vec<T> = self.system.drain(..).collect();
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flow_that_used_less_cpu_is_next() {
+    fn flow_with_less_cpu_time_runs_first() {
         let mut q = queue();
         for _ in 0..3 {
             q.push_new(1, "flood", 0);
@@ -261,7 +263,7 @@ mod tests {
         assert_eq!(
             q.pop(),
             Some("other"),
-            "a newcomer waits for one job, not for the queue"
+            "a new flow waits for one job, not for the queue"
         );
         q.charge(2, 1_000);
         q.push_new(2, "other again", 0);
@@ -286,11 +288,11 @@ mod tests {
         q.push_new(2, "late", 0);
         assert_eq!(q.pop(), Some("late"));
         q.charge(2, 10_000);
-        assert_eq!(q.pop(), Some("busy"), "it owes nothing for the time before");
+        assert_eq!(q.pop(), Some("busy"), "the idle flow earned no credit");
     }
 
     #[test]
-    fn a_stream_of_newcomers_does_not_starve_a_flow_that_waits() {
+    fn stream_of_new_flows_does_not_starve_a_waiting_one() {
         let mut q = queue();
         q.push_new(1, "first", 0);
         assert_eq!(q.pop(), Some("first"));
@@ -305,11 +307,11 @@ mod tests {
             q.charge(flow, 100_000);
             newcomers += 1;
         }
-        assert!(newcomers <= 20, "{newcomers} went before");
+        assert!(newcomers <= 20, "{newcomers} ran before it");
     }
 
     #[test]
-    fn the_systems_own_work_goes_first() {
+    fn system_work_has_priority() {
         let mut q = queue();
         q.push_new(1, "caller", 0);
         q.push_system("system");
@@ -317,20 +319,20 @@ mod tests {
     }
 
     #[test]
-    fn big_jobs_wait_for_memory_and_small_ones_pass() {
+    fn big_jobs_wait_for_memory_while_small_ones_run() {
         let mut q = queue();
         q.push_new(1, "first", 30 * MB);
         q.push_new(2, "second", 30 * MB);
         q.push_new(3, "small", 1000);
         assert_eq!((q.pop(), q.pop(), q.pop()), (Some("first"), Some("small"), None));
         q.push_woken(1, "first goes on");
-        assert_eq!(q.pop(), Some("first goes on"), "what holds memory is finished first");
+        assert_eq!(q.pop(), Some("first goes on"), "started jobs run first");
         q.release(1, 30 * MB);
         assert_eq!((q.pop(), q.memory()), (Some("second"), 30 * MB + 1000));
     }
 
     #[test]
-    fn a_job_larger_than_the_memory_runs_alone() {
+    fn job_larger_than_the_limit_runs_alone() {
         let mut q = queue();
         q.push_new(1, "huge", 500 * MB);
         assert_eq!(q.pop(), Some("huge"));
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flow_gets_half_of_the_memory() {
+    fn one_flow_gets_at_most_half_of_the_memory() {
         let mut q = queue();
         for _ in 0..4 {
             q.push_new(1, "one", 15 * MB);
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_big_job_is_not_passed_over_for_ever() {
+    fn big_job_is_not_starved() {
         let mut q = queue();
         q.push_new(1, "running", 20 * MB);
         assert_eq!(q.pop(), Some("running"));
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_flows_leave_nothing_behind() {
+    fn idle_flows_are_forgotten() {
         let mut q = queue();
         for flow in 0..1000 {
             q.push_new(flow, "one", 10);

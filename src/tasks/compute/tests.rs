@@ -37,7 +37,7 @@ async fn work_runs_on_a_thread_of_the_pool() {
 }
 
 #[tokio::test]
-async fn a_panic_is_the_callers() {
+async fn panic_propagates_to_the_caller() {
     let (pool, _) = pool(one_thread());
     let panics = pool.run(pool.flow("a"), 0, async { panic!("a test's own panic") });
     assert!(AssertUnwindSafe(panics).catch_unwind().await.is_err());
@@ -45,7 +45,7 @@ async fn a_panic_is_the_callers() {
 }
 
 #[tokio::test]
-async fn a_computation_that_takes_too_long_is_stopped() {
+async fn long_poll_is_interrupted() {
     let (pool, telemetry) = pool(Config {
         longest_poll: Duration::from_millis(5),
         ..one_thread()
@@ -64,7 +64,7 @@ async fn a_computation_that_takes_too_long_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_computation_ends_with_its_caller() {
+async fn dropping_the_caller_stops_the_job() {
     let (pool, _) = pool(one_thread());
     let (started, is_started) = oneshot::channel();
     let (held, released) = oneshot::channel::<()>();
@@ -78,12 +78,12 @@ async fn a_computation_ends_with_its_caller() {
     assert!(endless.as_mut().now_or_never().is_none());
     is_started.await.unwrap();
     drop(endless);
-    assert!(released.await.is_err(), "what it held is dropped");
+    assert!(released.await.is_err(), "the job's state is dropped");
     assert_eq!(pool.run(pool.flow("a"), 0, async { 7 }).await, Ok(7));
 }
 
 #[tokio::test]
-async fn spawned_work_is_finished_when_nobody_waits() {
+async fn spawned_work_finishes_without_a_waiter() {
     let (pool, _) = pool(one_thread());
     let (go, going) = oneshot::channel::<()>();
     let (done, is_done) = oneshot::channel();
@@ -97,7 +97,7 @@ async fn spawned_work_is_finished_when_nobody_waits() {
 }
 
 #[tokio::test]
-async fn more_jobs_than_the_bounds_are_refused() {
+async fn jobs_beyond_the_limits_are_refused() {
     let (pool, telemetry) = pool(Config {
         jobs: 3,
         jobs_of_one_flow: 2,
@@ -113,7 +113,7 @@ async fn more_jobs_than_the_bounds_are_refused() {
     assert_eq!(
         pool.run(Flow::System, 0, async {}).await,
         Ok(()),
-        "the system is not bounded"
+        "system jobs are not limited"
     );
     for reason in ["jobs", "jobs_of_one_caller"] {
         let line = format!("torana_compute_refused_total{{reason=\"{reason}\"}} 1");
@@ -123,11 +123,11 @@ async fn more_jobs_than_the_bounds_are_refused() {
 }
 
 #[tokio::test]
-async fn a_flood_of_one_caller_delays_another_by_one_job() {
+async fn flood_of_one_caller_delays_another_by_one_job() {
     let (pool, _) = pool(one_thread());
     let (order, in_order) = mpsc::channel();
     let (go, gate) = mpsc::channel::<()>();
-    // The thread is held until everything is queued.
+    // Occupies the only thread until everything is queued.
     let held = pool.spawn(pool.flow("flood"), 0, async move { gate.recv() }).unwrap();
     let job = |user: &'static str| {
         let order = order.clone();
@@ -154,7 +154,7 @@ async fn a_flood_of_one_caller_delays_another_by_one_job() {
 }
 
 #[tokio::test]
-async fn a_pool_ends_with_its_last_handle() {
+async fn pool_stops_with_its_last_handle() {
     let (pool, _) = pool(one_thread());
     let waiting = pool.spawn(pool.flow("a"), 0, std::future::pending::<()>()).unwrap();
     let (gate, held) = mpsc::channel::<()>();
@@ -173,7 +173,7 @@ async fn a_pool_ends_with_its_last_handle() {
 }
 
 #[tokio::test]
-async fn answers_count_until_their_last_bytes_are_dropped() {
+async fn held_bytes_count_until_the_last_slice_is_dropped() {
     let (pool, telemetry) = pool(Config {
         bodies_of_one_flow: 150 << 10,
         ..one_thread()
@@ -183,9 +183,9 @@ async fn answers_count_until_their_last_bytes_are_dropped() {
     let part = first.slice(10..20);
     assert_eq!(made().await, Err(Error::Full));
     drop(first);
-    assert_eq!(made().await, Err(Error::Full), "a slice keeps the whole");
+    assert_eq!(made().await, Err(Error::Full), "a slice keeps the buffer");
     drop(part);
     assert_eq!(made().await.unwrap().len(), 100 << 10);
     assert!(metric(&telemetry, "torana_request_body_bytes 0"));
-    assert!(hold(vec![7; 100 << 10]).is_ok(), "without a pool nothing is counted");
+    assert!(hold(vec![7; 100 << 10]).is_ok(), "nothing is counted without a pool");
 }

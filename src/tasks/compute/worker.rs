@@ -1,4 +1,4 @@
-//! A thread of the pool: takes what the queue says is next, polls it, and charges its flow with the CPU time it used.
+//! A thread of the pool: takes the next job, polls it, and charges the CPU time to its flow.
 
 use super::{Flow, Job, Shared};
 use crate::interrupt::{self, Limit};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Deep objects are walked recursively, as on the reactors.
+/// Stack size in bytes. Deeply nested objects are walked recursively, as on the reactors.
 const STACK: usize = 8 << 20;
-/// Below the reactors (0), so that they preempt it; above what is to be done when nothing else is.
+/// Niceness: lower priority than the reactors (0), which preempt these threads, but above idle work.
 const NICE: i32 = 5;
 
 pub(super) fn start(shared: Arc<Shared>, runtime: tokio::runtime::Handle) -> io::Result<()> {
     let work = move || {
-        // On Linux the priority is a thread's own. Where it is refused, the pool works with everybody's.
+        // On Linux, niceness is per thread. If it is refused, the pool runs at normal priority.
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::debug!(%error, "the compute pool runs with normal priority");
         }
@@ -28,17 +28,17 @@ pub(super) fn start(shared: Arc<Shared>, runtime: tokio::runtime::Handle) -> io:
     thread.spawn(work).map(drop)
 }
 
-/// CPU time this thread has used. Unlike a clock, it stands still while other threads run.
+/// CPU time used by this thread. Does not advance while other threads run.
 pub fn thread_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// CPU time after which a job lets other threads run. A lower priority alone does not do that: Linux (EEVDF) lets a thread
-/// finish its slice of some 3 ms even where one of higher priority wakes up, and a small request would wait for it.
+/// CPU time after which a job yields to other threads. Its lower priority is not enough: Linux (EEVDF) lets a running
+/// thread finish its slice of about 3 ms even if a thread of higher priority wakes up, which would delay small requests.
 const YIELD_AFTER: Duration = Duration::from_micros(300);
 
-/// One poll's bounds.
+/// Limits of one poll.
 struct PollLimit {
     job: Arc<Job>,
     until: Duration,
@@ -82,7 +82,7 @@ fn run(shared: &Arc<Shared>) {
             until: begun + shared.config.longest_poll,
             next_yield: Cell::new(begun + YIELD_AFTER),
         });
-        // A panic, and an interruption, is kept by the task for whoever waits for it.
+        // The task stores a panic or interruption for the future that awaits it.
         let polled = interrupt::run(limit, || runnable.run());
         debug_assert!(polled.is_ok(), "the task catches what unwinds");
         let used = thread_cpu_time().saturating_sub(begun);

@@ -1,4 +1,4 @@
-//! A histogram that others count: caches keep their own buckets, which are read at a scrape.
+//! A histogram whose values are counted elsewhere: caches keep their own buckets, which are exported at a scrape.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 const NAME: &str = "apiserver_watch_cache_read_wait_seconds";
 const HELP: &str = "Seconds that reads waited for a watch cache to come to a revision, by resource.";
 
-/// The waits of one resource so far.
+/// Histogram of the waits of one resource.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// Upper bounds in seconds, and how many waits were not longer.
+    /// Upper bounds in seconds with cumulative counts.
     pub buckets: Vec<(f64, u64)>,
-    /// All of them.
+    /// Number of waits.
     pub count: u64,
-    /// Their sum, in seconds.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
-/// The family. Clones are the same family.
+/// The collector. Clones share the same values.
 #[derive(Clone)]
 pub(super) struct Waits {
     desc: Vec<Desc>,
@@ -38,7 +38,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// By group and plural. Resources for which nobody has waited have no series, as upstream's.
+    /// Sets the values by group and plural. Resources without any wait have no series, as upstream.
     pub fn set(&self, mut now: Vec<([String; 2], Wait)>) {
         now.retain(|(_, wait)| wait.count > 0);
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;

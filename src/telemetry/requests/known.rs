@@ -1,17 +1,17 @@
-//! Names that may become label values. Everything else is counted as `other`, so that whoever makes names up adds no
-//! series: neither memory nor the scrape grows, and there is always room for the series of what is served.
+//! The names that may become label values ([`Known`]). All others are counted as `other`, so that invented names add
+//! no series: memory and scrape size stay bounded, and served resources always have room for theirs.
 
 use super::Labels;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What unknown names are counted as.
+/// Label value for unknown names.
 pub const OTHER: &str = "other";
 
-/// Group versions that are known at most; APIServices are objects, of which there may be any number.
+/// Maximum number of group versions. APIServices are objects, so their number is not limited otherwise.
 const MAX_GROUP_VERSIONS: usize = 2000;
-/// Paths that are known at most. A path becomes known when it is answered well, so all are paths of handlers.
+/// Maximum number of paths. A path is added when it is answered successfully, so all are handlers' paths.
 const MAX_PATHS: usize = 512;
 
 type Subresources = HashSet<Box<str>>;
@@ -29,13 +29,14 @@ struct Names {
 pub(super) struct Known(ArcSwap<Names>);
 
 impl Known {
-    /// A group version, and what it serves as far as that is known here.
+    /// Adds a group version and the resources it serves, as far as they are known.
     pub(super) fn add<'a>(
         &self,
         group: &str,
         version: &str,
         resources: impl Iterator<Item = (&'a str, Vec<&'a str>)> + Clone,
     ) {
+        // `rcu` may run the closure more than once, so it must not consume `resources`.
         self.0.rcu(|names| {
             let mut names = Names::clone(names);
             let is_new = names
@@ -56,7 +57,7 @@ impl Known {
         });
     }
 
-    /// A path that was answered well.
+    /// Adds a path that was answered successfully.
     pub(super) fn add_path(&self, path: &str) {
         let names = self.0.load();
         if names.paths.contains(path) || names.paths.len() >= MAX_PATHS {
@@ -71,7 +72,7 @@ impl Known {
         });
     }
 
-    /// The labels with unknown names folded.
+    /// Replaces unknown names by `other`.
     pub(super) fn fold<'a>(&self, labels: &Labels<'a>) -> Labels<'a> {
         let names = self.0.load();
         if labels.resource.is_empty() {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_become_known_is_bounded() {
+    fn known_names_are_bounded() {
         let known = Known::default();
         for n in 0..3000 {
             known.add(&format!("g{n}"), "v1", std::iter::empty());

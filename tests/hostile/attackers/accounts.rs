@@ -1,4 +1,4 @@
-//! Any service account: no roles, but discovery and reviews of itself.
+//! Any service account: its only permissions are discovery and reviews of itself.
 
 use super::Cases;
 use super::anonymous::upgrade;
@@ -122,7 +122,7 @@ fn reviews(cases: &mut Cases, form: &Form) {
     });
     let held = form.reduced(300, 6);
     cases.add("review: 300 bodies held half sent", move |scene| {
-        // As many requests as --max-mutating-requests-inflight allows, and more.
+        // More requests than --max-mutating-requests-inflight allows.
         let head = Request::post(ACCESS, vec![b'{'; 100_000]).head(scene.token());
         let mut open = Vec::new();
         for _ in 0..held {
@@ -244,7 +244,7 @@ fn impersonation(cases: &mut Cases, form: &Form) {
 fn discovery(cases: &mut Cases, form: &Form) {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let n = form.reduced(16, 4);
-    // The documents are made when they are first asked for; an unoptimized build takes ten seconds for each.
+    // OpenAPI documents are built on first request, which takes ten seconds each in an unoptimised build.
     if !form.whole {
         return;
     }

@@ -1,4 +1,4 @@
-//! Requests without credentials, or with credentials that nobody gave.
+//! Requests without credentials, or with made-up ones.
 
 use super::Cases;
 use crate::form::Form;
@@ -97,7 +97,7 @@ fn heads(cases: &mut Cases, form: &Form) {
                 let _ = std::io::Write::write_all(io, text.as_bytes());
                 let _ = std::io::Write::flush(io);
             }
-            // Some of them only end with the deadline for a head; the prober goes on meanwhile.
+            // Some end only with the deadline for a head; keep probing meanwhile.
             scene.hold();
         });
     }

@@ -1,4 +1,4 @@
-//! A server behind the gateway that lies, stalls, floods and never ends.
+//! A server behind the gateway that lies, stalls, floods and never finishes.
 
 mod answers;
 mod documents;
@@ -18,14 +18,14 @@ pub fn all(cases: &mut Cases, form: &Form) {
     http2::all(cases, form);
 }
 
-/// What is asked of it.
+/// The request that the gateway proxies to it.
 fn things(group: &str) -> Request {
     Request::get(format!("/apis/{group}/v1/namespaces/evil/things/a?timeout=1s"))
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 
-/// Writes the same until the other side has had enough, or it was so many times.
+/// Writes the same bytes `times` times, or until the peer closes.
 fn repeat(io: &mut Tls, times: usize, bytes: &[u8]) {
     let part = bytes.repeat((16_384 / bytes.len()).max(1));
     for _ in 0..times * bytes.len() / part.len() + 1 {

@@ -1,4 +1,4 @@
-//! Connections: too many, half open, silent, and frames no library would send.
+//! Connections: too many, half open or silent ones, and frames that no library would send.
 
 use super::Cases;
 use crate::form::Form;
@@ -87,7 +87,7 @@ fn handshakes(cases: &mut Cases, form: &Form) {
     );
 }
 
-/// Sends this over HTTP/2 and holds the connection.
+/// A case that sends frames over HTTP/2 and keeps the connection open.
 fn send(scene: &mut Scene<'_>, make: impl FnOnce(&mut frames::Connection)) {
     let Some(mut connection) = scene.http2() else { return };
     make(&mut connection);
@@ -97,6 +97,7 @@ fn send(scene: &mut Scene<'_>, make: impl FnOnce(&mut frames::Connection)) {
 fn http2(cases: &mut Cases, form: &Form) {
     use frames::*;
     let n = form.size(20_000);
+    // Rapid reset (CVE-2023-44487).
     cases.add("http2: 20,000 streams begun and reset", move |scene| {
         let block = frames::block("GET", "/version", "", &[]);
         send(scene, |c| {
@@ -109,6 +110,7 @@ fn http2(cases: &mut Cases, form: &Form) {
             }
         });
     });
+    // MadeYouReset (CVE-2025-8671): a zero window increment is a stream error, so the server sends the reset.
     cases.add("http2: 20,000 streams that make the server reset", move |scene| {
         let block = frames::block("GET", "/version", "", &[]);
         send(scene, |c| {
@@ -159,6 +161,7 @@ fn http2(cases: &mut Cases, form: &Form) {
         100,
     );
     flood("acknowledgements of nothing", frame(SETTINGS, 1, 0, &[]), n);
+    // CONTINUATION flood (VU#421644): the header block never ends.
     cases.add("http2: 20,000 CONTINUATION frames", move |scene| {
         send(scene, |c| {
             let mut block = Vec::new();
@@ -208,6 +211,7 @@ fn http2(cases: &mut Cases, form: &Form) {
                 c.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &first));
                 for i in 1..n as u32 / 400 {
                     let mut block = frames::block("GET", "/version", "", &[]);
+                    // 0xbe refers to the newest entry of the dynamic table, so one byte expands to 3,900.
                     block.extend(std::iter::repeat_n(0xbe, 15_000));
                     if !c.send(&frame(HEADERS, END_STREAM | END_HEADERS, 2 * i + 1, &block)) {
                         break;
@@ -219,6 +223,7 @@ fn http2(cases: &mut Cases, form: &Form) {
     cases.add("http2: the table resized 100,000 times", move |scene| {
         send(scene, |c| {
             let block = [
+                // Alternating dynamic table size updates: to 0, and back to 4,096.
                 [0x20, 0x3f, 0xe1, 0x1f].repeat(3_000),
                 frames::block("GET", "/version", "", &[]),
             ]
@@ -232,6 +237,7 @@ fn http2(cases: &mut Cases, form: &Form) {
     });
     cases.add("http2: a hundred streams with a closed window each", move |scene| {
         send(scene, |c| {
+            // SETTINGS_INITIAL_WINDOW_SIZE = 0.
             c.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
             let block = frames::block("GET", "/openapi/v2", "t-account", &[]);
             for i in 0..100u32 {

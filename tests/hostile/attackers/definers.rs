@@ -1,4 +1,4 @@
-//! Who may write CustomResourceDefinitions, webhook configurations, policies and flow schemas.
+//! Authors of CustomResourceDefinitions, webhook configurations, policies and flow schemas.
 
 mod configurations;
 
@@ -9,7 +9,7 @@ use crate::wire::Request;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition with this schema and these members beside its versions.
+/// A definition with this schema, and these additional members of version and spec.
 fn definition(schema: &str, version: &str, spec: &str) -> String {
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"as.evil.example"}},

@@ -1,4 +1,4 @@
-//! Who may write APIServices: names places, certificates and themselves; and how a backend is put behind the gateway.
+//! Authors of APIServices, who choose endpoints, certificates and targets. Also registers backends for other cases.
 
 use super::Cases;
 use super::writers::joined;
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const SERVICES: &str = "/api/v1/namespaces/evil/services";
 
-/// A group that no other case uses, so that what is kept of one tells nothing about another.
+/// A new group per case, so that cached state of one case does not influence another.
 pub fn new_group() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("b{}.evil.example", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// An APIService of the group, on this port of this Service.
+/// An APIService of the group, with this port of this Service.
 pub fn api_service(group: &str, service: &str, port: u16, annotations: &str, spec: &str) -> Request {
     let body = format!(
         r#"{{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{{"name":"v1.{group}","annotations":{{{annotations}}}}},
@@ -36,21 +36,21 @@ fn external(name: &str, host: &str) -> Request {
 
 const UNVERIFIED: &str = r#""insecureSkipTLSVerify":true,"#;
 
-/// Puts a server behind the gateway as this group. The object goes when the case is over.
+/// Registers a server behind the gateway as this group. The APIService is deleted after the case.
 fn register_as(scene: &mut Scene<'_>, group: &str, port: u16) {
     scene.ask(&external("backend", "localhost"));
     scene.ask(&api_service(group, "backend", port, "", UNVERIFIED));
     scene.leaves(format!("{API_SERVICES}/v1.{group}"));
 }
 
-/// The same as a new group, which is returned.
+/// The same with a new group, which is returned.
 pub fn register(scene: &mut Scene<'_>, port: u16) -> String {
     let group = new_group();
     register_as(scene, &group, port);
     group
 }
 
-/// Starts a server that behaves as `behaviour` says for a new group, and waits until that is available.
+/// Starts a server with this behaviour for a new group, and waits until the group is available.
 pub fn register_until_available(scene: &mut Scene<'_>, behaviour: impl Fn(&str) -> Behaviour) -> (Backend, String) {
     let group = new_group();
     let backend = Backend::start(behaviour(&group));

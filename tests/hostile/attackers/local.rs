@@ -1,4 +1,4 @@
-//! A process on the gateway's machine, of another user: sees files, sockets and the loopback interface.
+//! A process of another user on the gateway's machine, with access to files, sockets and the loopback interface.
 
 use super::Cases;
 use super::anonymous::upgrade;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Every file and directory below.
+/// Collects every file and directory below `dir`.
 fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -32,7 +32,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 let mode = metadata.permissions().mode();
                 let name = path.display();
                 let public = path.extension().is_some_and(|e| e == "crt" || e == "pub");
-                // A directory that others cannot enter protects what is in it.
+                // A directory that others cannot enter protects its content.
                 let sheltered = path.ancestors().skip(1).any(|dir| {
                     dir.starts_with(&scene.stage.gateway.dir)
                         && std::fs::metadata(dir).is_ok_and(|m| m.permissions().mode() & 0o005 == 0)

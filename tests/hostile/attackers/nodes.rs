@@ -1,4 +1,4 @@
-//! A kubelet whose credential was stolen: it writes its Node, its Lease and the status of its pods.
+//! A stolen kubelet credential, which can write its Node, its Lease and the status of its pods.
 
 use super::Cases;
 use super::writers::joined;

@@ -1,4 +1,4 @@
-//! Readers that take what they asked for slowly, or not at all.
+//! Clients that read responses slowly or not at all.
 
 use super::Cases;
 use super::writers::{CONFIG_MAPS, config_map};
@@ -17,7 +17,7 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
     scene.ask_in_turn(&requests);
 }
 
-/// So many requests whose answers are not read.
+/// Sends `n` requests whose responses are not read.
 fn unread(scene: &mut Scene<'_>, n: usize, request: &Request) {
     let mut open = Vec::new();
     for _ in 0..n {

@@ -1,4 +1,4 @@
-//! Who may write in one namespace.
+//! Users who may write in one namespace.
 
 mod bodies;
 mod lists;
@@ -35,7 +35,7 @@ pub fn joined(n: usize, mut item: impl FnMut(usize) -> String) -> String {
     out
 }
 
-/// A ConfigMap with these members of `metadata` besides its name, and these members beside it.
+/// A ConfigMap with additional members of `metadata`, and additional members of the object.
 pub fn config_map(name: &str, metadata: &str, rest: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"{}{metadata}}}{}{rest}}}"#,

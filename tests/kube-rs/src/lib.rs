@@ -1,1 +1,1 @@
-//! Nothing here: the tests are in `tests/`.
+//! Empty: the tests are in `tests/`.

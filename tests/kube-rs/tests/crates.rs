@@ -1,5 +1,6 @@
-//! The schema table and the codecs over it against the crates that describe the same kinds: k8s-openapi reads and writes
-//! our JSON, k8s-pb our protobuf. Every kind of the table stands in both lists, or in the list of those a crate lacks.
+//! Compares the schema table and the codecs with the crates that describe the same kinds: k8s-openapi decodes and
+//! encodes our JSON, k8s-pb our protobuf. Every kind of the table is in both lists, or in the list of kinds that a
+//! crate lacks.
 
 #[path = "../../support/generator.rs"]
 mod generator;
@@ -15,8 +16,8 @@ use torana::api::{Field, TypeDef, types};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
 
-/// Definitions that k8s-openapi has not: the documents of discovery, the options of requests and metadata alone, none of
-/// which the OpenAPI document of the release describes.
+/// Definitions that k8s-openapi lacks: discovery documents, request options and metadata-only objects, which the
+/// release's OpenAPI document does not describe.
 const NOT_TYPED: [&str; 9] = [
     "io.k8s.api.apidiscovery.v2.APIGroupDiscovery",
     "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
@@ -29,10 +30,10 @@ const NOT_TYPED: [&str; 9] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.UpdateOptions",
 ];
 
-/// k8s-openapi has a watch event as an enumeration of its types, which is no object of fields.
+/// k8s-openapi models a watch event as an enum of its types, not as a struct with fields.
 const NO_OBJECT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
-/// Kinds that 1.36 added: k8s-pb is that of 1.35.
+/// Kinds added in 1.36: k8s-pb is at 1.35.
 const NEWER_KINDS: [&str; 12] = [
     "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy",
     "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding",
@@ -48,7 +49,7 @@ const NEWER_KINDS: [&str; 12] = [
     "io.k8s.api.scheduling.v1alpha2.WorkloadList",
 ];
 
-/// Fields that 1.36 added to messages k8s-pb has, without `io.k8s.`.
+/// Fields added in 1.36 to messages that k8s-pb has. Names omit `io.k8s.`.
 const NEWER_FIELDS: [(&str, &[&str]); 15] = [
     (
         "api.certificates.v1beta1.PodCertificateRequestSpec",
@@ -79,16 +80,16 @@ const NEWER_FIELDS: [(&str, &[&str]); 15] = [
     ("apimachinery.pkg.apis.meta.v1.ListOptions", &["shardSelector"]),
 ];
 
-/// A kind of a crate: the definition it is, and the way there and back.
+/// A kind of a crate: its definition, and its round trip.
 pub struct Kind {
     def: &'static TypeDef,
-    /// The bytes read into the crate's type and written again.
+    /// Decodes the bytes into the crate's type and encodes it again.
     again: fn(&[u8]) -> Result<Vec<u8>, String>,
 }
 
 impl Kind {
     fn new(module: &str, name: &str, again: fn(&[u8]) -> Result<Vec<u8>, String>) -> Self {
-        // The crates spell modules with underscores, and k8s-pb kinds in letters of its own case.
+        // The crates spell modules with underscores, and k8s-pb spells some kinds in another case.
         let path = format!(
             "{}.{name}",
             module.replace(' ', "").replace("::", ".").replace('_', "-")
@@ -105,11 +106,7 @@ impl Kind {
 
 fn names(kinds: &[Kind], others: &[&'static str]) -> BTreeSet<&'static str> {
     let names: BTreeSet<_> = kinds.iter().map(|k| k.def.name).chain(others.iter().copied()).collect();
-    assert_eq!(
-        names.len(),
-        kinds.len() + others.len(),
-        "a kind stands in the lists twice"
-    );
+    assert_eq!(names.len(), kinds.len() + others.len(), "a kind is listed twice");
     names
 }
 
@@ -125,14 +122,14 @@ fn every_kind_of_the_table_is_checked_or_listed_as_missing() {
 #[test]
 fn fields_listed_as_newer_are_those_of_the_table() {
     for (name, fields) in NEWER_FIELDS {
-        // The table has what is served, which no longer includes every message that the crate has.
+        // The table has only served definitions; the crate also has messages that are no longer served.
         if let Some(def) = torana::api::by_name(&format!("io.k8s.{name}")) {
             assert!(fields.iter().all(|f| def.field(f).is_some()), "{name}");
         }
     }
 }
 
-/// Members that go with the object's kind, which protobuf writes in the envelope and not in items.
+/// `apiVersion` and `kind`: protobuf has them in the envelope, and not at all in list items.
 fn in_envelope(_: &TypeDef, f: &Field) -> bool {
     f.tag == 0
 }
@@ -157,7 +154,7 @@ fn is_empty(v: &Value) -> bool {
     }
 }
 
-/// Where two trees differ first.
+/// The first difference between two trees.
 fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
@@ -174,9 +171,9 @@ fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
                 .map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
                 .find_map(|d| d)
         }
-        // What Go writes as null (or, above, not at all) where nothing is set, the crate reads as an empty value of its type.
+        // What Go writes as null (or, above, omits) when unset, the crate decodes as an empty value of its type.
         (Value::Null, empty) if is_empty(empty) => None,
-        // The crate writes whole floats with a fraction, which JSON does not tell apart.
+        // The crate writes whole floats with a fraction; in JSON both are the same number.
         (Value::Int(a), Value::Float(b)) if *a as f64 == *b => None,
         (a, b) => (a != b).then(|| format!("{path}: ours {a:?}, theirs {b:?}")),
     }
@@ -193,7 +190,7 @@ fn through_messages(kind: &Kind, object: &Value) -> Value {
     let mut bytes = Vec::new();
     encode_message(kind.def, object, &mut bytes);
     let again = (kind.again)(&bytes).unwrap_or_else(|e| panic!("{name} is not read: {e}"));
-    decode_message(kind.def, &again).unwrap_or_else(|e| panic!("what k8s-pb writes of {name} is not read: {e}"))
+    decode_message(kind.def, &again).unwrap_or_else(|e| panic!("k8s-pb's encoding of {name} is not decoded: {e}"))
 }
 
 fn check(
@@ -210,9 +207,9 @@ fn check(
     kinds.iter().filter_map(differ).collect()
 }
 
-/// With every field filled nothing is left to convention: both write the same, before any normalizing.
+/// With every field filled no convention about unset fields matters, so both encode the same without normalising.
 #[test]
-fn json_with_all_fields_is_that_of_the_typed_crate() {
+fn json_with_all_fields_equals_k8s_openapi() {
     let differ = |kind: &Kind| {
         let ours = Maker::full(1, |_, _| false).object(kind.def);
         assert_eq!(normal(kind.def, ours.clone()), ours, "{}", kind.def.name);
@@ -223,7 +220,7 @@ fn json_with_all_fields_is_that_of_the_typed_crate() {
 }
 
 #[test]
-fn messages_with_all_fields_are_those_of_the_message_crate() {
+fn messages_with_all_fields_equal_k8s_pb() {
     let found = check(
         &kinds::messages(),
         |w| Maker::full(1, w),
@@ -236,16 +233,15 @@ fn messages_with_all_fields_are_those_of_the_message_crate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// With some fields empty the crate writes other always-written fields than Go does: an empty value where its type is
-    /// no `Option`.
+    /// Unset always-written fields differ: where the crate's type is not an `Option` it writes an empty value.
     #[test]
-    fn json_is_that_of_the_typed_crate(seed: u64) {
+    fn json_equals_k8s_openapi(seed: u64) {
         let found = check(&kinds::typed(), |w| Maker::some(seed, w).strict(), |_, _| false, through_json);
         prop_assert!(found.is_empty(), "{found:#?}");
     }
 
     #[test]
-    fn messages_are_those_of_the_message_crate(seed: u64) {
+    fn messages_equal_k8s_pb(seed: u64) {
         let found = check(&kinds::messages(), |w| Maker::some(seed, w), unknown_to_pb, through_messages);
         prop_assert!(found.is_empty(), "{found:#?}");
     }

@@ -1,5 +1,5 @@
-//! kube-rs, unmodified, against a gateway process with the example extension server behind it: typed and dynamic
-//! clients, discovery, watcher and reflector, on core and aggregated resources alike.
+//! Unmodified kube-rs against a gateway process with the example extension server behind it: typed and dynamic
+//! clients, discovery, watcher and reflector, for core and aggregated resources.
 //!
 //! `TORANA_BIN` and `TORANA_EXAMPLE` name the binaries; `make test` builds them and sets both.
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Child processes that end with the test.
+/// Child processes that are killed when the test ends.
 struct Processes {
     children: Vec<Child>,
     dir: tempfile::TempDir,

@@ -1,5 +1,5 @@
-//! How the gateway does with many backends, bad backends, long answers, large ones and hostile writes. These rows run only
-//! where they are asked for: `make bench ONLY=aggregation`, or one by name.
+//! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They run only
+//! when selected: `make bench ONLY=aggregation`, or one by name.
 
 mod calm;
 mod paced;
@@ -29,12 +29,12 @@ const ROWS: [&str; 8] = [
     "worst",
 ];
 
-/// Whether this names a row of here, or all of them.
+/// Whether this names an aggregation scenario, or all of them.
 pub fn is_row(name: &str) -> bool {
     name == "aggregation" || ROWS.contains(&name)
 }
 
-/// Runs those that were asked for, each over a gateway of its own.
+/// Runs the selected scenarios, each with its own gateway.
 pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> Result<(), String> {
     for row in ROWS {
         if !only.iter().any(|o| o == row || o == "aggregation") {
@@ -78,14 +78,14 @@ impl Rig {
         })
     }
 
-    /// A Service that leads to this host.
+    /// Creates a Service that leads to this host.
     async fn service(&self, name: &str) -> Result<(), String> {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "bench"},
             "spec": {"type": "ExternalName", "externalName": "localhost"}});
         create(&self.g.target, "/api/v1/namespaces/bench/services", &service).await
     }
 
-    /// The group `g<i>.bench.example.com` at a service.
+    /// Creates the group `g<i>.bench.example.com` with this service.
     async fn group(&self, i: usize, service: &str) -> Result<(), String> {
         let group = group(i);
         let object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -95,7 +95,7 @@ impl Rig {
         create(&self.g.target, API_SERVICES, &object).await
     }
 
-    /// Waits until each of these groups answers.
+    /// Waits until each of these groups is served.
     async fn answered(&self, groups: std::ops::Range<usize>) -> Result<(), String> {
         let until = Instant::now() + Duration::from_secs(120);
         for i in groups {

@@ -1,5 +1,5 @@
-//! The API backend behind the proxies, over TLS, HTTP/2 or HTTP/1.1: a small object for every GET, but a mebibyte for
-//! `…/big`, zeros for `…/zeros?n=BYTES`, an answer without an end for watches, and the length of what is uploaded.
+//! The API backend behind the proxies, over TLS, HTTP/2 or HTTP/1.1. It answers a GET with a small object, `…/big`
+//! with a mebibyte, `…/zeros?n=BYTES` with zeros, a watch with an endless response, and an upload with its length.
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -61,7 +61,7 @@ pub async fn run(dir: PathBuf) -> Result<(), String> {
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// What does not change from one answer to the next.
+/// The precomputed responses.
 struct Answers {
     object: Bytes,
     big: Bytes,
@@ -107,13 +107,13 @@ impl Answers {
     }
 }
 
-/// Kinds of a group.
+/// Kinds per group.
 pub const KINDS: usize = 5;
 
 fn resources(group: &str, version: &str) -> Bytes {
     let verbs = r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
     let resource = |n: usize| {
-        // The first has no number.
+        // The first kind has no number.
         let n = if n == 0 { String::new() } else { n.to_string() };
         format!(
             r#"{{"name":"gadget{n}s","singularName":"gadget{n}","namespaced":false,"kind":"Gadget{n}","verbs":{verbs}}}"#
@@ -124,11 +124,11 @@ fn resources(group: &str, version: &str) -> Bytes {
     format!(r#"{head}{group}/{version}","resources":[{}]}}"#, resources.join(",")).into()
 }
 
-/// One event, and then silence.
+/// A watch with one event and no end.
 fn watch(object: Bytes) -> Body {
     let event = [br#"{"type":"ADDED","object":"#, &*object, b"}\n"].concat();
     let (say, said) = mpsc::channel::<Bytes>(1);
-    // The channel has room for it; its sender lives as long as the answer does.
+    // The channel has room for it; its sender lives as long as the response.
     let _ = say.try_send(event.into());
     streamed(said, Some(say))
 }

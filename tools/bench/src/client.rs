@@ -1,4 +1,4 @@
-//! A small HTTP/2 load client: connections × streams, each stream one request at a time.
+//! A small HTTP/2 load client: connections × streams, one request at a time per stream.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Accepts any certificate: the harness measures, the tests verify.
+/// Accepts any certificate: the benchmark only measures, tests cover verification.
 #[derive(Debug)]
 struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
 
@@ -48,14 +48,14 @@ impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// One target and how to reach it.
+/// A target and how to reach it.
 #[derive(Clone)]
 pub struct Target {
     pub port: u16,
     pub token: String,
-    /// Of bodies.
+    /// The content type of request bodies.
     pub content_type: &'static str,
-    /// Headers of every request, beside the usual.
+    /// Additional headers of every request.
     pub headers: Vec<(&'static str, String)>,
     tls: Arc<rustls::ClientConfig>,
 }
@@ -79,7 +79,7 @@ impl Target {
         }
     }
 
-    /// A connection that speaks HTTP/2.
+    /// Opens a TLS connection that negotiates HTTP/2.
     pub async fn tls(&self) -> Result<TlsStream<TcpStream>, String> {
         let tcp = TcpStream::connect(("127.0.0.1", self.port))
             .await
@@ -93,6 +93,7 @@ impl Target {
     pub async fn connect(&self) -> Result<Sender, String> {
         let tls = self.tls().await?;
         let (sender, conn) = http2::Builder::new(TokioExecutor::new())
+            // Large windows, so that flow control of the client does not limit the server under test.
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20)
             .handshake(TokioIo::new(tls))
@@ -120,7 +121,7 @@ impl Target {
             .expect("method, uri and headers are valid")
     }
 
-    /// One request; the status and the body.
+    /// Sends one request; returns the status and the body.
     pub async fn once(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Bytes), String> {
         let mut sender = self.connect().await?;
         exchange(
@@ -139,7 +140,7 @@ pub async fn exchange(sender: &mut Sender, req: Request<Full<Bytes>>) -> Result<
     Ok((status, body))
 }
 
-/// What a load run saw.
+/// The results of a load run.
 #[derive(Debug, Default)]
 pub struct Load {
     pub requests: u64,
@@ -149,7 +150,7 @@ pub struct Load {
     pub p99_us: f64,
 }
 
-/// Runs `connections` × `streams` workers for `time`, or until `total` requests were made (0: no limit).
+/// Runs `connections` × `streams` workers for `time`, or until `total` requests were sent (0: no limit).
 pub async fn load<F>(
     target: &Target,
     connections: usize,
@@ -167,6 +168,7 @@ where
     let failures = Arc::new(AtomicU64::new(0));
     let mut workers = Vec::new();
     let mut senders = Vec::new();
+    // Connect before the clock starts: handshakes are not part of the load.
     for _ in 0..connections {
         senders.push(target.connect().await?);
     }
@@ -185,6 +187,7 @@ where
                     let (method, path, body) = make(n);
                     let t = Instant::now();
                     match exchange(&mut sender, target.request(method, &path, body)).await {
+                        // Only successes count: fast failures must not improve the latencies.
                         Ok((s, _)) if s.is_success() || s == StatusCode::NOT_MODIFIED => {
                             times.push(t.elapsed().as_micros() as u32)
                         }

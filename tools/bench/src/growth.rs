@@ -1,4 +1,4 @@
-//! How costs grow with objects and with watchers; drawn to `docs/benchmarks/*.svg`.
+//! Growth of costs with the number of objects and of watchers, drawn to `docs/benchmarks/*.svg`.
 
 use crate::client::load;
 use crate::report::Report;
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: [u64; 3] = [1_000, 10_000, 100_000];
 const WATCHERS: [u64; 3] = [1, 100, 10_000];
-/// Watches on one connection; the gateway is told to allow as many streams and some more.
+/// Watches per connection; the gateway is configured to allow somewhat more streams.
 const PER_CONNECTION: u64 = 200;
-/// Creates that every watcher is told of: so many that they cost more than a tick of the clock.
+/// The number of creates delivered to every watcher, chosen so that the CPU time exceeds the clock's resolution.
 fn events_for(watchers: u64) -> u64 {
     (100_000 / watchers).clamp(20, 4_000)
 }
@@ -47,7 +47,7 @@ impl Curves {
     }
 }
 
-/// By number of objects: what reads, writes and starts cost, and memory.
+/// Costs of reads, writes and starts, and memory, by number of objects.
 pub async fn objects(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String> {
     let (mut cpu, mut size, mut starts) = (Curves(vec![]), Curves(vec![]), Curves(vec![]));
     for n in OBJECTS {
@@ -115,7 +115,7 @@ pub async fn objects(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), St
     starts.draw("objects-start.svg", "Start by stored ConfigMaps", "objects", "ms")
 }
 
-/// By number of watchers of one collection: what an event costs, and what an idle watch takes of memory.
+/// CPU time per event and memory per idle watch, by number of watchers of one collection.
 pub async fn watchers(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String> {
     let (mut cpu, mut memory) = (Curves(vec![]), Curves(vec![]));
     for n in WATCHERS {

@@ -1,5 +1,6 @@
-//! kube-apiserver on an etcd of its own, measured like Torana where `KUBE_APISERVER` names its binary (`ETCD` that of etcd,
-//! which is otherwise looked for in `PATH`). As a cluster starts it: TLS, RBAC, the aggregator with its client certificate.
+//! kube-apiserver with its own etcd, measured like Torana if `KUBE_APISERVER` names its binary (`ETCD` names that of
+//! etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its client
+//! certificate.
 
 use crate::process::{Server, free_port};
 use crate::scenarios::{Gateway, TOKEN, ready};
@@ -10,13 +11,13 @@ use std::time::Instant;
 pub struct KubeApiserver {
     binary: PathBuf,
     etcd: PathBuf,
-    /// Where its files are.
+    /// The directory for its files.
     pub dir: PathBuf,
     ports: [u16; 3],
 }
 
 impl KubeApiserver {
-    /// None where none is named.
+    /// `None` if no binary is named.
     pub fn find(dir: &Path) -> Result<Option<Self>, String> {
         let Some(binary) = std::env::var_os("KUBE_APISERVER") else {
             return Ok(None);
@@ -38,7 +39,7 @@ impl KubeApiserver {
         }))
     }
 
-    /// Starts it over what it has stored before. The time is that of kube-apiserver alone, its etcd being there.
+    /// Starts it with its existing data. The time excludes the start of etcd.
     pub async fn start(&self) -> Result<Gateway, String> {
         let [port, client, peer] = self.ports;
         let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
@@ -61,7 +62,7 @@ impl KubeApiserver {
         let mut c = Command::new(&self.binary);
         c.arg(format!("--secure-port={port}"))
             .arg("--bind-address=127.0.0.1")
-            // A loopback address may not stand in the endpoints of the Service "kubernetes".
+            // The endpoints of the Service "kubernetes" must not contain a loopback address.
             .arg("--advertise-address=192.0.2.1")
             .arg(format!("--etcd-servers={client}"))
             .arg(format!("--tls-cert-file={}", file("tls.crt")))

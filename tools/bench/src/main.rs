@@ -1,7 +1,8 @@
-//! `make bench`: measures a release build of Torana, and HAProxy and nginx beside it, in one run.
+//! The load generator behind `make bench`: measures a release build of Torana, and HAProxy and nginx for comparison,
+//! in one run.
 //!
-//! CPU is user + system time of the server process, read from `/proc/<pid>/stat` around the load. Ratios to a peer are
-//! taken within the run, because these machines are noisy.
+//! CPU is user + system time of the server process, read from `/proc/<pid>/stat` around the load. Ratios to a peer
+//! are computed within one run, because the machines are noisy.
 
 mod aggregation;
 mod backend;

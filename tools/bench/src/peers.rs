@@ -1,13 +1,13 @@
-//! HAProxy and nginx (Debian's packages) in front of the same backend, configured as a careful operator would:
-//! TLS on both sides, HTTP/2 towards the client, keep-alive pools towards the backend. A second HAProxy does the part of an
-//! aggregator's work that it has words for.
+//! HAProxy and nginx (Debian's packages) in front of the same backend, configured as a careful operator would: TLS on
+//! both sides, HTTP/2 towards the client, keep-alive pools towards the backend. A second HAProxy also does those
+//! parts of an aggregator's work that its configuration language can express.
 
 use crate::process::Server;
 use std::path::Path;
 use std::process::Command;
 
-/// Whom the second HAProxy lets in, and what it says of requests and answers: a token looked up, the headers by which the
-/// caller is told to the backend, and those of the answer. It knows no roles, no flows and no retries.
+/// The second HAProxy's configuration: looks up a token, adds the identity headers for the backend, and the headers
+/// of the response. It does no authorization, flow control or retries.
 const AGGREGATOR: &str = "  http-request set-var(txn.user) http_auth_bearer,map({d}/tokens.map)
   http-request deny deny_status 401 unless { var(txn.user) -m found }
   http-request del-header authorization
@@ -32,7 +32,7 @@ const AGGREGATOR: &str = "  http-request set-var(txn.user) http_auth_bearer,map(
   http-response set-header x-kubernetes-pf-prioritylevel-uid 7f1f1f0e-52a8-4f0e-9d5c-0d6f9cf1a002
 ";
 
-/// HAProxy; with `token`, the one that does an aggregator's work for who shows it.
+/// Starts HAProxy; with `token`, the one that does an aggregator's work for requests with that token.
 pub fn haproxy(dir: &Path, port: u16, backend: u16, token: Option<&str>) -> Result<Option<Server>, String> {
     if !Path::new("/usr/sbin/haproxy").exists() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Child processes, and what they cost.
+//! Child processes and their resource usage.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,13 +23,13 @@ impl Server {
         Ok(Self { child, needs: None })
     }
 
-    /// What this one cannot work without: it is measured with it, and ends after it.
+    /// Adds a process that this one depends on: it is included in the measurement, and stopped afterwards.
     pub fn with(mut self, other: Server) -> Self {
         self.needs = Some(Box::new(other));
         self
     }
 
-    /// The process, the children it does its work in (nginx' workers), and what it needs.
+    /// The process, its worker children (nginx), and the processes it depends on.
     fn pids(&self) -> Vec<u32> {
         let me = self.child.id();
         let mut all = self.needs.as_ref().map_or_else(Vec::new, |s| s.pids());
@@ -72,7 +72,7 @@ impl Server {
         self.status_mb("VmRSS:")
     }
 
-    /// The most that was ever resident, in MB.
+    /// Peak resident memory, in MB.
     pub fn peak_mb(&self) -> f64 {
         self.status_mb("VmHWM:")
     }
@@ -125,7 +125,7 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody listens on right now.
+/// A currently unused port.
 pub fn free_port() -> Result<u16, String> {
     let l = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     l.local_addr().map(|a| a.port()).map_err(|e| e.to_string())

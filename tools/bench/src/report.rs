@@ -1,4 +1,4 @@
-//! The rows a run prints.
+//! The table of results that a run prints.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// From here on, rows are of this program instead: nothing is promised of them, and they name their ratio to the row of
-    /// the same name before.
+    /// Attributes the following rows to this other program. They have no goals, and show their ratio to the earlier
+    /// row of the same name.
     pub fn beside(&mut self, program: &'static str) {
         self.beside = Some(program);
     }
@@ -20,7 +20,7 @@ impl Report {
         Some(value / row["value"].as_f64()?)
     }
 
-    /// A figure, its unit, and the most it may be (0: no figure is promised).
+    /// Adds a value, its unit, and its upper limit (0: no limit).
     pub fn row(&mut self, what: &str, value: f64, unit: &str, at_most: f64, note: &str) {
         if let Some(program) = self.beside.take() {
             let ratio = self.ratio(what, value).map(|x| format!("{x:.1} × Torana's"));

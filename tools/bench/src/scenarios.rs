@@ -1,4 +1,4 @@
-//! What is measured. The limits are those of the main-job issue; docs/BENCHMARKS.md explains the method.
+//! The scenarios and their limits. docs/BENCHMARKS.md explains the method.
 
 use crate::aggregation;
 use crate::client::{Load, Target, load};
@@ -64,7 +64,7 @@ pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&s
     ready(Server::start(&mut c, &log)?, port, t, &log).await
 }
 
-/// Asks until it is ready what was started at `t`.
+/// Polls until the server started at `t` is ready.
 pub(crate) async fn ready(server: Server, port: u16, t: Instant, log: &Path) -> Result<Gateway, String> {
     let target = Target::new(port, TOKEN);
     loop {
@@ -98,7 +98,7 @@ pub async fn run(torana: PathBuf, only: &[String]) -> Result<(), String> {
     in_own_dir(async |dir| all(&torana, dir, only).await).await
 }
 
-/// Gives a new directory to `work` and removes it afterwards.
+/// Runs `work` with a new directory and removes it afterwards.
 pub(crate) async fn in_own_dir(work: impl AsyncFnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let dir = std::env::temp_dir().join(format!("torana-bench-{}", std::process::id()));
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
@@ -112,13 +112,13 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     let mut r = Report::default();
     println!("| what | figure | goal | |\n|---|---|---|---|");
 
-    // One port for all starts: a new one is another address to publish, which is a first start again.
+    // All starts use one port: another port means another published address, which is work only a first start does.
     let port = free_port()?;
     start(torana, dir, port).await?.server.stop();
     if wanted("start") {
         starts(&mut r, async || start(torana, dir, port).await).await?;
     }
-    // The curves take minutes and stores of their own: only where they are asked for.
+    // The growth curves take minutes and need their own stores, so they run only when selected.
     let growth = |name: &str| only.iter().any(|o| o == name || o == "growth");
     if growth("objects") {
         growth::objects(torana, dir, &mut r).await?;
@@ -147,7 +147,7 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     r.write(Path::new("target/bench.json"))
 }
 
-/// How long it takes to get ready, over a store that is there.
+/// The time to become ready, with an existing store.
 async fn starts(r: &mut Report, start: impl AsyncFn() -> Result<Gateway, String>) -> Result<(), String> {
     let mut times = Vec::new();
     for _ in 0..7 {
@@ -161,7 +161,7 @@ async fn starts(r: &mut Report, start: impl AsyncFn() -> Result<Gateway, String>
     Ok(())
 }
 
-/// What is measured of a gateway that has been started.
+/// The measurements of a running gateway.
 async fn rows(
     g: &Gateway,
     with_peers: bool,
@@ -305,11 +305,11 @@ async fn fan_out(g: &Gateway, r: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The HAProxy that looks up a token and states the same headers.
+/// The HAProxy that looks up a token and adds the same headers.
 const WORKING: &str = ", HAProxy with the same headers";
 const HAPROXY: &str = ", HAProxy";
 const NGINX: &str = ", nginx";
-/// What is measured has no name in its rows.
+/// The rows of the program under test carry no name.
 const SUBJECT: &str = "";
 
 async fn proxied(g: &Gateway, with_peers: bool, dir: &Path, r: &mut Report) -> Result<(), String> {
@@ -388,10 +388,10 @@ async fn proxied(g: &Gateway, with_peers: bool, dir: &Path, r: &mut Report) -> R
     Ok(())
 }
 
-/// Of the group that `aggregated` makes.
+/// An object of the group that `aggregated` registers.
 pub(crate) const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
 
-/// A backend behind the gateway, in the namespace `bench`, and its port; returns when requests reach it.
+/// Registers a backend behind the gateway, in the namespace `bench`; returns it and its port when it is reachable.
 pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16), String> {
     let (server, port, pem) = backend(dir).await?;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bench", "namespace": "bench"},
@@ -412,14 +412,14 @@ pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16),
     Ok((server, port))
 }
 
-/// Starts the backend: its process, its port, and the certificate to trust.
+/// Starts the backend: its process, its port, and its CA certificate.
 pub(crate) async fn backend(dir: &Path) -> Result<(Server, u16, String), String> {
     let names = ["localhost", "*.bench.svc", "127.0.0.1"].map(str::to_owned).to_vec();
     let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
     let pem = cert.cert.pem();
     std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
     std::fs::write(dir.join("backend.key"), cert.signing_key.serialize_pem()).map_err(|e| e.to_string())?;
-    // Of an earlier one.
+    // Remove the file of an earlier backend.
     let _ = std::fs::remove_file(dir.join("backend.port"));
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let server = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;

@@ -1,4 +1,4 @@
-//! Growth curves as small SVG files: both axes logarithmic, one line per measured thing.
+//! Growth curves as small SVG files: both axes logarithmic, one line per series.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
-/// Told apart by people who see colours differently, too.
+/// A palette that colour-blind people can distinguish.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// A line: its name and its points, all greater than zero.
@@ -21,7 +21,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Whole powers of ten around what is to be shown.
+/// The enclosing powers of ten.
 fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
     let (mut low, mut high) = (f64::MAX, f64::MIN_POSITIVE);
     for v in values.filter(|v| *v > 0.0) {
@@ -42,7 +42,7 @@ fn tick(power: i32) -> String {
     }
 }
 
-/// The chart as a document.
+/// The chart as an SVG document.
 pub fn chart(title: &str, x_axis: &str, y_axis: &str, lines: &[Line]) -> String {
     let all = || lines.iter().flat_map(|l| &l.points);
     let (x0, x1) = decades(all().map(|p| p.0));

@@ -1,5 +1,5 @@
-//! What a gateway does all day, in small: a build that counts (`make dist`) learns from it which paths are hot. Nothing is
-//! measured here.
+//! The training load for the profile-guided build (`make dist`): a small version of a gateway's typical work. Nothing
+//! is measured here.
 
 use crate::aggregation::create;
 use crate::client::{Target, load};
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Runs the load against this binary, twice over one data directory: once to fill it, once to find it full.
+/// Runs the load against this binary twice over one data directory: first to fill it, then to start with it full.
 pub async fn run(torana: PathBuf) -> Result<(), String> {
     in_own_dir(async |dir| {
         let port = crate::process::free_port()?;
@@ -101,7 +101,7 @@ fn with(t: &Target, content_type: &'static str, headers: &[(&'static str, String
     t
 }
 
-/// `n` requests that all have to succeed.
+/// Sends `n` requests that must all succeed.
 async fn some(
     t: &Target,
     n: u64,
@@ -113,7 +113,7 @@ async fn some(
     }
 }
 
-/// Watches that read all they get.
+/// Watches that read everything they receive.
 async fn watchers(t: &Target, n: usize) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
     let mut tasks = Vec::new();
     let mut sender = t.connect().await?;

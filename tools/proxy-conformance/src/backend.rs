@@ -1,4 +1,5 @@
-//! Scripted backends: API servers that answer what a row tells them to, note what reached them, and fail where they should.
+//! Scripted backends: API servers that answer as a case prescribes, record what they receive, and fail where they
+//! should.
 
 mod h1;
 mod h2;
@@ -18,73 +19,73 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Marks requests of rows; its value tells them apart.
+/// The header that marks requests of cases; its value identifies the case.
 pub const ROW: &str = "x-conformance-row";
 
-/// A piece of a body.
+/// A part of a body.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// These bytes, flushed.
+    /// Sends these bytes and flushes.
     Data(Vec<u8>),
-    /// The row opens it; a peer that leaves meanwhile is noted.
+    /// Waits until the case opens the gate. If the peer leaves meanwhile, that is recorded.
     Gate,
-    /// Time, for the rows about deadlines.
+    /// Waits, for cases about deadlines.
     Wait(Duration),
 }
 
-/// How an HTTP/1.1 answer says where its body ends.
+/// How an HTTP/1.1 response delimits its body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// `Content-Length`.
+    /// By `Content-Length`.
     #[default]
     Length,
-    /// `Transfer-Encoding: chunked`.
+    /// By `Transfer-Encoding: chunked`.
     Chunked,
-    /// The end of the connection.
+    /// By closing the connection.
     Close,
-    /// It has none, and says nothing about it.
+    /// No body, and no header about one.
     Bodiless,
 }
 
-/// What HTTP/2 does with a stream instead of answering, or after it.
+/// What HTTP/2 does with a stream instead of, or after, responding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// RST_STREAM with REFUSED_STREAM.
+    /// Resets the stream with REFUSED_STREAM.
     Refuse,
-    /// RST_STREAM with INTERNAL_ERROR.
+    /// Resets the stream with INTERNAL_ERROR.
     Break,
-    /// An answer, and GOAWAY.
+    /// Responds, and sends GOAWAY.
     GoAway,
 }
 
-/// What a backend does with one request.
+/// How a backend handles one request.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Before anything is answered.
+    /// The delay before anything is sent.
     pub delay: Duration,
-    /// 1xx answers before the answer.
+    /// Status codes of informational (1xx) responses to send first.
     pub early: Vec<u16>,
-    /// The request's body is read before anything is answered.
+    /// Whether the request's body is read before anything is sent.
     pub reads_body: bool,
-    /// The answer's status.
+    /// The response status.
     pub status: u16,
-    /// Its headers, in this order.
+    /// The response headers, in order.
     pub headers: Headers,
-    /// Its body.
+    /// The response body.
     pub body: Vec<Part>,
-    /// What comes behind the body.
+    /// Trailers after the body.
     pub trailers: Headers,
-    /// The head says which trailers come.
+    /// Whether the head announces the trailers.
     pub announces: bool,
     /// How HTTP/1.1 frames the body.
     pub framing: Framing,
-    /// HTTP/1.1: exactly these bytes, then the connection ends.
+    /// HTTP/1.1: send exactly these bytes and close the connection.
     pub raw: Option<Vec<u8>>,
-    /// The connection fails after so many bytes of the answer.
+    /// Makes the connection fail after this many bytes of the response.
     pub fault: Option<(usize, Fault)>,
-    /// HTTP/2 only.
+    /// HTTP/2 only: an action on the stream.
     pub turn: Option<Turn>,
-    /// HTTP/1.1: 101, these bytes, then everything is sent back.
+    /// HTTP/1.1: respond 101, send these bytes, then echo everything.
     pub upgrade: Option<Vec<u8>>,
 }
 
@@ -109,13 +110,13 @@ impl Default for Script {
 }
 
 impl Script {
-    /// The header that says which trailers come.
+    /// The `Trailer` header that announces the trailers.
     fn announcement(&self) -> Option<(String, String)> {
         let names: Vec<&str> = self.trailers.iter().map(|(n, _)| n.as_str()).collect();
         (self.announces && !names.is_empty()).then(|| ("Trailer".to_owned(), names.join(", ")))
     }
 
-    /// The bytes of the body, where it is known as a whole.
+    /// The length of the body, if it is known as a whole.
     fn length(&self) -> usize {
         let lengths = self.body.iter().map(|p| match p {
             Part::Data(d) => d.len(),
@@ -125,26 +126,26 @@ impl Script {
     }
 }
 
-/// A request as it reached a backend.
+/// A request as a backend received it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// 1 or 2.
+    /// The HTTP version, 1 or 2.
     pub version: u8,
     /// The method.
     pub method: String,
-    /// Path and query, to the byte.
+    /// Path and query, unmodified.
     pub target: String,
     /// `Host` or `:authority`.
     pub authority: String,
-    /// The headers; spelled as written over HTTP/1.1.
+    /// The headers, spelled as received over HTTP/1.1.
     pub headers: Headers,
     /// The body and its trailers.
     pub body: crate::wire::Body,
-    /// A client certificate was shown.
+    /// Whether a client certificate was presented.
     pub certified: bool,
-    /// The name that TLS asked for.
+    /// The TLS server name (SNI).
     pub server_name: String,
-    /// Which connection.
+    /// The number of the connection.
     pub connection: u64,
 }
 
@@ -154,7 +155,7 @@ impl Seen {
         crate::wire::values(&self.headers, name)
     }
 
-    /// The gateway asks for itself: probes, discovery, OpenAPI.
+    /// Whether this is one of the gateway's own requests: probes, discovery, OpenAPI.
     fn is_housekeeping(&self) -> bool {
         let own = ["system:kube-aggregator", "system:aggregator"];
         self.method == "GET"
@@ -163,12 +164,12 @@ impl Seen {
     }
 }
 
-/// What a row hears of its backend.
+/// An event that a backend reports to its case.
 #[derive(Debug)]
 pub enum Event {
-    /// A request came, with as much of its body as the script reads.
+    /// A request arrived, with as much of its body as the script reads.
     Request(Box<Seen>),
-    /// The one who asked left before the end.
+    /// The client left before the end of the response.
     Left,
 }
 
@@ -183,7 +184,7 @@ pub struct Document {
     pub body: String,
 }
 
-/// What the connections of a backend share.
+/// State shared by the connections of a backend.
 struct State {
     group: String,
     armed: Mutex<Armed>,
@@ -201,7 +202,7 @@ struct Armed {
     gate: Arc<Semaphore>,
 }
 
-/// What one request is answered with, and whom to tell.
+/// The script for one request, and the channel for its events.
 struct Order {
     script: Arc<Script>,
     events: mpsc::UnboundedSender<Event>,
@@ -210,7 +211,7 @@ struct Order {
 
 impl Order {
     fn tell(&self, event: Event) {
-        // A row that is over does not listen any more.
+        // A case that has finished has dropped the receiver.
         let _ = self.events.send(event);
     }
 }
@@ -220,10 +221,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// What is to be done with this request.
+    /// Chooses the script for this request.
     fn order(&self, seen: &Seen) -> Order {
         locked(&self.journal).push(seen.clone());
         let mut armed = locked(&self.armed);
+        // The last script stays: retries and repeated requests get it, too.
         let next = if armed.scripts.len() > 1 {
             armed.scripts.pop_front()
         } else {
@@ -236,7 +238,7 @@ impl State {
         }
     }
 
-    /// The answer to one of the gateway's own questions.
+    /// The response to one of the gateway's own requests.
     fn document(&self, seen: &Seen) -> Document {
         locked(&self.housekeeping).push(seen.clone());
         let path = seen.target.split('?').next().unwrap_or("");
@@ -259,9 +261,9 @@ impl State {
     }
 }
 
-/// A running backend; ends when dropped.
+/// A running backend, stopped when dropped.
 pub struct Backend {
-    /// Where it listens.
+    /// Its port.
     pub port: u16,
     /// The API group it serves, in version `v1`.
     pub group: String,
@@ -269,26 +271,26 @@ pub struct Backend {
     task: JoinHandle<()>,
 }
 
-/// What a row has of its backend while it runs.
+/// A case's handle on its backend while the case runs.
 pub struct Stage {
     events: mpsc::UnboundedReceiver<Event>,
     gate: Arc<Semaphore>,
 }
 
 impl Stage {
-    /// The next thing that happens, within ten seconds.
+    /// The next event, within ten seconds.
     ///
     /// # Errors
-    /// Where nothing does.
+    /// If no event arrives in time.
     pub async fn next(&mut self) -> Result<Event, String> {
         let next = tokio::time::timeout(Duration::from_secs(10), self.events.recv());
         next.await
             .ok()
             .flatten()
-            .ok_or_else(|| "the backend hears of nothing".to_owned())
+            .ok_or_else(|| "no event arrives at the backend".to_owned())
     }
 
-    /// What has happened so far.
+    /// The events so far.
     pub fn so_far(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
@@ -309,7 +311,7 @@ impl Backend {
     /// Listens on a free port of `listen` and serves `group`.
     ///
     /// # Errors
-    /// Where it cannot listen.
+    /// If it cannot listen.
     pub async fn start(group: &str, tls: rustls::ServerConfig, listen: IpAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((listen, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -338,7 +340,7 @@ impl Backend {
         })
     }
 
-    /// The next requests are answered by these scripts in turn, and by the last of them from then on.
+    /// Uses these scripts for the next requests, one each, and the last of them for all later requests.
     pub fn arm(&self, scripts: impl IntoIterator<Item = Script>) -> Stage {
         let (tell, events) = mpsc::unbounded_channel();
         let gate = Arc::new(Semaphore::new(0));
@@ -350,34 +352,34 @@ impl Backend {
         Stage { events, gate }
     }
 
-    /// What the gateway gets when it asks for this path for itself.
+    /// Sets the response to the gateway's own requests for this path.
     pub fn publish(&self, path: &str, document: Document) {
         locked(&self.state.documents).insert(path.to_owned(), document);
     }
 
-    /// What the gateway has asked for itself, oldest first.
+    /// The gateway's own requests so far, oldest first.
     pub fn housekeeping(&self) -> Vec<Seen> {
         locked(&self.state.housekeeping).clone()
     }
 
-    /// Every request of somebody else that has come, without its body.
+    /// All other requests so far, without their bodies.
     pub fn journal(&self) -> Vec<Seen> {
         locked(&self.state.journal).clone()
     }
 
-    /// Cuts connections that a fault left hanging.
+    /// Closes connections that a fault has stalled.
     pub fn release(&self) {
         for plan in locked(&self.state.plans).drain(..) {
             plan.release();
         }
     }
 
-    /// New connections are closed at once, or let in again.
+    /// Whether to close new connections immediately.
     pub fn turn_away(&self, away: bool) {
         self.state.turns_away.store(away, Ordering::Relaxed);
     }
 
-    /// How many TLS connections there were.
+    /// The number of TLS connections so far.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -392,7 +394,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
         }
         let (acceptor, state) = (acceptor.clone(), state.clone());
         connections.spawn(async move {
-            // Small answers leave at once.
+            // Send small responses without delay.
             let _ = tcp.set_nodelay(true);
             let Ok(tls) = acceptor.accept(tcp).await else { return };
             let (_, session) = tls.get_ref();
@@ -411,6 +413,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
                 h1::serve(line, peer, state).await;
             }
         });
+        // Reap finished connections, so that the set does not grow.
         while connections.try_join_next().is_some() {}
     }
 }
@@ -425,7 +428,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// The fault of a script, from here on.
+    /// Starts the fault of a script.
     fn begin(&self, script: &Script, state: &State) {
         if let Some((after, fault)) = script.fault {
             self.plan.arm(after, fault);

@@ -1,4 +1,4 @@
-//! The caller in front of the gateway, over HTTP/1.1 as it is written or over HTTP/2.
+//! The client in front of the gateway: raw HTTP/1.1, or HTTP/2.
 
 pub mod frames;
 mod h2;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The longest any exchange takes.
+/// The deadline of any exchange.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to the gateway.
@@ -30,16 +30,16 @@ pub enum Http {
     Two,
 }
 
-/// Who calls.
+/// The client's credentials.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// A bearer token.
     Token(String),
-    /// A client certificate and its key, PEM.
+    /// A client certificate and its key, in PEM.
     Certificate(String, String),
 }
 
-/// A gateway, and who calls it.
+/// A gateway and the credentials to call it with.
 #[derive(Clone)]
 pub struct Target {
     /// `host:port`.
@@ -52,38 +52,38 @@ pub struct Target {
 /// A request's body.
 #[derive(Clone, Debug, Default)]
 pub enum Upload {
-    /// None.
+    /// No body.
     #[default]
     None,
-    /// Of a stated length.
+    /// A body with a `Content-Length`.
     Whole(Vec<u8>),
-    /// In pieces, with trailers.
+    /// A chunked body, with trailers.
     Pieces(Vec<Vec<u8>>, Headers),
 }
 
-/// What is asked.
+/// A request to send.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// The method.
     pub method: String,
-    /// The request target, as written.
+    /// The request target, sent unmodified.
     pub target: String,
-    /// Headers beside `Host` and the credentials, as written.
+    /// Headers besides `Host` and the credentials, sent unmodified.
     pub headers: Headers,
     /// The body.
     pub body: Upload,
-    /// HTTP/1.1: these bytes instead of all of the above.
+    /// HTTP/1.1: send these bytes instead of all of the above.
     pub raw: Option<Vec<u8>>,
 }
 
-/// What was answered.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub struct Got {
-    /// The statuses of 1xx answers before it.
+    /// The status codes of informational responses before it.
     pub early: Vec<u16>,
     /// The status.
     pub status: u16,
-    /// The headers, as written over HTTP/1.1.
+    /// The headers, spelled as received over HTTP/1.1.
     pub headers: Headers,
     /// The body.
     pub body: wire::Body,
@@ -102,10 +102,10 @@ impl Got {
 }
 
 impl Target {
-    /// The gateway at `url`, whose certificate is by a CA of `trusted`.
+    /// The gateway at `url`, whose certificate was issued by a CA in `trusted`.
     ///
     /// # Errors
-    /// Where one of them cannot be read.
+    /// If an argument cannot be parsed.
     pub fn try_new(url: &str, trusted: &str, credentials: &Credentials) -> Result<Self, String> {
         let rest = url
             .strip_prefix("https://")
@@ -135,9 +135,9 @@ impl Target {
         let tls = match credentials {
             Credentials::Token(_) => builder.with_no_client_auth(),
             Credentials::Certificate(cert, key) => {
-                // Its own words quote what it stumbles over, and that is a key.
-                let key =
-                    PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| "the client key is no PEM".to_owned())?;
+                // rustls' own error message would quote the offending part, which belongs to a private key.
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+                    .map_err(|_| "the client key is not PEM".to_owned())?;
                 builder
                     .with_client_auth_cert(pki::certificates(cert)?, key)
                     .map_err(|e| e.to_string())?
@@ -155,10 +155,10 @@ impl Target {
         })
     }
 
-    /// A connection that speaks one version.
+    /// Opens a connection with one HTTP version.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If the connection fails.
     pub async fn connect(&self, http: Http) -> Result<TlsStream<TcpStream>, String> {
         let tcp = TcpStream::connect(&self.authority)
             .await
@@ -174,7 +174,7 @@ impl Target {
         io.map_err(|e| format!("{}: {e}", self.authority))
     }
 
-    /// The header that says who calls, where a header says it.
+    /// The header that carries the credentials, if they are sent in a header.
     pub fn credentials(&self) -> Headers {
         let token = self.token.iter();
         token
@@ -182,10 +182,10 @@ impl Target {
             .collect()
     }
 
-    /// One request over a connection of its own.
+    /// Sends one request over a new connection.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub async fn exchange(&self, http: Http, ask: &Ask) -> Result<Got, String> {
         let answer = async {
             match http {
@@ -197,16 +197,16 @@ impl Target {
             }
         };
         let answer = tokio::time::timeout(PATIENCE, answer).await;
-        answer.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")))
+        answer.unwrap_or_else(|_| Err(format!("no response within {PATIENCE:?}")))
     }
 
-    /// One request over HTTP/1.1, and its connection.
+    /// Sends one request over HTTP/1.1 and returns the connection as well.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub async fn over_http1(&self, ask: &Ask) -> Result<(Got, Io), String> {
         let mut io = BufReader::new(self.connect(Http::One).await?);
-        // The answer may come, and the connection close, before all is written.
+        // The response may arrive, and the connection close, before everything is written.
         let _ = self.write(&mut io, ask).await;
         let got = answer(&mut io, &ask.method).await?;
         Ok((got, io))
@@ -253,10 +253,10 @@ impl Target {
         io.flush().await
     }
 
-    /// A call of the gateway's own API.
+    /// Calls the gateway's own API.
     ///
     /// # Errors
-    /// Where it is refused.
+    /// The status code and body of a failed request.
     pub async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, (u16, String)> {
         let mut ask = Ask {
             method: method.to_owned(),
@@ -280,19 +280,19 @@ impl Target {
     }
 }
 
-/// Reads 1xx answers and the answer.
+/// Reads informational responses and the response.
 ///
 /// # Errors
-/// Where the connection ends before.
+/// If the connection ends before the response does.
 pub async fn answer(io: &mut Io, method: &str) -> Result<Got, String> {
     let mut got = Got::default();
     loop {
         let head = wire::head(io)
             .await
-            .map_err(|e| format!("the answer breaks off: {e}"))?;
-        let head = head.ok_or("the connection is closed without an answer")?;
+            .map_err(|e| format!("the response breaks off: {e}"))?;
+        let head = head.ok_or("the connection is closed without a response")?;
         let status = head.first.split(' ').nth(1).and_then(|s| s.parse().ok());
-        got.status = status.ok_or_else(|| format!("{:?} is no status line", head.first))?;
+        got.status = status.ok_or_else(|| format!("{:?} is not a status line", head.first))?;
         if (100..200).contains(&got.status) && got.status != 101 {
             got.early.push(got.status);
             continue;

@@ -1,8 +1,9 @@
-//! What an aggregating API gateway must do with a request that it proxies, one row per fact.
+//! Conformance cases for aggregating API gateways: how a gateway must treat the requests that it proxies, one fact
+//! per case.
 //!
 //! A run starts scripted backends in its own process, registers them with the gateway under test ([`world`]), sends
-//! requests and compares what both ends saw ([`row`], [`run`]). The gateway is whatever is named by a URL and credentials:
-//! Torana's own tests and the program of this crate use the same [`rows`]. `docs/proxy-conformance.md` says how.
+//! requests and compares what both ends received ([`row`], [`run`]). The gateway is given by a URL and credentials:
+//! Torana's tests and the program of this crate use the same [`rows`]. `docs/proxy-conformance.md` is the manual.
 #![warn(missing_docs)]
 
 pub mod backend;

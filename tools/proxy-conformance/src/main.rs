@@ -1,4 +1,4 @@
-//! `proxy-conformance`: runs the rows against the gateway it is told of. `docs/proxy-conformance.md`.
+//! The command `proxy-conformance`: runs the cases against a gateway. `docs/proxy-conformance.md` is the manual.
 
 use proxy_conformance::client::Credentials;
 use proxy_conformance::report::{self, Format};
@@ -14,21 +14,21 @@ const USAGE: &str = "\
 usage: proxy-conformance (--kubeconfig=FILE | --server=URL --certificate-authority=FILE (--token=T | --client-certificate=FILE --client-key=FILE))
 
   --listen=IP           where the scripted backends listen (127.0.0.1)
-  --backend-host=NAME   what the gateway reaches them by (localhost)
-  --via=external-name   a Service of type ExternalName leads to them; or
-  --via=endpoints       a headless Service and an EndpointSlice with --backend-host=IP (--enable-aggregator-routing)
+  --backend-host=NAME   the name under which the gateway reaches them (localhost)
+  --via=external-name   reach them through a Service of type ExternalName; or
+  --via=endpoints       through a headless Service and an EndpointSlice with --backend-host=IP (--enable-aggregator-routing)
   --redirects=passed    the gateway passes redirects on (--aggregator-reject-forwarding-redirect=false)
   --front-proxy-certificate=FILE --front-proxy-key=FILE
-                        of a front proxy that the gateway believes
+                        of a front proxy that the gateway trusts
   --egress-proxy=IP:PORT
-                        what the gateway's HTTPS_PROXY names; the program listens there (not with --via=endpoints)
-  --only=PREFIX         rows whose number begins so; repeatable
+                        the address in the gateway's HTTPS_PROXY; the program listens there (not with --via=endpoints)
+  --only=PREFIX         cases whose id has this prefix; repeatable
   --output=table        or json, tap
-  --strict              rows that another gateway may answer otherwise count as failures
-  --keep                what was made at the gateway stays
-  --list                prints the rows and ends
+  --strict              cases that differ or are lacking count as failures
+  --keep                do not delete the created objects
+  --list                print the cases and exit
 
-Exit code: 0 all hold, 1 some fail, 2 it could not be tried.";
+Exit code: 0 all hold, 1 some fail, 2 the suite could not run.";
 
 struct Invocation {
     options: Options,
@@ -45,7 +45,7 @@ fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
 }
 
-/// A kubeconfig, as kubectl reads it: its current context, with every file in place.
+/// Reads a kubeconfig's current context through `kubectl config view`, which also embeds referenced files.
 fn kubeconfig(path: &str) -> Result<(String, String, Credentials), String> {
     use base64::Engine as _;
     let out = Command::new("kubectl")
@@ -61,7 +61,7 @@ fn kubeconfig(path: &str) -> Result<(String, String, Credentials), String> {
             path,
         ])
         .output()
-        .map_err(|e| format!("kubectl, which reads kubeconfigs, does not run: {e}"))?;
+        .map_err(|e| format!("cannot run kubectl to read the kubeconfig: {e}"))?;
     let config: Value = serde_json::from_slice(&out.stdout)
         .map_err(|_| format!("kubeconfig {path}: {}", String::from_utf8_lossy(&out.stderr).trim()))?;
     let decoded = |v: &Value| -> Option<String> {
@@ -153,7 +153,7 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
     })
 }
 
-/// The rows to run. A prefix that no row has would be a run in which everything holds.
+/// The cases to run. A prefix that matches none is an error, because a run of no cases would count as a success.
 fn picked(only: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = rows::all();
     if let Some(prefix) = only
@@ -161,7 +161,7 @@ fn picked(only: &[String]) -> Result<Vec<Row>, String> {
         .find(|p| !rows.iter().any(|row| row.id.starts_with(p.as_str())))
     {
         return Err(format!(
-            "--only={prefix}: no row's number begins so (--list prints them)"
+            "--only={prefix}: no case id has this prefix (--list prints them)"
         ));
     }
     rows.retain(|row| only.is_empty() || only.iter().any(|prefix| row.id.starts_with(prefix.as_str())));
@@ -212,15 +212,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_without_rows_is_no_run_in_which_all_hold() {
+    fn a_prefix_that_matches_no_case_is_an_error() {
         let count = |only: &[&str]| picked(&only.iter().map(|&p| p.into()).collect::<Vec<String>>()).map(|r| r.len());
         assert_eq!(count(&[]).unwrap(), rows::all().len());
         assert!(count(&["3.4"]).unwrap() > 10);
-        assert!(count(&["3.4", "99"]).unwrap_err().starts_with("--only=99: no row"));
+        assert!(count(&["3.4", "99"]).unwrap_err().starts_with("--only=99: no case"));
     }
 
     #[test]
-    fn what_is_missing_beside_a_server_is_named() {
+    fn missing_options_of_a_server_are_named() {
         let told = |args: &[&str]| {
             parse(&args.iter().map(|&a| a.into()).collect::<Vec<String>>())
                 .err()

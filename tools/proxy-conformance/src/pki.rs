@@ -1,4 +1,4 @@
-//! Certificates of the scripted backends, good and bad, made for one run.
+//! Certificates of the scripted backends, valid and invalid, generated for one run.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
@@ -8,27 +8,27 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use std::sync::Arc;
 
-/// What a backend's certificate is like.
+/// The properties of a backend's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// By the CA of the bundle, for the service's name.
+    /// Issued by the CA in the bundle, for the service's name.
     Good,
-    /// By a CA that is not in the bundle.
+    /// Issued by a CA that is not in the bundle.
     OtherCa,
-    /// Its time is over.
+    /// Expired.
     Expired,
     /// For another name.
     OtherName,
-    /// Has the service's name as common name only.
+    /// With the service's name as common name only.
     CommonNameOnly,
 }
 
-/// The one cryptography provider of this crate.
+/// The crypto provider of this crate.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Two authorities: one that the bundle of every APIService names, and a stranger.
+/// Two CAs: the one in the bundle of every APIService, and an unknown one.
 pub struct Pki {
     ours: Issuer<'static, KeyPair>,
     theirs: Issuer<'static, KeyPair>,
@@ -54,10 +54,10 @@ impl Default for Pki {
 }
 
 impl Pki {
-    /// A server's TLS settings.
+    /// A server's TLS configuration.
     ///
     /// # Errors
-    /// Where `clients`, the PEM of the CA that client certificates must come from, is no CA.
+    /// If `clients`, the PEM of the CA for client certificates, is invalid.
     pub fn server(
         &self,
         name: &str,
@@ -107,10 +107,10 @@ impl Pki {
     }
 }
 
-/// The certificates of a PEM text.
+/// Parses the certificates of a PEM text.
 ///
 /// # Errors
-/// Where one cannot be read.
+/// If one cannot be parsed.
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     use rustls::pki_types::pem::PemObject;
     CertificateDer::pem_slice_iter(pem.as_bytes())

@@ -1,4 +1,4 @@
-//! Verdicts for people and programs.
+//! Formats the results for people and programs.
 
 use crate::client::Http;
 use crate::row::Level;
@@ -6,7 +6,7 @@ use crate::run::Verdict;
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// How a run is told.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of text.
@@ -28,7 +28,7 @@ impl Verdict {
     }
 }
 
-/// All of them.
+/// Formats all results.
 pub fn written(verdicts: &[Verdict], format: Format) -> String {
     let mut out = String::new();
     match format {
@@ -74,8 +74,8 @@ pub fn written(verdicts: &[Verdict], format: Format) -> String {
             for (i, v) in verdicts.iter().enumerate() {
                 let not = if v.outcome.is_ok() { "" } else { "not " };
                 let todo = match (&v.outcome, v.level) {
-                    (Err(_), Level::Upstream) => " # TODO kube-apiserver does otherwise; a gateway may choose",
-                    (Err(_), Level::Beyond) => " # TODO kube-apiserver does not do it either",
+                    (Err(_), Level::Upstream) => " # TODO differs from kube-apiserver, as a gateway may",
+                    (Err(_), Level::Beyond) => " # TODO kube-apiserver does not support this either",
                     _ => "",
                 };
                 let name = format!("{} {} {}", v.id, v.combination(), v.fact).replace('#', "\\#");
@@ -89,20 +89,20 @@ pub fn written(verdicts: &[Verdict], format: Format) -> String {
     out
 }
 
-/// How many rows hold, and how many of each level don't.
+/// The number of cases that hold and, per level, of those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Hold.
+    /// Cases that hold.
     pub ok: usize,
-    /// Must hold, and don't.
+    /// Cases that must hold and do not.
     pub failed: usize,
-    /// Are otherwise than in kube-apiserver.
+    /// Cases that differ from kube-apiserver.
     pub differs: usize,
-    /// Are as in kube-apiserver, and could be better.
+    /// Cases that behave as in kube-apiserver, where a gateway could do better.
     pub lacks: usize,
 }
 
-/// Counts them.
+/// Counts the results.
 pub fn counts(verdicts: &[Verdict]) -> Counts {
     let mut all = Counts::default();
     for v in verdicts {

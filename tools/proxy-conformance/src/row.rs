@@ -1,4 +1,4 @@
-//! A row: a fact, the exchange that shows it, and what is expected at both ends.
+//! A case: a fact, the exchange that shows it, and the expectations at both ends.
 
 mod expect;
 
@@ -12,48 +12,48 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// How much a fact binds.
+/// How binding a fact is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Every gateway has to do this.
+    /// Every gateway must behave so.
     Must,
-    /// What kube-apiserver v1.36 does, where another gateway may choose otherwise.
+    /// kube-apiserver v1.36 behaves so, and another gateway may legitimately differ.
     Upstream,
-    /// What kube-apiserver v1.36 does not do, and a gateway can.
+    /// kube-apiserver v1.36 does not behave so, but a gateway can.
     Beyond,
 }
 
-/// What a gateway, or the caller, has to be like for a row to mean something.
+/// A property of the gateway or its configuration that a case requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It refuses redirects, as it does unless told otherwise.
+    /// It refuses redirects (the default).
     RedirectsRefused,
     /// It passes redirects on (`--redirects=passed`).
     RedirectsPassed,
-    /// The certificate of a front proxy that it believes is at hand (`--front-proxy-certificate`).
+    /// It trusts a front proxy whose certificate is available (`--front-proxy-certificate`).
     FrontProxy,
 }
 
-/// What a story ends with: nothing, or what is wrong.
+/// The result of a scenario: success, or what is wrong.
 pub type Told<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// A row that is more than one exchange.
+/// A case that consists of several exchanges.
 pub type Story = for<'a> fn(&'a Scene<'a>) -> Told<'a>;
 
-/// One fact.
+/// One case.
 #[derive(Clone)]
 pub struct Row {
-    /// The number of the fact, with a letter where it takes several rows.
+    /// The number of the fact, with a letter if several cases cover it.
     pub id: &'static str,
     /// The fact, as a sentence.
     pub fact: &'static str,
-    /// How much it binds.
+    /// How binding it is.
     pub level: Level,
-    /// The versions of HTTP towards the gateway that it is shown over.
+    /// The HTTP versions towards the gateway to run it with.
     pub front: &'static [Http],
-    /// The backends that it is shown with.
+    /// The backends to run it with.
     pub places: &'static [&'static str],
-    /// What it cannot be shown without.
+    /// What it requires.
     pub needs: Option<Need>,
     pub(crate) shows: Shows,
 }
@@ -64,7 +64,7 @@ pub(crate) enum Shows {
     Story(Story),
 }
 
-/// One request, one answer.
+/// One request and its response.
 #[derive(Clone, Default)]
 pub(crate) struct Exchange {
     pub(crate) ask: Ask,
@@ -74,7 +74,7 @@ pub(crate) struct Exchange {
 
 const BOTH: &[Http] = &[Http::One, Http::Two];
 
-/// A row about a plain `GET {base}/things`, answered by `200 {}`, over every combination.
+/// A case with a plain `GET {base}/things`, answered by `200 {}`, in every combination.
 pub fn row(id: &'static str, fact: &'static str) -> Row {
     let ask = Ask {
         method: "GET".into(),
@@ -96,7 +96,7 @@ pub fn row(id: &'static str, fact: &'static str) -> Row {
     }
 }
 
-/// A row that tells a story.
+/// A case implemented by a function.
 pub fn story(id: &'static str, fact: &'static str, story: Story) -> Row {
     Row {
         shows: Shows::Story(story),
@@ -120,43 +120,43 @@ impl Row {
         })
     }
 
-    /// kube-apiserver does not do this itself.
+    /// Marks a case that kube-apiserver itself does not pass.
     pub fn beyond(mut self) -> Self {
         self.level = Level::Beyond;
         self
     }
 
-    /// Another gateway may choose otherwise.
+    /// Marks a case in which another gateway may legitimately differ.
     pub fn upstream(mut self) -> Self {
         self.level = Level::Upstream;
         self
     }
 
-    /// Towards the gateway over HTTP/1.1 only.
+    /// Uses HTTP/1.1 towards the gateway only.
     pub fn front1(mut self) -> Self {
         self.front = &[Http::One];
         self
     }
 
-    /// Towards the gateway over HTTP/2 only.
+    /// Uses HTTP/2 towards the gateway only.
     pub fn front2(mut self) -> Self {
         self.front = &[Http::Two];
         self
     }
 
-    /// Left out where this is not so.
+    /// Skips the case unless this requirement is met.
     pub fn needs(mut self, need: Need) -> Self {
         self.needs = Some(need);
         self
     }
 
-    /// With these backends only.
+    /// Uses these backends only.
     pub fn at(mut self, places: &'static [&'static str]) -> Self {
         self.places = places;
         self
     }
 
-    /// The method and the request target.
+    /// Sets the method and the request target.
     pub fn ask(self, method: &str, target: &str) -> Self {
         self.exchange(|e| {
             e.ask.method = method.into();
@@ -164,53 +164,54 @@ impl Row {
         })
     }
 
-    /// One more header.
+    /// Adds a request header.
     pub fn with(self, name: &str, value: &str) -> Self {
         self.exchange(|e| e.ask.headers.push((name.into(), value.into())))
     }
 
-    /// The request's body.
+    /// Sets the request's body.
     pub fn upload(self, body: Upload) -> Self {
         self.exchange(|e| e.ask.body = body)
     }
 
-    /// HTTP/1.1 bytes instead of a request; `{auth}` is the line of the credentials, `{row}` that of the row.
+    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line, `{row}` for
+    /// the case's.
     pub fn raw(self, text: &str) -> Self {
         self.front1().exchange(|e| e.ask.raw = Some(text.as_bytes().to_vec()))
     }
 
-    /// The backend's status.
+    /// Sets the backend's response status.
     pub fn answers(self, status: u16) -> Self {
         self.script(|s| s.status = status)
     }
 
-    /// A header of its answer.
+    /// Adds a response header.
     pub fn answer_header(self, name: &str, value: &str) -> Self {
         self.script(|s| s.headers.push((name.into(), value.into())))
     }
 
-    /// The headers of its answer, all of them.
+    /// Sets all response headers.
     pub fn answer_headers(self, headers: &[(&str, &str)]) -> Self {
         let headers = headers.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
         self.script(|s| s.headers = headers)
     }
 
-    /// Its body.
+    /// Sets the response body.
     pub fn answer_body(self, body: impl Into<Vec<u8>>) -> Self {
         self.script(|s| s.body = vec![Part::Data(body.into())])
     }
 
-    /// Its body, in pieces.
+    /// Sets the response body, in parts.
     pub fn answer_parts(self, parts: impl IntoIterator<Item = Part>) -> Self {
         self.script(|s| s.body = parts.into_iter().collect())
     }
 
-    /// How its body is framed.
+    /// Sets how the response body is framed.
     pub fn framed(self, framing: Framing) -> Self {
         self.script(|s| s.framing = framing)
     }
 
-    /// What comes behind its body.
+    /// Adds a trailer after the response body.
     pub fn answer_trailer(self, name: &str, value: &str) -> Self {
         self.script(|s| {
             s.framing = Framing::Chunked;
@@ -218,47 +219,47 @@ impl Row {
         })
     }
 
-    /// The head of the answer does not say which trailers come.
+    /// Omits the announcement of trailers from the response head.
     pub fn unannounced(self) -> Self {
         self.script(|s| s.announces = false)
     }
 
-    /// 1xx answers before it.
+    /// Adds an informational response before the response.
     pub fn early(self, status: u16) -> Self {
         self.script(|s| s.early.push(status))
     }
 
-    /// Exactly these bytes, over HTTP/1.1.
+    /// Sends exactly these bytes as the response, over HTTP/1.1.
     pub fn answer_raw(self, bytes: &[u8]) -> Self {
         self.at(&["h1"]).script(|s| s.raw = Some(bytes.to_vec()))
     }
 
-    /// The connection fails after so many bytes of the answer.
+    /// Makes the connection fail after this many bytes of the response.
     pub fn fails(self, after: usize, fault: Fault) -> Self {
         self.script(|s| s.fault = Some((after, fault)))
     }
 
-    /// What HTTP/2 does instead.
+    /// Sets an HTTP/2 action on the stream.
     pub fn turns(self, turn: Turn) -> Self {
         self.at(&["h2"]).script(|s| s.turn = Some(turn))
     }
 
-    /// The backend answers before it has read the request's body.
+    /// Makes the backend respond before it has read the request's body.
     pub fn unread(self) -> Self {
         self.script(|s| s.reads_body = false)
     }
 
-    /// The answer comes so much later.
+    /// Delays the response.
     pub fn late(self, time: Duration) -> Self {
         self.script(|s| s.delay = time)
     }
 
-    /// What has been said so far is what the first request gets; what follows is the next one's.
+    /// Starts the script for the next request; everything before applies to the previous one.
     pub fn then(self) -> Self {
         self.exchange(|e| e.scripts.push(Script::default()))
     }
 
-    /// What is expected.
+    /// Sets the expectations.
     pub fn expect(self, expects: impl IntoIterator<Item = Expect>) -> Self {
         self.exchange(|e| e.expects.extend(expects))
     }

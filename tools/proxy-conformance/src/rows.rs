@@ -1,4 +1,5 @@
-//! The rows, by what they are about. Numbers are those of the facts in `shared/facts/aggregation.md`.
+//! The cases, grouped by topic. Numeric ids group facts about kube-apiserver by topic; `docs/proxy-conformance.md`
+//! lists the groups.
 
 mod bodies;
 mod connections;
@@ -20,7 +21,7 @@ pub use smuggling::{Interpreted, interpret};
 
 use crate::row::Row;
 
-/// All of them.
+/// All cases.
 pub fn all() -> Vec<Row> {
     [
         url::rows(),

@@ -1,4 +1,4 @@
-//! Runs rows.
+//! Runs the cases.
 
 use crate::backend::{Backend, Event, ROW, Script, Seen};
 use crate::client::{self, Ask, Got, Http, PATIENCE};
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 
-/// What one row came to over one combination.
+/// The result of one case in one combination.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The row's.
+    /// The case's id.
     pub id: &'static str,
-    /// The row's.
+    /// The case's fact.
     pub fact: &'static str,
-    /// The row's.
+    /// The case's level.
     pub level: Level,
-    /// The version of HTTP towards the gateway.
+    /// The HTTP version towards the gateway.
     pub front: Http,
     /// The backend.
     pub place: &'static str,
-    /// What is wrong.
+    /// What is wrong, if anything.
     pub outcome: Result<(), String>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Runs all rows; those of one backend one after the other.
+/// Runs all cases. Cases that use the same backend run one after the other.
 pub async fn run(world: Arc<World>, rows: Vec<Row>) -> Vec<Verdict> {
     let mut queues: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
     for row in rows
@@ -50,7 +50,7 @@ pub async fn run(world: Arc<World>, rows: Vec<Row>) -> Vec<Verdict> {
     all
 }
 
-/// `3.10.2b` after `3.9.1`.
+/// A sort key that orders `3.10.2b` after `3.9.1`.
 fn order(id: &str) -> Vec<(u32, String)> {
     let parts = id.split('.').map(|part| {
         let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
@@ -76,7 +76,7 @@ async fn queue(world: Arc<World>, place: &'static str, rows: Vec<Row>) -> Vec<Ve
                 Shows::Exchange(exchange) => one(&scene, exchange).await,
                 Shows::Story(story) => {
                     let told = tokio::time::timeout(3 * PATIENCE, story(&scene)).await;
-                    told.unwrap_or_else(|_| Err("it does not end".into()))
+                    told.unwrap_or_else(|_| Err("it does not finish in time".into()))
                 }
             };
             backend.release();
@@ -133,7 +133,8 @@ async fn one(scene: &Scene<'_>, exchange: &Exchange) -> Result<(), String> {
             Event::Request(seen) => Some(*seen),
             Event::Left => None,
         })
-        // Not the fence, nor what an earlier row's request became when it broke off; but what bears no row at all.
+        // Leave out the fence, and delayed requests of earlier cases. Keep requests without a case number, which may
+        // be smuggled.
         .filter(|seen| matches!(*seen.values(ROW), [] | [_, _, ..]) || seen.values(ROW) == [number.as_str()])
         .collect();
     let outcome = Outcome { got, seen };
@@ -152,7 +153,7 @@ async fn one(scene: &Scene<'_>, exchange: &Exchange) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong, and what was answered, where that explains it.
+/// The error, with the response if that explains it.
 fn context(why: String, outcome: &Outcome, backend: &Backend) -> String {
     match &outcome.got {
         Ok(got) if got.status >= 400 && !why.starts_with("the body") => {
@@ -165,8 +166,8 @@ fn context(why: String, outcome: &Outcome, backend: &Backend) -> String {
 
 const FENCE: &str = "fence";
 
-/// Bytes as they are, and one good request behind them: what a gateway takes for a further request has reached the
-/// backend before the connection ends.
+/// Sends raw bytes followed by one valid request (the fence). If the gateway reads the bytes as a further request,
+/// that request has reached the backend by the time the fence is answered.
 async fn fenced(scene: &Scene<'_>, ask: &Ask) -> Result<Got, String> {
     let exchange = async {
         let (got, mut io) = scene.world.target.over_http1(ask).await?;
@@ -176,12 +177,12 @@ async fn fenced(scene: &Scene<'_>, ask: &Ask) -> Result<Got, String> {
         headers.push(("Connection".to_owned(), "close".to_owned()));
         let line = format!("GET {} HTTP/1.1", scene.fill("{base}/fence"));
         let fence = crate::wire::written(&line, &headers);
-        // Where the gateway has closed the connection, that is the end of it.
+        // If the gateway has closed the connection, there is nothing to wait for.
         if io.write_all(&fence).await.is_ok() && io.flush().await.is_ok() {
             while client::answer(&mut io, "GET").await.is_ok() {}
         }
         Ok(got)
     };
     let done = tokio::time::timeout(PATIENCE, exchange).await;
-    done.unwrap_or_else(|_| Err("the connection stays open without an answer".into()))
+    done.unwrap_or_else(|_| Err("the connection stays open without a response".into()))
 }

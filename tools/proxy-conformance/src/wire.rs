@@ -1,12 +1,12 @@
-//! HTTP/1.1 as it is written, byte by byte, for both ends of the gateway.
+//! HTTP/1.1 read and written byte by byte, for both ends of the gateway.
 
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// Names and values, in their order and spelling. Bytes beyond ASCII are characters of the same number.
+/// Names and values, in order and as spelled. Bytes beyond ASCII are mapped to the characters with the same number.
 pub type Headers = Vec<(String, String)>;
 
-/// The longest line anybody sends here.
+/// The limit on the length of a line.
 const LONGEST_LINE: usize = 4 << 20;
 
 /// The first line and the headers of a message.
@@ -18,18 +18,18 @@ pub struct Head {
     pub headers: Headers,
 }
 
-/// A body, and whether it came to its end.
+/// A body, and whether it is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// What came.
+    /// The received data.
     pub data: Vec<u8>,
-    /// What came behind it.
+    /// The trailers.
     pub trailers: Headers,
-    /// It ended as its framing says.
+    /// Whether it ended according to its framing.
     pub whole: bool,
 }
 
-/// All values of a header, in their order.
+/// All values of a header, in order.
 pub fn values<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
     let of_that_name = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
     of_that_name.map(|(_, v)| v.as_str()).collect()
@@ -51,10 +51,10 @@ async fn line(io: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>
     Ok(Some(line.into_iter().map(char::from).collect()))
 }
 
-/// Reads a head; `None` where the connection ended before one began.
+/// Reads a head; `None` if the connection ends before one begins.
 ///
 /// # Errors
-/// Where it ends in the middle of one.
+/// If the connection ends within the head.
 pub async fn head(io: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Head>> {
     let Some(first) = line(io).await? else { return Ok(None) };
     let headers = fields(io).await?;
@@ -73,7 +73,8 @@ async fn fields(io: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Headers> {
     }
 }
 
-/// Reads a body as its headers frame it. `until_end`: where they don't, it ends with the connection.
+/// Reads a body according to its headers. `until_end`: without framing headers, it extends to the end of the
+/// connection.
 pub async fn body(io: &mut (impl AsyncBufRead + Unpin), headers: &Headers, until_end: bool) -> Body {
     let mut body = Body::default();
     let chunked = values(headers, "transfer-encoding")
@@ -114,7 +115,7 @@ async fn chunks(io: &mut (impl AsyncBufRead + Unpin), body: &mut Body) -> io::Re
     }
 }
 
-/// A head as it is written.
+/// Encodes a head.
 pub fn written(first: &str, headers: &Headers) -> Vec<u8> {
     let mut out = bytes(first);
     out.extend(b"\r\n");
@@ -128,7 +129,7 @@ pub fn written(first: &str, headers: &Headers) -> Vec<u8> {
     out
 }
 
-/// A chunk as it is written.
+/// Encodes a chunk.
 pub fn chunk(data: &[u8]) -> Vec<u8> {
     let mut out = format!("{:x}\r\n", data.len()).into_bytes();
     out.extend(data);

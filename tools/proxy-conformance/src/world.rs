@@ -1,4 +1,4 @@
-//! What a run makes: scripted backends, and at the gateway the objects that lead to them.
+//! The environment of a run: scripted backends, and the objects in the gateway that lead to them.
 
 mod egress;
 mod objects;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The namespace of everything that is made.
+/// The namespace of all created objects.
 pub const NAMESPACE: &str = "proxy-conformance";
-/// May do everything in the groups of a run, when impersonated with the group of the same name.
+/// A group that may do everything in the groups of a run. Requests join it by impersonation.
 pub const MEMBER: &str = "conformance-member";
-/// May `get` and `create` things in [`NAMESPACE`], and nothing else.
+/// A user that may `get` and `create` things in [`NAMESPACE`], and nothing else.
 pub const LIMITED: &str = "conformance-limited";
 
-/// How the gateway is told where a backend is.
+/// How the gateway finds a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// A Service of type ExternalName.
@@ -33,22 +33,22 @@ pub enum Via {
     Endpoints,
 }
 
-/// Of a run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the backends listen.
+    /// The address that the backends listen on.
     pub listen: IpAddr,
-    /// What the gateway reaches them by: a name, or an address for [`Via::Endpoints`].
+    /// The name under which the gateway reaches them, or the address for [`Via::Endpoints`].
     pub host: String,
-    /// How it is told.
+    /// How the gateway finds them.
     pub via: Via,
-    /// The backends that are started; all of them, where it is empty.
+    /// The backends to start; empty for all.
     pub places: Vec<&'static str>,
-    /// The gateway passes redirects on.
+    /// Whether the gateway passes redirects on.
     pub redirects_passed: bool,
-    /// A front proxy that the gateway believes.
+    /// The credentials of a front proxy that the gateway trusts.
     pub front_proxy: Option<Credentials>,
-    /// Where the gateway was told that its way out begins (`HTTPS_PROXY`).
+    /// The listener for the proxy that the gateway was configured with (`HTTPS_PROXY`).
     pub egress: Option<Arc<TcpListener>>,
 }
 
@@ -66,14 +66,14 @@ impl Default for Options {
     }
 }
 
-/// A backend to be.
+/// The specification of a backend.
 struct Spec {
     name: &'static str,
     alpn: &'static [&'static str],
     certificate: Certificate,
     verified: bool,
     clients: bool,
-    /// What the APIService's condition is to say.
+    /// The expected `Available` condition of its APIService.
     available: bool,
 }
 
@@ -103,15 +103,15 @@ const TWO: &[&str] = &["h2", "http/1.1"];
 const SPECS: &[Spec] = &[
     healthy("h1", ONE),
     healthy("h2", TWO),
-    // Faults have backends of their own, so that no other row meets a dying connection.
+    // Cases with faults use backends of their own, so that no other case uses a dying connection.
     healthy("f1", ONE),
     healthy("f2", TWO),
-    // So do rows that take seconds, and those about what the gateway asks for itself.
+    // So do cases that take seconds, and cases about the gateway's own requests.
     healthy("slow", TWO),
     healthy("house", TWO),
     healthy("moving", ONE),
     healthy("quiet", TWO),
-    // Can only be reached through the way out.
+    // Reachable through the egress proxy only.
     healthy(TUNNELLED, ONE),
     Spec {
         certificate: Certificate::OtherCa,
@@ -132,9 +132,9 @@ const SPECS: &[Spec] = &[
 pub struct World {
     /// The gateway.
     pub target: Target,
-    /// The gateway, called by a front proxy that it believes.
+    /// The gateway, called as a front proxy that it trusts.
     pub front_proxy: Option<Target>,
-    /// Its way out.
+    /// The gateway's egress proxy.
     pub egress: Option<Egress>,
     options: Options,
     bundle: String,
@@ -142,11 +142,11 @@ pub struct World {
     rows: AtomicU64,
 }
 
-/// What a row runs in.
+/// The context of a running case.
 pub struct Scene<'a> {
-    /// Everything.
+    /// The environment.
     pub world: &'a World,
-    /// The version of HTTP towards the gateway.
+    /// The HTTP version towards the gateway.
     pub front: Http,
     /// The backend.
     pub backend: &'a Backend,
@@ -156,10 +156,10 @@ const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 impl World {
-    /// Starts the backends, makes the objects and waits until the gateway has judged every backend.
+    /// Starts the backends, creates the objects and waits until the gateway has checked every backend.
     ///
     /// # Errors
-    /// Where the gateway refuses, or judges otherwise within a minute.
+    /// If the gateway refuses an object, or a condition is not as expected within a minute.
     pub async fn try_new(url: &str, trusted: &str, who: &Credentials, options: Options) -> Result<Self, String> {
         let target = Target::try_new(url, trusted, who)?;
         let front_proxy = options.front_proxy.as_ref();
@@ -180,7 +180,7 @@ impl World {
             let clients = match (spec.clients, &published) {
                 (false, _) => None,
                 (true, Some(pem)) => Some(pem.as_str()),
-                // Without a published CA there is nobody to ask for a certificate of.
+                // Without a published CA the backend cannot verify a client certificate, so it is left out.
                 (true, None) => continue,
             };
             let tls = pki.server(&name, spec.certificate, spec.alpn, clients)?;
@@ -203,7 +203,7 @@ impl World {
         Ok(world)
     }
 
-    /// A backend.
+    /// The backend with this name.
     pub fn place(&self, name: &str) -> Option<&Backend> {
         self.places.get(name)
     }
@@ -216,17 +216,17 @@ impl World {
         }
     }
 
-    /// The CA of the backends, which the gateway knows from APIServices only.
+    /// The CA of the backends, which only the APIServices contain.
     pub fn bundle(&self) -> &str {
         &self.bundle
     }
 
-    /// How the gateway is told where backends are.
+    /// How the gateway finds backends.
     pub fn via(&self) -> Via {
         self.options.via
     }
 
-    /// The gateway is as a row needs it.
+    /// Whether the gateway meets a requirement.
     pub fn meets(&self, need: Need) -> bool {
         match need {
             Need::RedirectsRefused => !self.options.redirects_passed,
@@ -235,12 +235,12 @@ impl World {
         }
     }
 
-    /// Every request that reached a backend, but for the gateway's own.
+    /// All requests that reached a backend, except the gateway's own.
     pub fn journal(&self) -> Vec<crate::backend::Seen> {
         self.places.values().flat_map(Backend::journal).collect()
     }
 
-    /// Its `host:port` as the gateway reaches it.
+    /// The backend's `host:port` as the gateway uses it.
     pub fn host(&self, backend: &Backend) -> String {
         let tunnelled = self.place(TUNNELLED).is_some_and(|t| std::ptr::eq(t, backend));
         let host = self.host_of(if tunnelled { TUNNELLED } else { "" });
@@ -251,10 +251,10 @@ impl World {
         }
     }
 
-    /// `status/reason/message` of an APIService's condition; empty where there is none yet.
+    /// `status/reason/message` of an APIService's condition; empty if there is none yet.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If the APIService cannot be read.
     pub async fn condition(&self, group: &str) -> Result<[String; 3], String> {
         let path = format!("{SERVICES}/v1.{group}");
         let object = self.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
@@ -270,17 +270,17 @@ impl World {
     /// Changes an APIService by a merge patch.
     ///
     /// # Errors
-    /// Where that is refused.
+    /// If the patch is refused.
     pub async fn patch(&self, group: &str, patch: Value) -> Result<(), String> {
         let path = format!("{SERVICES}/v1.{group}");
         let done = self.target.api("PATCH", &path, Some(&patch)).await;
         done.map(|_| ()).map_err(|(_, e)| e)
     }
 
-    /// Waits until `holds`, for at most a minute.
+    /// Polls until `holds` returns true, for at most a minute.
     ///
     /// # Errors
-    /// Where it never does: `what`.
+    /// `what`, if it never does.
     pub async fn until<F: Future<Output = bool>>(&self, what: &str, holds: impl Fn() -> F) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(60);
         while !holds().await {
@@ -292,7 +292,7 @@ impl World {
         Ok(())
     }
 
-    /// The verdicts are there, and requests are routed by them.
+    /// Waits until all conditions are as expected and requests are routed accordingly.
     async fn judged(&self) -> Result<(), String> {
         for spec in SPECS {
             let Some(backend) = self.places.get(spec.name) else {
@@ -322,13 +322,13 @@ impl World {
         Ok(())
     }
 
-    /// A number that no other row has.
+    /// A number that no other case uses.
     pub fn next_row(&self) -> String {
         self.rows.fetch_add(1, Ordering::Relaxed).to_string()
     }
 }
 
-/// The CA that backends know the gateway by.
+/// The CA by which backends verify the gateway.
 async fn front_proxy_ca(target: &Target) -> Option<String> {
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let map = target.api("GET", path, None).await.ok()?;
@@ -336,7 +336,7 @@ async fn front_proxy_ca(target: &Target) -> Option<String> {
 }
 
 impl Scene<'_> {
-    /// A text of a row, with what it stands for.
+    /// Replaces the placeholders in a text of a case.
     pub fn fill(&self, text: &str) -> String {
         text.replace("{base}", &format!("/apis/{}/v1", self.backend.group))
             .replace("{group}", &self.backend.group)
@@ -345,7 +345,7 @@ impl Scene<'_> {
             .replace("{port}", &self.backend.port.to_string())
     }
 
-    /// A request of this row.
+    /// A request of this case.
     pub fn ask(&self, method: &str, target: &str) -> Ask {
         Ask {
             method: method.into(),
@@ -355,15 +355,15 @@ impl Scene<'_> {
         }
     }
 
-    /// Arms the backend.
+    /// Arms the backend with a script.
     pub fn stage(&self, script: Script) -> Stage {
         self.backend.arm([script])
     }
 
-    /// Asks the gateway.
+    /// Sends a request to the gateway.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub async fn exchange(&self, ask: &Ask) -> Result<Got, String> {
         self.world.target.exchange(self.front, ask).await
     }

@@ -1,8 +1,8 @@
-//! Reads `corrections.txt`: one fact a line, whose first word says what kind of fact it is.
+//! Parses `corrections.txt`: one correction per line, whose first word is its type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A list type said by hand.
+/// A list type given by a correction.
 #[derive(Debug, Clone)]
 pub enum List {
     Atomic,
@@ -10,7 +10,7 @@ pub enum List {
     Map(Vec<String>),
 }
 
-/// A field added by hand.
+/// A field added by a correction.
 #[derive(Debug)]
 pub struct Added {
     pub ty: String,
@@ -18,27 +18,27 @@ pub struct Added {
     pub description: String,
 }
 
-/// All corrections; keys are `definition.field`, or a definition, without `io.k8s.`.
+/// All corrections. Keys are `definition.field`, or a definition, without `io.k8s.`.
 #[derive(Debug, Default)]
 pub struct Corrections {
-    /// `optional`, `required`, `always`, `omitted`, `omitzero`, `pointer`, `value`: the fields they hold for.
+    /// `optional`, `required`, `always`, `omitted`, `omitzero`, `pointer`, `value`: the fields each applies to.
     pub marks: BTreeMap<String, BTreeSet<String>>,
     pub defaults: BTreeMap<String, String>,
     pub lists: BTreeMap<String, List>,
-    /// Strategies (empty for none) and key.
+    /// Patch strategies (empty for none) and merge key.
     pub patches: BTreeMap<String, (String, Option<String>)>,
     pub atomic: BTreeSet<String>,
     pub mapping: BTreeMap<String, bool>,
     pub unions: BTreeMap<String, String>,
-    /// Versions of the core group in which a definition stands at the root of documents.
+    /// Versions of the core group in which a definition is a kind.
     pub kinds: BTreeMap<String, String>,
-    /// Definitions added by hand; group and version of those that stand at the root of documents.
+    /// Added definitions, with group and version if they are kinds.
     pub defines: BTreeMap<String, Option<(String, String)>>,
     /// Protobuf field numbers.
     pub tags: BTreeMap<String, u8>,
     /// Embedded messages: definition, then number and message.
     pub inline: Vec<(String, (u8, String))>,
-    /// The values a field, or its elements, may have.
+    /// The allowed values of a field or of its elements.
     pub enums: BTreeMap<String, Vec<String>>,
     pub fields: BTreeMap<String, Added>,
 }
@@ -48,7 +48,7 @@ impl Corrections {
         self.marks.get(mark).is_some_and(|m| m.contains(field))
     }
 
-    /// Every definition or field named, for the check that each exists.
+    /// Every definition or field named, to check that each exists.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let fields = self.marks.values().flatten().filter(|f| !f.starts_with("*."));
         fields
@@ -66,7 +66,9 @@ impl Corrections {
     pub fn parse(text: &str) -> Self {
         let mut out = Self::default();
         for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (verb, rest) = line.split_once(' ').unwrap_or_else(|| panic!("no fact in {line:?}"));
+            let (verb, rest) = line
+                .split_once(' ')
+                .unwrap_or_else(|| panic!("no arguments in {line:?}"));
             let (name, args) = rest.split_once(' ').unwrap_or((rest, ""));
             let owned = || name.to_owned();
             match verb {
@@ -133,7 +135,7 @@ impl Corrections {
                         },
                     );
                 }
-                _ => panic!("what is {verb:?}? In {line:?}"),
+                _ => panic!("unknown correction {verb:?} in {line:?}"),
             }
         }
         out

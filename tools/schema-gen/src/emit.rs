@@ -1,4 +1,4 @@
-//! Writes the table as Rust constants, and the descriptions as one compressed text.
+//! Writes the table as Rust statics, and the descriptions as one compressed text.
 
 use crate::corrections::List;
 use crate::model::{Def, Ty};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// `src/api/table.rs`.
+/// The content of `src/api/table.rs`.
 pub fn table(defs: &BTreeMap<String, Def>) -> String {
     let index: BTreeMap<&str, usize> = defs.keys().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
     let mut out = String::from(

@@ -1,7 +1,7 @@
 //! Writes the schema table of the built-in kinds, `src/api/table.rs`.
 //!
-//! `cargo run -p schema-gen` writes, `cargo run -p schema-gen -- --check` fails where the committed file differs from what
-//! it would write.
+//! `cargo run -p schema-gen` writes it; `cargo run -p schema-gen -- --check` fails if the committed file differs from
+//! the generated one.
 
 use schema_gen::Model;
 use std::path::Path;

@@ -16,7 +16,7 @@ pub enum Ty {
     Map(Box<Ty>),
 }
 
-/// One row of a definition.
+/// One field of a definition.
 pub struct Field {
     pub ty: Ty,
     pub required: bool,
@@ -25,11 +25,11 @@ pub struct Field {
     pub list: Option<List>,
     /// `x-kubernetes-map-type` of the property itself.
     pub mapping: Option<bool>,
-    /// Strategies, and the merge key.
+    /// Patch strategies and the merge key.
     pub patch: (String, Option<String>),
     pub default: Option<String>,
     pub values: Vec<String>,
-    /// Its place in protobuf, where it has one.
+    /// Its protobuf field number, if it has one.
     pub wire: Option<Wire>,
     pub description: String,
 }
@@ -39,14 +39,14 @@ pub struct Field {
 pub struct Def {
     pub description: String,
     pub fields: BTreeMap<String, Field>,
-    /// Set where the definition is no object.
+    /// Set if the definition is not an object.
     pub scalar: Option<&'static str>,
     pub atomic: bool,
     pub gvks: Vec<(String, String, String)>,
     pub union: Option<String>,
 }
 
-/// Definitions that are not read as objects of their fields.
+/// Definitions that are not decoded as objects with fields.
 const SCALARS: [(&str, &str); 11] = [
     ("apimachinery.pkg.apis.meta.v1.Time", "Time"),
     ("apimachinery.pkg.apis.meta.v1.MicroTime", "MicroTime"),
@@ -124,7 +124,7 @@ fn written_type(text: &str) -> Ty {
     }
 }
 
-/// What Go writes for the field when nothing is set.
+/// What Go writes for the field when it is not set.
 fn emit(ty: &Ty, required: bool, key: &str, c: &Corrections) -> &'static str {
     let omitempty = if required {
         c.has("omitted", key)
@@ -132,7 +132,7 @@ fn emit(ty: &Ty, required: bool, key: &str, c: &Corrections) -> &'static str {
         !c.has("always", key)
     };
     let pointer = match ty {
-        // A list that is there and empty, where that is not the same as none.
+        // A list behind a pointer, where an empty list differs from an absent one.
         Ty::List(_) if omitempty && c.has("pointer", key) => return "OmitNil",
         Ty::List(_) | Ty::Map(_) | Ty::Leaf("Bytes") => return if omitempty { "OmitEmpty" } else { "Null" },
         Ty::Struct(_) => c.has("pointer", key) || !required && !c.has("value", key),
@@ -144,7 +144,7 @@ fn emit(ty: &Ty, required: bool, key: &str, c: &Corrections) -> &'static str {
         (true, _) if omitempty => "OmitNil",
         (true, _) => "Null",
         (false, _) if c.has("omitzero", key) => "OmitEmpty",
-        // Go's `omitempty` does nothing for structs held by value.
+        // Go's `omitempty` has no effect on structs held by value.
         (false, Ty::Leaf("Time" | "MicroTime")) => "Null",
         (false, Ty::Leaf(leaf)) if leaf.starts_with("Any") => "Null",
         (false, Ty::Struct(_) | Ty::Leaf("Quantity" | "IntOrString")) => "Zero",
@@ -196,7 +196,7 @@ pub fn build(
     c: &Corrections,
     tags: &Tags,
 ) -> BTreeMap<String, Def> {
-    // Keys of map lists are Rust names of the element's fields.
+    // The crate gives the keys of map lists as Rust field names of the element.
     let json_name = |element: &Ty, rust: &str| -> String {
         let Ty::Struct(name) = element else {
             return rust.to_owned();
@@ -311,7 +311,7 @@ fn core_kind(def: &str, c: &Corrections) -> Option<(String, String, String)> {
         .map(|version| (String::new(), version.clone(), kind.to_owned()))
 }
 
-/// `PodList` and its like, which the crate has as one generic type.
+/// A list definition such as `PodList`, which the crate has as one generic type.
 fn list_definition(source: &Source, kind: &str, item: &Def, c: &Corrections) -> (String, Def) {
     let prefix = &source.name[..=source.name.rfind('.').expect("a dotted name")];
     let (name, item_name) = (
@@ -363,7 +363,7 @@ fn list_definition(source: &Source, kind: &str, item: &Def, c: &Corrections) -> 
     (name, def)
 }
 
-/// Every correction must correct something, and every reference must lead somewhere.
+/// Checks that every correction applies to something, and that every reference resolves.
 fn check(defs: &BTreeMap<String, Def>, c: &Corrections) {
     let exists = |name: &str| {
         let full = format!("{PREFIX}{name}");

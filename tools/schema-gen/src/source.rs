@@ -1,5 +1,5 @@
-//! Reads what k8s-openapi's source text says about each definition: its JSON schema literal, its group, version and
-//! kind, and the list strategies of its DeepMerge impl.
+//! Parses the source text of k8s-openapi. Of each definition it reads the JSON schema literal, group, version and
+//! kind, and the list strategies of the DeepMerge impl.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub struct Source {
     pub rust_names: BTreeMap<String, String>,
 }
 
-/// Where cargo has unpacked a crate.
+/// The directory into which cargo has unpacked a crate.
 pub fn locate(krate: &str) -> PathBuf {
     let out = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked", "--manifest-path"])

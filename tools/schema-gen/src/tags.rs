@@ -4,13 +4,13 @@ use crate::corrections::Corrections;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Field numbers by message and field. Both are looked up by letters and digits alone, without case, because the crate
-/// spells names its own way.
+/// Field numbers by message and field. Lookups ignore case and all characters except letters and digits, because the
+/// crate spells names differently.
 pub struct Tags {
     messages: BTreeMap<String, BTreeMap<String, u8>>,
 }
 
-/// A field's number, and those of the embedded messages it stands in, outermost first.
+/// A field's number, and those of the embedded messages that contain it, outermost first.
 pub struct Wire {
     pub tag: u8,
     pub through: Vec<u8>,
@@ -47,7 +47,7 @@ impl Tags {
         Self { messages }
     }
 
-    /// The number of a field of a definition (without `io.k8s.`), where it has a message.
+    /// The number of a field of a definition (without `io.k8s.`), if it is part of a message.
     pub fn find(&self, definition: &str, field: &str, corrections: &Corrections) -> Option<Wire> {
         if let Some(tag) = self.messages.get(&key(definition)).and_then(|m| m.get(&key(field))) {
             return Some(Wire {

@@ -1,4 +1,4 @@
-//! Cross-checks of what was read from the crate's text against the crate itself.
+//! Cross-checks of the parsed source text against the compiled crate.
 
 use crate::corrections::Corrections;
 use crate::model::Def;
@@ -37,7 +37,7 @@ fn agrees<T: schemars::JsonSchema + Resource>(defs: &BTreeMap<String, Def>) -> u
 }
 
 #[test]
-fn definitions_are_those_of_the_live_crate() {
+fn definitions_equal_those_of_the_compiled_crate() {
     let defs = defs();
     let crds = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
     assert!(defs.contains_key(crds));
@@ -81,10 +81,10 @@ fn rows(table: &str) -> Vec<(String, String)> {
     out
 }
 
-/// All that the gateway does with a field (decoding, protobuf, apply, patches, OpenAPI) it does by the field's row, so that
-/// the one row is the whole change; `src/api/tests.rs` shows it for the fields that are added by lines today.
+/// Everything the gateway does with a field (decoding, protobuf, apply, patches, OpenAPI) follows from its row, so
+/// adding the row is the whole change. `src/api/tests.rs` shows that for the fields that corrections add today.
 #[test]
-fn a_field_is_added_by_one_line() {
+fn a_correction_line_adds_a_field() {
     let corrections = include_str!("../corrections.txt");
     let line = "field api.core.v1.PodSpec.shiny []api.core.v1.Container =201 required -- Shines.\n";
     let before = crate::definitions(corrections);
@@ -108,7 +108,7 @@ fn a_field_is_added_by_one_line() {
 #[test]
 fn every_stored_field_has_a_protobuf_number() {
     for (name, def) in defs() {
-        // `apiVersion` and `kind` of a document stand in its envelope; `version.Info` has no message.
+        // `apiVersion` and `kind` of a document are in its envelope; `version.Info` has no message.
         if name.ends_with("version.Info") {
             continue;
         }

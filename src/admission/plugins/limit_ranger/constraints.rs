@@ -1,14 +1,15 @@
-//! Minimum, maximum and ratio, each in upstream's words. Where upstream goes through a map, we go by name.
+//! Minimum, maximum and ratio constraints, with upstream's messages. Upstream iterates over Go maps in random order;
+//! here the order is by resource name.
 
 use super::super::resources::{Account, List, Side, list, of_pod as resources_of_pod};
 use super::Violations;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
-/// Beyond this many units upstream compares units, up to it thousandths.
+/// Up to this value upstream compares thousandths, beyond it whole units, to avoid overflow.
 const MAX_MILLI: i64 = i64::MAX / 1000;
 
-/// What an item of a LimitRange constrains.
+/// The resources of the object that a LimitRange item constrains.
 struct Measured<'a> {
     /// `Container`, `Pod` or `PersistentVolumeClaim`.
     kind: &'a str,
@@ -16,7 +17,7 @@ struct Measured<'a> {
     limits: List<'a>,
 }
 
-/// The numbers as upstream compares them.
+/// Converts quantities to integers that compare the way upstream's do.
 fn comparable<const N: usize>(quantities: [Option<Quantity>; N]) -> [i64; N] {
     let quantities = quantities.map(|q| q.unwrap_or(Quantity::ZERO));
     let units = quantities.map(Quantity::value);
@@ -51,7 +52,7 @@ impl Measured<'_> {
         }
     }
 
-    /// Of what has no limits.
+    /// The maximum of an object without limits (a claim).
     fn maximum_request(&self, name: &str, most: Quantity) -> Option<String> {
         let request = self.requests.get(name).copied();
         let [asked, bound] = comparable([request, Some(most)]);
@@ -81,8 +82,8 @@ impl Measured<'_> {
         over.then(|| format!("{rule}, but provided ratio is {ratio:.6}"))
     }
 
-    /// A message is made for each limit that is broken, and what is not broken was said by who is measured: this ends
-    /// after the size of both and so many messages as are kept.
+    /// Adds a message per violated constraint. Satisfied constraints produce nothing, so the cost is bounded by the
+    /// size of the item plus the maximum number of messages.
     fn check(&self, item: &Limits<'_>, out: &mut Violations) {
         let least = item.min.iter().filter_map(|(k, v)| self.minimum(k, *v));
         let most = item.max.iter().filter_map(|(k, v)| self.maximum(k, *v));
@@ -96,7 +97,7 @@ impl Measured<'_> {
     }
 }
 
-/// An item of a LimitRange, read.
+/// The constraints of a parsed LimitRange item.
 struct Limits<'a> {
     min: List<'a>,
     max: List<'a>,
@@ -113,7 +114,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// What a pod has against it.
+/// Checks a pod and its containers.
 pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
     let mut out = Violations::default();
     for item in limits {
@@ -148,7 +149,7 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
     out
 }
 
-/// What a claim has against it.
+/// Checks a claim.
 pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Violations {
     let mut out = Violations::default();
     for item in limits.iter().filter(|i| i.str_at(&["type"]) == "PersistentVolumeClaim") {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_which_limit_it_breaks() {
+    fn messages_name_the_violated_constraint() {
         let item = |part: &str, value: &str| {
             let mut item = json!({"type": "Container"});
             item.set(&[part, "cpu"], value);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_too_great_for_thousandths_are_compared_in_units() {
+    fn huge_quantities_are_compared_in_whole_units() {
         let huge = |n: i64| json!({"requests": {"memory": (n.to_string())}, "limits": {"memory": (n.to_string())}});
         let item = json!({"type": "Container", "max": {"memory": "9223372036854775806"}});
         assert_eq!(said(item.clone(), huge(i64::MAX - 1)), "");
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_measured_as_a_whole_and_errors_are_said_together() {
+    fn pod_constraints_apply_to_the_sum_and_errors_are_aggregated() {
         let container = json!({"name": "a", "resources": {"limits": {"memory": "512Mi"}}});
         let pod = json!({"spec": {"containers": [(container.clone()), (container.clone()), (container)]}});
         let limits = [json!({"type": "Pod", "max": {"memory": "1Gi"}, "min": {"cpu": "1"}})];
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_a_hundred_violations() {
+    fn a_rejection_lists_at_most_a_hundred_violations() {
         let mut most = Value::object();
         (0..500).for_each(|i| most.set(&[&format!("x/r{i}")], "1"));
         let mut item = json!({"type": "Container"});
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_have_requests_only() {
+    fn claims_are_checked_by_request_only() {
         let limits = [json!({"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}})];
         let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
         assert_eq!(of_claim(&claim("1Gi"), &limits).joined(), None);

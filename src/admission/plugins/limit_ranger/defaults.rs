@@ -1,11 +1,11 @@
-//! What containers get that say nothing.
+//! Default requests and limits for containers.
 
 use crate::apimachinery::value::{Str, Value};
 use std::collections::BTreeMap;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Fills in what a list of a container's resources lacks; returns the names, sorted.
+/// Adds the defaults missing from a container's requests or limits. Returns the names of the added resources, sorted.
 fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) -> Vec<String> {
     let there = container.at(&["resources", side]);
     let missing = defaults.iter().filter(|(name, _)| there.get(name).is_null());
@@ -25,7 +25,7 @@ fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) ->
     set
 }
 
-/// The defaults of one LimitRange, merged over its items for containers: the last that names a resource counts.
+/// The container defaults of one LimitRange. If several items name a resource, the last one wins.
 fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
     let mut all = BTreeMap::new();
     let items = range.at(&["spec", "limits"]).items().iter();
@@ -37,14 +37,14 @@ fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
     all
 }
 
-/// Values that the defaults of one LimitRange give a pod at most. Each container gets each default: without a bound, a
-/// small pod and a small LimitRange make a very large pod.
+/// Maximum number of values that one LimitRange may add to a pod. Without it, many containers times many defaults would
+/// turn a small pod into a very large one.
 const MOST: usize = 10_000;
 
-/// Gives the pod's containers the defaults of a LimitRange, and notes in an annotation what they got.
+/// Applies the defaults of a LimitRange to the pod's containers, and records them in an annotation as upstream does.
 ///
 /// # Errors
-/// The pod would become too large.
+/// If the pod would become too large.
 pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> {
     let (limits, requests) = (merged(range, "default"), merged(range, "defaultRequest"));
     if limits.is_empty() && requests.is_empty() {
@@ -83,7 +83,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn defaults_do_not_multiply_without_bound() {
+    fn the_number_of_applied_defaults_is_bounded() {
         let mut given = Value::object();
         (0..200).for_each(|i| given.set(&[&format!("x/r{i}")], "1"));
         let mut range = json!({"spec": {"limits": [{"type": "Container"}]}});
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_get_what_they_do_not_say_and_the_annotation_tells() {
+    fn missing_values_are_defaulted_and_annotated() {
         let range = json!({"spec": {"limits": [
             {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}},
             {"type": "Pod", "default": {"x": "1"}}]}});

@@ -1,9 +1,9 @@
-//! Which labels a node may give itself.
+//! Which labels a node may set on its own Node object.
 
 use crate::apimachinery::value::Value;
 
 const OWN: &str = "node-restriction.kubernetes.io";
-/// Labels of Kubernetes that a kubelet sets.
+/// Labels in Kubernetes namespaces that a kubelet may set.
 const KUBELET: [&str; 11] = [
     "kubernetes.io/hostname",
     "kubernetes.io/os",
@@ -18,7 +18,7 @@ const KUBELET: [&str; 11] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// The domain or one below it.
+/// True for the domain itself and its subdomains.
 fn within(namespace: &str, domain: &str) -> bool {
     namespace
         .strip_suffix(domain)
@@ -34,7 +34,7 @@ fn is_refused(label: &str) -> bool {
     within(namespace, OWN) || kubernetes && !kubelet
 }
 
-/// The labels that differ and that a node may not change, sorted.
+/// The changed labels that a node may not change, sorted.
 pub(super) fn refused(new: &Value, old: &Value) -> Vec<String> {
     let at = ["metadata", "labels"];
     let keys = |v: &Value| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Pods of a node: it makes mirror pods of its own, removes and evicts what runs on it, and reports their status.
+//! Pods: a node may create its mirror pods, delete and evict the pods that run on it, and update their status.
 
 use super::{Asked, absent};
 use crate::admission::plugins::pods::{MIRROR, is_mirror, projects, references_config_maps, references_secrets};
@@ -111,7 +111,7 @@ fn status(asked: &Asked<'_>) -> Result<()> {
         return asked.no(format!("node {me:?} cannot update labels through pod status"));
     }
     if !same(&["status", "resourceClaimStatuses"]) {
-        // Upstream's spelling.
+        // The misspelling is upstream's.
         return asked.no(format!("node {me:?} cannot update resource claim statues"));
     }
     if !same(&["status", "extendedResourceClaimStatus"]) {

@@ -69,7 +69,7 @@ fn create(group: &str, plural: &str, name: &str) -> Attributes {
 }
 
 #[tokio::test]
-async fn others_than_nodes_are_left_alone() {
+async fn other_users_are_not_restricted() {
     let object = json!({"metadata": {"name": "m"}});
     let free = create("", "nodes", "m");
     assert!(ask(&plugin(), &free, &object).await.is_ok());
@@ -82,7 +82,7 @@ async fn others_than_nodes_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_node_changes_its_own_node_and_there_not_everything() {
+async fn a_node_may_update_only_parts_of_its_own_node() {
     let node = |labels: Value| json!({"metadata": {"name": "n", "labels": (labels.as_object().map(|m| m.keys().map(|k| (k.to_owned(), "x")).collect::<std::collections::BTreeMap<_, _>>()))}});
     assert_eq!(
         refusal(create("", "nodes", "m"), &json!({"metadata": {"name": "m"}})).await,
@@ -106,7 +106,7 @@ async fn a_node_changes_its_own_node_and_there_not_everything() {
 }
 
 #[tokio::test]
-async fn a_node_makes_mirror_pods_that_it_owns() {
+async fn a_node_may_create_only_mirror_pods_it_owns() {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}});
     let of = async |pod: &Value| refusal(create("", "pods", "p"), pod).await;
     assert!(of(&pod).await.ends_with("node \"n\" can only create mirror pods"));
@@ -127,7 +127,7 @@ async fn a_node_makes_mirror_pods_that_it_owns() {
 }
 
 #[tokio::test]
-async fn a_node_ends_and_reports_what_runs_on_it() {
+async fn a_node_may_delete_and_update_only_its_own_pods() {
     let pod = |node: &str| json!({"metadata": {"name": "p"}, "spec": {"nodeName": (node)}});
     let delete = |node: &str| Attributes {
         operation: Operation::Delete,
@@ -160,7 +160,7 @@ async fn a_node_ends_and_reports_what_runs_on_it() {
 }
 
 #[tokio::test]
-async fn tokens_are_for_pods_of_the_node_and_audiences_they_use() {
+async fn tokens_require_a_pod_on_the_node_and_an_audience_it_uses() {
     let token = |pod: &str, uid: &str, audience: &str| {
         json!({"spec": {"audiences": [(audience)],
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": (pod), "uid": (uid)}}})
@@ -189,7 +189,7 @@ async fn tokens_are_for_pods_of_the_node_and_audiences_they_use() {
 }
 
 #[tokio::test]
-async fn tokens_are_for_audiences_of_the_drivers_of_a_pods_volumes() {
+async fn audiences_of_a_pods_csi_drivers_are_allowed() {
     let of = async |pod: &str| {
         let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": (pod), "uid": "pod-uid"});
         let object = json!({"spec": {"audiences": ["disks"], "boundObjectRef": bound}});
@@ -213,7 +213,7 @@ async fn tokens_are_for_audiences_of_the_drivers_of_a_pods_volumes() {
 }
 
 #[tokio::test]
-async fn leases_csi_nodes_slices_and_claims_are_the_nodes_own() {
+async fn leases_csi_nodes_slices_and_claims_are_restricted() {
     let named = |name: &str| json!({"metadata": {"name": (name)}});
     let mut lease = create("coordination.k8s.io", "leases", "");
     let refused = refusal(lease.clone(), &named("n")).await;

@@ -1,4 +1,4 @@
-//! Tokens a node may ask for: those of pods that run on it, for audiences these pods use.
+//! Service account tokens: a node may request those of pods that run on it, for audiences that these pods use.
 
 use super::{Asked, absent};
 use crate::admission::{Cluster, Operation};
@@ -55,12 +55,12 @@ pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked:
 enum Used {
     Yes,
     No,
-    /// What is missing for an answer.
+    /// Undecidable because an object is missing; the message says which.
     Unknown(String),
 }
 
-/// A projection of the pod, or the driver of one of its volumes, wants tokens for the audience. What is missing on the way
-/// to a driver counts only where no other volume does.
+/// Checks whether a projected volume of the pod, or the CSI driver of one of its volumes, uses the audience. Missing
+/// objects on the way to a driver matter only if no other volume uses it.
 async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
     let mut missing: Vec<String> = Vec::new();
     for volume in pod.at(&["spec", "volumes"]).items() {
@@ -86,7 +86,7 @@ async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
 async fn driver_wants(cluster: &Cluster, pod: &Value, volume: &Value, audience: &str) -> Result<bool> {
     let claim = volume.str_at(&["persistentVolumeClaim", "claimName"]);
     let driver = if !volume.at(&["ephemeral", "volumeClaimTemplate"]).is_null() {
-        // A claim made for the pod is called after both.
+        // The claim of a generic ephemeral volume is named after the pod and the volume.
         let claim = format!("{}-{}", pod.name(), volume.str_at(&["name"]));
         driver_of(cluster, pod.namespace(), &claim).await?
     } else if !claim.is_empty() {
@@ -103,7 +103,7 @@ async fn driver_wants(cluster: &Cluster, pod: &Value, volume: &Value, audience: 
     Ok(wanted.any(|r| r.str_at(&["audience"]) == audience))
 }
 
-/// The driver behind a claim; empty where its volume has none.
+/// The CSI driver behind a claim; empty if its volume has none.
 async fn driver_of(cluster: &Cluster, namespace: &str, claim: &str) -> Result<String> {
     let found = cluster.find("", "persistentvolumeclaims", namespace, claim).await?;
     let found = found.ok_or_else(|| absent(("", "persistentvolumeclaim"), claim))?;
@@ -113,7 +113,7 @@ async fn driver_of(cluster: &Cluster, namespace: &str, claim: &str) -> Result<St
     Ok(driver_in(volume.get("spec")))
 }
 
-/// The driver of a volume's source, that of its successor where it is one of those that were once built in.
+/// The CSI driver of a volume source. In-tree volume types map to the driver that they were migrated to.
 fn driver_in(source: &Value) -> String {
     let own = source.str_at(&["csi", "driver"]);
     let successor = |(key, driver): &(&str, &'static str)| (!source.get(key).is_null()).then_some(*driver);
@@ -123,7 +123,7 @@ fn driver_in(source: &Value) -> String {
     }
 }
 
-/// CSI drivers of the volumes that were built in.
+/// In-tree volume types, and the CSI drivers that they were migrated to.
 const SUCCESSORS: &[(&str, &str)] = &[
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
     ("azureDisk", "disk.csi.azure.com"),

@@ -1,6 +1,6 @@
-//! The checks of the baseline and restricted levels, by policy version.
+//! The checks of the baseline and restricted levels, by policy version. Entry point: [`violations`].
 //!
-//! The table is in the order of upstream's ids, which is the order of the reasons in a message.
+//! The table is ordered by upstream's check ids, which determines the order of reasons in messages.
 
 mod baseline;
 mod restricted;
@@ -8,12 +8,12 @@ mod restricted;
 use super::pod::Pod;
 use super::policy::{Level, LevelVersion};
 
-/// Why a pod does not meet a level.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind of fault.
+    /// The forbidden reason, such as `hostPort`.
     pub reason: &'static str,
-    /// Who sets what.
+    /// Which containers or fields are at fault.
     pub detail: String,
 }
 
@@ -25,11 +25,11 @@ impl Violation {
 
 type Run = fn(Pod<'_>) -> Option<Violation>;
 
-/// One check: what it runs from which minor version on.
+/// A check, with the function that implements it from each minor version on.
 struct Check {
     level: Level,
     versions: &'static [(u32, Run)],
-    /// From this minor version on, the restricted level has a stricter check in its place.
+    /// At the restricted level, a stricter check replaces this one from this minor version on.
     replaced_from: u32,
 }
 
@@ -51,7 +51,7 @@ const fn restricted(versions: &'static [(u32, Run)]) -> Check {
     }
 }
 
-/// The newest minor version a check of this table begins with is 35: later ones, and `latest`, are the same policy.
+/// No check changes after v1.35, so later versions and `latest` are equivalent to it.
 const CHECKS: &[Check] = &[
     baseline(&[(0, baseline::app_armor)], NEVER),
     baseline(&[(0, baseline::capabilities)], 22),
@@ -100,7 +100,7 @@ const CHECKS: &[Check] = &[
     restricted(&[(19, restricted::seccomp), (25, restricted::seccomp_but_windows)]),
 ];
 
-/// What keeps the pod from meeting the level in that version; empty: it does.
+/// The checks that the pod fails at this level and version.
 pub fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     if policy.level == Level::Privileged {
         return Vec::new();
@@ -113,7 +113,7 @@ pub fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     runs.filter_map(|(_, run)| run(pod)).collect()
 }
 
-/// `reason (detail), reason (detail)`
+/// Formats as `reason (detail), reason (detail)`.
 pub fn details(violations: &[Violation]) -> String {
     let each = violations.iter().map(|v| match v.detail.is_empty() {
         true => v.reason.to_owned(),
@@ -122,7 +122,7 @@ pub fn details(violations: &[Violation]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// `reason, reason`
+/// Formats as `reason, reason`.
 pub fn reasons(violations: &[Violation]) -> String {
     let each: Vec<&str> = violations.iter().map(|v| v.reason).collect();
     each.join(", ")

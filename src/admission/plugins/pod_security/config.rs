@@ -1,21 +1,20 @@
-//! `PodSecurityConfiguration` of the `--admission-control-config-file`: defaults for namespaces without labels, and
-//! who is exempt.
+//! `PodSecurityConfiguration` in the `--admission-control-config-file`: the default policy and exemptions.
 
 use super::policy::{Level, LevelVersion, Policy, Version};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::Value;
 
-/// The plugin's configuration.
+/// The PodSecurity plugin's configuration.
 #[derive(Clone, Debug)]
 pub struct PodSecurityConfig {
-    /// What holds where labels say nothing.
+    /// The policy where a namespace has no labels.
     pub defaults: Policy,
-    /// Users whose pods are not looked at.
+    /// Users whose pods are exempt.
     pub usernames: Vec<String>,
-    /// Namespaces whose pods are not looked at.
+    /// Namespaces whose pods are exempt.
     pub namespaces: Vec<String>,
-    /// Runtime classes whose pods are not looked at.
+    /// Runtime classes whose pods are exempt.
     pub runtime_classes: Vec<String>,
 }
 
@@ -73,10 +72,10 @@ fn exempt(
 }
 
 impl PodSecurityConfig {
-    /// Reads the configuration object; what it does not say is privileged, latest, and nobody exempt.
+    /// Parses the configuration object. Omitted levels are `privileged`, omitted versions `latest`.
     ///
     /// # Errors
-    /// All that is wrong with it, in upstream's words.
+    /// All errors, with upstream's messages.
     pub fn parse(configuration: &Value) -> Result<Self, String> {
         let mut errors = ErrorList::new();
         let defaults = configuration.get("defaults");
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_read_and_what_it_leaves_out_is_privileged() {
+    fn omitted_levels_default_to_privileged() {
         let config = PodSecurityConfig::parse(&crate::json!({
             "apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
             "defaults": {"enforce": "baseline", "enforce-version": "v1.30"},
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_once() {
+    fn all_errors_are_reported_together() {
         let wrong = PodSecurityConfig::parse(&crate::json!({
             "defaults": {"enforce": "x"}, "exemptions": {"usernames": [""], "namespaces": ["a", "a"]}}));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Pods that stand in a namespace when it is told to enforce more: who of them would no longer be let in.
+//! Warnings about existing pods when a namespace's enforce level is raised: which of them would no longer be admitted.
 
 use super::checks::{reasons, violations};
 use super::config::PodSecurityConfig;
@@ -12,36 +12,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most pods that are looked at.
+/// Maximum number of pods to check.
 const MOST: usize = 3000;
-/// Longest time that is taken for it.
+/// Maximum time to spend on the check.
 const LONGEST: Duration = Duration::from_secs(1);
-/// After so many pods other tasks get their turn.
+/// Number of pods after which the task yields.
 const TURN: usize = 64;
 
-/// Said where the pods cannot be read.
+/// The warning if the pods cannot be listed.
 pub(super) const UNKNOWN: &str = "failed to list pods while checking new PodSecurity enforce level";
 
-/// Pods with the same faults.
+/// Pods that fail the same checks.
 struct Alike {
-    /// The first by name.
+    /// Name of the first of them in alphabetical order.
     name: String,
     others: usize,
 }
 
-/// What was found so far.
+/// The state of a check over many pods.
 struct Survey<'a> {
     enforce: LevelVersion,
     config: &'a PodSecurityConfig,
     until: Instant,
     most: usize,
-    /// By reasons.
+    /// Failing pods by reasons.
     found: BTreeMap<String, Alike>,
     checked: usize,
 }
 
 impl Survey<'_> {
     fn is_over(&self) -> bool {
+        // At least one pod is checked, however slow that is.
         self.checked >= self.most || (self.checked > 0 && Instant::now() >= self.until)
     }
 
@@ -92,15 +93,15 @@ impl Survey<'_> {
     }
 }
 
-/// The controller that made the pod.
+/// The uid of the controller that owns the pod.
 fn controller(pod: &Value) -> Option<&str> {
     let owners = pod.at(&["metadata", "ownerReferences"]).items().iter();
     let mut controllers = owners.filter(|o| o.get("controller").as_bool() == Some(true));
     controllers.next().map(|o| o.str_at(&["uid"]))
 }
 
-/// The warnings about these pods. One pod of each controller is looked at before the second of any, since they are
-/// alike; at most [`MOST`] and about [`LONGEST`].
+/// The warnings for these pods. Pods of one controller are alike, so one pod of each is checked before the second of
+/// any. Checks at most [`MOST`] pods, for about [`LONGEST`].
 pub(super) async fn warnings(
     namespace: &str,
     enforce: LevelVersion,
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_with_the_same_faults_share_a_line() {
+    fn pods_with_the_same_violations_share_a_line() {
         let pods = [
             pod("c", "1", json!({"hostNetwork": true})),
             pod("b", "1", json!({"hostNetwork": true})),
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_of_each_controller_comes_first_and_the_rest_is_said_to_be_unknown() {
+    fn one_pod_per_controller_is_checked_first_and_the_limit_reported() {
         let pods = [
             pod("a", "1", json!({})),
             pod("b", "1", json!({})),

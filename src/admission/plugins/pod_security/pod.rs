@@ -1,9 +1,9 @@
-//! What the checks see of a pod or a pod template, and how they name its parts.
+//! A view of a pod or pod template for the checks, and helpers for their messages.
 
 use crate::apimachinery::value::Value;
 use std::collections::BTreeSet;
 
-/// Metadata and spec of a pod or of a pod template.
+/// Metadata and spec of a pod or pod template.
 #[derive(Clone, Copy)]
 pub struct Pod<'a> {
     /// `metadata`, or null.
@@ -13,7 +13,7 @@ pub struct Pod<'a> {
 }
 
 impl<'a> Pod<'a> {
-    /// The pod, or template, in an object of these two members.
+    /// The view of a pod or template object.
     pub fn of(object: &'a Value) -> Self {
         Self {
             metadata: object.get("metadata"),
@@ -21,13 +21,13 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Init containers, containers and ephemeral containers, in this order.
+    /// Init, regular and ephemeral containers, in this order.
     pub(super) fn containers(self) -> impl Iterator<Item = &'a Value> {
         let lists = ["initContainers", "containers", "ephemeralContainers"];
         lists.into_iter().flat_map(move |list| self.spec.get(list).items())
     }
 
-    /// The pod's own security context, or null.
+    /// The pod-level security context, or null.
     pub(super) fn security(self) -> &'a Value {
         self.spec.get("securityContext")
     }
@@ -40,7 +40,7 @@ impl<'a> Pod<'a> {
         self.spec.str_at(&["os", "name"]) == "windows"
     }
 
-    /// In a user namespace of its own (`hostUsers: false`).
+    /// True if the pod runs in a user namespace of its own (`hostUsers: false`).
     pub(super) fn has_own_users(self) -> bool {
         self.spec.get("hostUsers").as_bool() == Some(false)
     }
@@ -48,10 +48,10 @@ impl<'a> Pod<'a> {
 
 /// Names in the order they were found.
 pub(super) type Names<'a> = Vec<&'a str>;
-/// Different values, sorted.
+/// Distinct values, sorted.
 pub(super) type Values<'a> = BTreeSet<&'a str>;
 
-/// The containers' names for which `bad` holds.
+/// The names of the containers for which `bad` returns true.
 pub(super) fn naming<'a>(pod: Pod<'a>, bad: impl Fn(&'a Value) -> bool) -> Names<'a> {
     let found = pod.containers().filter(|c| bad(c));
     found.map(|c| c.str_at(&["name"])).collect()
@@ -61,7 +61,7 @@ pub(super) fn plural<'t>(one: &'t str, more: &'t str, count: usize) -> &'t str {
     if count == 1 { one } else { more }
 }
 
-/// `"a", "b"`, without escapes, as upstream.
+/// Joins items as `"a", "b"`. Like upstream, without escaping.
 pub(super) fn quoted<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> String {
     let mut out = String::new();
     for item in items {
@@ -80,7 +80,7 @@ pub(super) fn containers(names: &[&str]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
 
-/// `pod and containers "a", "b"`, as far as they are at fault; `None`: nobody is.
+/// Who sets a field, such as `pod and containers "a", "b"`; `None` if neither does.
 pub(super) fn setters(pod: bool, names: &[&str]) -> Option<String> {
     match (pod, names.is_empty()) {
         (false, true) => None,

@@ -1,49 +1,49 @@
-//! Levels, versions, and what a namespace's labels say of them.
+//! Levels, versions, and the policy that a namespace's labels define ([`Policy::of`]).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use std::fmt;
 
-/// How strict. Ordered: each level demands what the one before does, and more.
+/// A level of the Pod Security Standards, ordered by strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything goes.
+    /// Unrestricted.
     Privileged,
-    /// No known way up.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// Good practice.
+    /// Hardening best practices.
     Restricted,
 }
 
-/// Which version of a level: `v1.N` or `latest`.
+/// The version of a level: `v1.N` or `latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `v1.N`
     Minor(u32),
-    /// The newest there is.
+    /// `latest`
     Latest,
 }
 
-/// A level in a version; reads `baseline:v1.30`.
+/// A level at a version; displayed as `baseline:v1.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelVersion {
-    /// How strict.
+    /// The level.
     pub level: Level,
-    /// As of when.
+    /// The version of its definition.
     pub version: Version,
 }
 
-/// What holds in a namespace.
+/// The effective policy of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Violating pods are refused.
+    /// Violating pods are rejected.
     pub enforce: LevelVersion,
-    /// Violations are noted in the audit log.
+    /// Violations are recorded in the audit log.
     pub audit: LevelVersion,
-    /// Violations are said to the client.
+    /// Violations cause a warning to the client.
     pub warn: LevelVersion,
 }
 
-/// The six labels, as pairs of level and version.
+/// The label keys of each mode: level and version.
 const ENFORCE: [&str; 2] = [
     "pod-security.kubernetes.io/enforce",
     "pod-security.kubernetes.io/enforce-version",
@@ -58,10 +58,10 @@ const WARN: [&str; 2] = [
 ];
 
 impl Level {
-    /// Reads a level.
+    /// Parses a level.
     ///
     /// # Errors
-    /// Upstream's words.
+    /// Upstream's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "privileged" => Ok(Self::Privileged),
@@ -73,10 +73,10 @@ impl Level {
 }
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     ///
     /// # Errors
-    /// Upstream's words.
+    /// Upstream's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const BAD: &str = "must be \"latest\" or \"v1.x\"";
         if text == "latest" {
@@ -88,7 +88,7 @@ impl Version {
         minor.map(Self::Minor).ok_or(BAD)
     }
 
-    /// The minor version; beyond all others for the newest.
+    /// The minor version; greater than any real one for `latest`.
     pub(super) const fn minor(self) -> u32 {
         match self {
             Self::Minor(minor) => minor,
@@ -123,20 +123,20 @@ impl fmt::Display for LevelVersion {
 }
 
 impl LevelVersion {
-    /// `privileged:latest`
+    /// `privileged:latest`, which permits everything.
     pub const PRIVILEGED: Self = Self {
         level: Level::Privileged,
         version: Version::Latest,
     };
 
-    /// Privileged policies are the same in all versions.
+    /// Equality, except that `privileged` is the same in all versions.
     fn is_like(self, other: Self) -> bool {
         self == other || self.level == Level::Privileged && other.level == Level::Privileged
     }
 }
 
-/// Takes what a pair of labels says; where a level cannot be read it becomes `fallback`, a version the newest.
-/// Returns whether a level, and whether a version was said.
+/// Applies a pair of labels. An invalid level becomes `fallback`, an invalid version `latest`. Returns whether the
+/// level and the version were set.
 fn overlay<'a>(
     into: &mut LevelVersion,
     [level, version]: [&str; 2],
@@ -165,15 +165,15 @@ fn overlay<'a>(
 }
 
 impl Policy {
-    /// Everything goes, nothing is said.
+    /// The policy that permits everything silently.
     pub const PRIVILEGED: Self = Self {
         enforce: LevelVersion::PRIVILEGED,
         audit: LevelVersion::PRIVILEGED,
         warn: LevelVersion::PRIVILEGED,
     };
 
-    /// What the labels say over the defaults, and what is wrong with them. What cannot be read fails closed for
-    /// enforcing and open for the rest.
+    /// The policy that the labels define on top of the defaults, and the errors in them. An invalid level fails closed
+    /// for `enforce` and open for the other modes. As upstream, `enforce` also raises `warn` unless a label sets that.
     pub fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
         let (mut policy, mut errors) = (defaults, ErrorList::new());
         let (enforced, _) = overlay(&mut policy.enforce, ENFORCE, Level::Restricted, label, &mut errors);
@@ -189,7 +189,7 @@ impl Policy {
         (policy, errors)
     }
 
-    /// Nothing would ever be said or refused.
+    /// True if the policy neither rejects nor reports anything.
     pub fn is_privileged(&self) -> bool {
         self.is_like(&Self::PRIVILEGED)
     }
@@ -198,7 +198,8 @@ impl Policy {
         self.enforce.is_like(other.enforce) && self.audit.is_like(other.audit) && self.warn.is_like(other.warn)
     }
 
-    /// `enforce=baseline:latest, warn=…`: what labels demand in vain in an exempt namespace; `None`: nothing.
+    /// Formats the labels that have no effect in an exempt namespace: `enforce=baseline:latest, warn=…`. `None` if
+    /// there are none.
     pub(super) fn in_vain<'a>(&self, label: &dyn Fn(&str) -> Option<&'a str>, defaults: &Self) -> Option<String> {
         if self.is_privileged() || self.is_like(defaults) {
             return None;
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_holds() {
+    fn labels_define_the_policy() {
         let p = "privileged:latest";
         for (labels, want, wrong) in [
             (&[][..], format!("{p} {p} {p}"), 0),
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_latest_or_v1() {
+    fn versions_are_latest_or_v1_minor() {
         assert_eq!(Version::parse("v1.0"), Ok(Version::Minor(0)));
         assert_eq!(Version::parse("v1.36"), Ok(Version::Minor(36)));
         for bad in [

@@ -19,7 +19,7 @@ fn policy(level: &str, warn: &str) -> Policy {
 }
 
 #[test]
-fn a_refused_pod_is_not_warned_about_too() {
+fn a_rejected_pod_causes_no_warning() {
     let pod = json!({"spec": {"hostPID": true}});
     let verdict = judge(
         &policy("baseline", "restricted"),
@@ -41,7 +41,7 @@ fn a_refused_pod_is_not_warned_about_too() {
 }
 
 #[test]
-fn a_template_is_only_warned_about() {
+fn a_template_causes_only_a_warning() {
     let pod = json!({"spec": {"hostPID": true}});
     let verdict = judge(
         &policy("restricted", "baseline"),
@@ -57,7 +57,7 @@ fn a_template_is_only_warned_about() {
 }
 
 #[test]
-fn only_updates_that_change_what_runs_are_judged() {
+fn only_significant_updates_are_evaluated() {
     let old = with_image("a");
     assert!(!is_significant(&with_image("a"), &old));
     assert!(is_significant(&with_image("b"), &old));
@@ -71,7 +71,7 @@ fn only_updates_that_change_what_runs_are_judged() {
 }
 
 #[test]
-fn policies_of_exempt_namespaces_are_said_to_be_in_vain() {
+fn ineffective_labels_of_exempt_namespaces_are_listed() {
     let labels = json!({"metadata": {"labels": {
         "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/audit": "privileged"}}});
     let label = |key: &str| labels.label(key);
@@ -80,7 +80,7 @@ fn policies_of_exempt_namespaces_are_said_to_be_in_vain() {
     assert_eq!(said.as_deref(), Some("enforce=baseline:latest"));
 }
 
-/// A cluster whose namespace `ns` has these labels, and these pods.
+/// A cluster with these pods in a namespace `ns` with these labels.
 fn cluster(labels: Value, pods: Vec<Value>) -> Cluster {
     let namespace = json!({"metadata": {"name": "ns", "labels": (labels)}});
     testing::cluster(&[("", "namespaces", vec![namespace]), ("", "pods", pods)])
@@ -92,7 +92,7 @@ async fn ask(plugin: &PodSecurity, request: &Attributes, object: &Value) -> (Opt
 }
 
 #[tokio::test]
-async fn a_namespace_decides_on_its_pods_and_only_warns_of_templates() {
+async fn pods_are_rejected_and_templates_only_cause_warnings() {
     let labels = json!({"pod-security.kubernetes.io/enforce": "baseline"});
     let plugin = PodSecurity::new(cluster(labels, Vec::new()), PodSecurityConfig::default());
     let pod = testing::pod(json!({"hostPID": true, "containers": []}));
@@ -130,7 +130,7 @@ async fn users_namespaces_and_runtime_classes_can_be_exempt() {
 }
 
 #[tokio::test]
-async fn a_namespace_is_told_of_bad_labels_and_of_pods_it_would_not_let_in() {
+async fn label_changes_are_validated_and_checked_against_existing_pods() {
     let bad = testing::pod(json!({"hostPID": true}));
     let plugin = PodSecurity::new(cluster(json!({}), vec![bad]), PodSecurityConfig::default());
     let namespace = |level: &str| {
@@ -156,7 +156,7 @@ async fn a_namespace_is_told_of_bad_labels_and_of_pods_it_would_not_let_in() {
             "p: host namespaces"
         ]
     );
-    // What was bad before may stay.
+    // Errors that existed before are tolerated.
     let request = testing::update("", "namespaces", namespace("nope"));
     assert_eq!(ask(&plugin, &request, &namespace("nope")).await, (None, Vec::new()));
     let create = testing::request(Operation::Create, "", "namespaces", "ns");

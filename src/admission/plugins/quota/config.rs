@@ -1,31 +1,31 @@
-//! `ResourceQuotaConfiguration` of the `--admission-control-config-file`: what may only be used where a quota covers
-//! it.
+//! `ResourceQuotaConfiguration` in the `--admission-control-config-file`: resources that may be used only if a quota
+//! covers them.
 
 use super::scopes::Selector;
 use crate::apimachinery::value::Value;
 
-/// Something that is limited where no quota is, too.
+/// A resource that requires a covering quota.
 #[derive(Clone, Debug)]
 pub struct LimitedResource {
-    /// The group of what is written.
+    /// Group of the written object.
     pub group: String,
-    /// The plural of what is written.
+    /// Plural of the written object.
     pub resource: String,
-    /// Texts in the names of resources that a quota must cover.
+    /// Substrings of the quota resource names that must be covered.
     pub contains: Vec<String>,
-    /// Scopes that a quota must cover.
+    /// Scopes that must be covered.
     pub(super) scopes: Vec<Selector>,
 }
 
-/// The plugin's configuration.
+/// The ResourceQuota plugin's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaConfig {
-    /// What is limited by default.
+    /// Resources limited by default.
     pub limited: Vec<LimitedResource>,
 }
 
 impl QuotaConfig {
-    /// Reads the configuration object.
+    /// Parses the configuration object.
     pub fn parse(configuration: &Value) -> Self {
         let limited = configuration.get("limitedResources").items().iter();
         let limited = limited.map(|item| {

@@ -1,4 +1,4 @@
-//! What quotas can say of a resource, and what one object of it counts for.
+//! Evaluators: which quota resources apply to an object, and how much of each it uses.
 
 use super::super::resources::quantity;
 use super::judge::Amounts;
@@ -10,26 +10,26 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
-/// How objects of a resource are counted.
+/// How the objects of a resource are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Evaluator<'a> {
     Pods,
     Services,
     Claims,
     ResourceClaims,
-    /// By number alone.
+    /// By number only.
     Objects(&'a GroupResource),
 }
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const ATTRIBUTES_CLASS: &str = ".volumeattributesclass.storage.k8s.io/";
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// Most devices one request can be given: what a request for all counts for.
+/// Maximum number of devices allocated to one request, hence the worst case for `allocationMode: All`.
 const MOST_DEVICES: i64 = 32;
 
 const ONE: Quantity = Quantity::from_i64(1);
 
-/// The older name of the number of these objects.
+/// The legacy quota name for the number of these objects.
 fn alias(resource: &GroupResource) -> Option<&'static str> {
     match (&*resource.group, &*resource.resource) {
         ("", "configmaps") => Some("configmaps"),
@@ -41,7 +41,7 @@ fn alias(resource: &GroupResource) -> Option<&'static str> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// The one for a resource.
+    /// The evaluator of a resource.
     pub(super) fn of(resource: &'a GroupResource) -> Self {
         match (&*resource.group, &*resource.resource) {
             ("", "pods") => Self::Pods,
@@ -52,7 +52,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// True where an update can change what an object counts for.
+    /// True if an update can change an object's usage.
     pub(super) fn follows_updates(resource: &GroupVersionResource) -> bool {
         matches!(
             (&*resource.group, &*resource.resource),
@@ -60,7 +60,7 @@ impl<'a> Evaluator<'a> {
         )
     }
 
-    /// True where this write can change what is used.
+    /// True if this write can change the usage.
     pub(super) fn handles(self, attributes: &Attributes, object: &Value) -> bool {
         let update = attributes.operation == Operation::Update;
         match self {
@@ -74,7 +74,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// True where a quota's number of this name is about these objects.
+    /// True if the quota resource `name` applies to these objects.
     pub(super) fn counts(self, name: &str) -> bool {
         let of_claims = |name: &str| matches!(name, "persistentvolumeclaims" | "requests.storage");
         match self {
@@ -105,7 +105,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// True where the object is in the scope. Most have none.
+    /// True if the object is in the scope. Only pods and claims have scopes.
     pub(super) fn matches_scope(self, selector: &Selector, object: &Value) -> bool {
         match self {
             Self::Pods => selector.matches_pod(object),
@@ -114,7 +114,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What the object lacks that a quota with these numbers demands.
+    /// The error if the object lacks values that a quota on these resources requires.
     pub(super) fn missing<'n>(self, required: impl Iterator<Item = &'n str>, object: &Value) -> Option<String> {
         match self {
             Self::Pods => pods::missing(required, object),
@@ -122,7 +122,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What the object counts for.
+    /// The usage of an object.
     pub(super) fn usage(self, object: &Value) -> Amounts {
         match self {
             Self::Pods => pods::usage(object),
@@ -138,7 +138,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Node ports are counted before they are allocated: what counts is the intent.
+/// Quota runs before node ports are allocated, so the ports that will be allocated are counted.
 fn of_service(service: &Value) -> Amounts {
     let spec = service.get("spec");
     let ports = spec.get("ports").items();
@@ -168,7 +168,7 @@ fn of_claim(claim: &Value) -> Amounts {
     let attributes = claim.str_at(&["spec", "volumeAttributesClassName"]);
     let asked = quantity(claim.at(&["spec", "resources", "requests", "storage"]));
     let given = quantity(claim.at(&["status", "allocatedResources", "storage"]));
-    // Counted in whole bytes.
+    // Storage is charged in whole bytes.
     let whole = |q: Quantity| {
         if q.is_integer() {
             q
@@ -189,7 +189,7 @@ fn of_claim(claim: &Value) -> Amounts {
     amounts
 }
 
-/// Devices by class. Of alternatives the one that takes most of a class counts.
+/// Devices by class. If a request has alternatives, the largest count of each class is charged.
 fn of_resource_claim(claim: &Value) -> Amounts {
     fn devices(request: &Value) -> (String, Quantity) {
         let count = match request.str_at(&["allocationMode"]) {
@@ -229,7 +229,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn services_count_for_the_ports_they_will_take() {
+    fn services_are_charged_for_future_node_ports() {
         let service = |spec: Value| shown(&of_service(&json!({"spec": (spec)})));
         let ports = json!([{"port": 80}, {"port": 81, "nodePort": 30000}]);
         let common = "count/services=1,services=1,services.loadbalancers";
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_count_for_their_class_too() {
+    fn claims_are_also_charged_by_class() {
         let claim = json!({"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}},
             "status": {"allocatedResources": {"storage": "2Gi"}}});
         let amounts = of_claim(&claim);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn device_requests_count_for_the_worst_case() {
+    fn device_requests_are_charged_for_the_worst_case() {
         let claim = json!({"spec": {"devices": {"requests": [
             {"name": "a", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}},
             {"name": "b", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}},

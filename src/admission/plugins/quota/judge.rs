@@ -1,4 +1,5 @@
-//! Whether a write fits all quotas, and what they will have used: upstream's `CheckRequest`, without I/O.
+//! Evaluation of a write against all quotas of its namespace, and the resulting usage. Upstream's `CheckRequest`,
+//! without I/O. Entry point: [`judge`].
 
 use super::config::LimitedResource;
 use super::evaluator::Evaluator;
@@ -9,26 +10,26 @@ use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Quantities by the names quotas have for them.
+/// Quantities by quota resource name.
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
-/// What is to be written.
+/// The write to evaluate.
 pub(super) struct Write<'a> {
     pub(super) attributes: &'a Attributes,
     pub(super) object: &'a Value,
     pub(super) old: Option<&'a Value>,
 }
 
-/// Why a write is not let in.
+/// Why a write is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
-    /// 403, with this text.
+    /// 403 with this message.
     Forbidden(String),
-    /// 500, as upstream.
+    /// 500 with this message, as upstream.
     Failed(String),
 }
 
-/// `a=1,b=2`
+/// Formats as `a=1,b=2`.
 pub(super) fn shown(amounts: &Amounts) -> String {
     let each: Vec<String> = amounts.iter().map(|(k, v)| format!("{k}={v}")).collect();
     each.join(",")
@@ -39,13 +40,13 @@ fn amounts(v: &Value) -> Amounts {
     list.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
 }
 
-/// `of` as far as `names` has the same keys.
+/// The entries of `of` whose keys are also in `names`.
 fn masked<V>(of: &Amounts, names: &BTreeMap<String, V>) -> Amounts {
     let kept = of.iter().filter(|(k, _)| names.contains_key(*k));
     kept.map(|(k, v)| (k.clone(), *v)).collect()
 }
 
-/// What the new state has more than the old; less is nothing.
+/// The increase from `old` to `new`; a decrease counts as zero.
 fn growth(new: &Amounts, old: &Amounts) -> Amounts {
     let more = new.iter().map(|(name, quantity)| {
         let before = old.get(name).copied().unwrap_or(Quantity::ZERO);
@@ -54,7 +55,7 @@ fn growth(new: &Amounts, old: &Amounts) -> Amounts {
     more.collect()
 }
 
-/// True where the quota is about the object: one of its numbers and all of its scopes are.
+/// True if the quota applies to the object: at least one of its resources and all of its scopes match.
 fn is_about(quota: &Value, hard: &Amounts, evaluator: &Evaluator<'_>, object: &Value) -> bool {
     hard.keys().any(|name| evaluator.counts(name))
         && Selector::of_quota(quota)
@@ -62,7 +63,7 @@ fn is_about(quota: &Value, hard: &Amounts, evaluator: &Evaluator<'_>, object: &V
             .all(|s| evaluator.matches_scope(s, object))
 }
 
-/// A quota that is about the object.
+/// A quota that applies to the object.
 struct Concerned<'q> {
     index: usize,
     quota: &'q Value,
@@ -71,7 +72,7 @@ struct Concerned<'q> {
     delta: Amounts,
 }
 
-/// What is limited by configuration must be covered by a quota that is about it.
+/// Rejects usage of resources and scopes that the configuration limits but no applicable quota covers.
 fn uncovered(
     limited: &[LimitedResource],
     write: &Write<'_>,
@@ -102,7 +103,7 @@ fn uncovered(
     })
 }
 
-/// Judges a write by the quotas of its namespace. Gives, for each quota, what it will have used, where that changes.
+/// Evaluates a write. Returns the new usage of each quota whose usage changes.
 pub(super) fn judge(
     quotas: &[&Value],
     write: &Write<'_>,
@@ -155,7 +156,7 @@ pub(super) fn judge(
         let why = format!("quota usage is negative for resource(s): {}", negative.join(","));
         return Err(Denial::Forbidden(why));
     }
-    // An update is charged for what it adds, unless the quota was not about the object before.
+    // An update is charged for the increase, unless the quota did not apply to the old object.
     let old = write.old.filter(|_| write.attributes.operation == Operation::Update);
     let added = old.map(|old| growth(&usage, &evaluator.usage(old)));
     for one in &mut concerned {

@@ -1,4 +1,4 @@
-//! What a pod counts for.
+//! Quota usage of pods.
 
 use super::super::resources::{Account, List, Side, has_own_resources, list, of_pod};
 use super::judge::Amounts;
@@ -23,7 +23,7 @@ const COUNTED: [&str; 11] = [
     "pods",
 ];
 
-/// What each container must say where a quota is about it. For other resources that was seen to be a mistake.
+/// Resources that every container must specify if a quota has them. Upstream regards requiring others as a mistake.
 const DEMANDED: [&str; 6] = [
     "cpu",
     "memory",
@@ -37,16 +37,16 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Devices asked for by their class, without a claim.
+/// Prefix of devices requested by class without a claim.
 const OF_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
-/// A resource that a device plugin offers, or a class of devices.
+/// True for resources of device plugins and for device classes.
 fn is_extended(name: &str) -> bool {
     name.starts_with(OF_CLASS)
         || !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// True for what pods are counted by.
+/// True for the quota resources that apply to pods.
 pub(super) fn counts(name: &str) -> bool {
     COUNTED.contains(&name)
         || name.starts_with("hugepages-")
@@ -56,7 +56,7 @@ pub(super) fn counts(name: &str) -> bool {
             .is_some_and(|rest| !is_native(name) || rest.starts_with(OF_CLASS))
 }
 
-/// Requests and limits under the names quotas have for them.
+/// Converts requests and limits to quota resource names.
 fn charged(requests: &List<'_>, limits: &List<'_>) -> Amounts {
     let mut amounts = Amounts::from([("pods".to_owned(), Quantity::from_i64(1))]);
     for (name, quantity) in requests {
@@ -76,7 +76,7 @@ fn charged(requests: &List<'_>, limits: &List<'_>) -> Amounts {
     amounts
 }
 
-/// `must specify …` where containers say nothing of what the quota is about.
+/// The error `must specify …` if containers lack required values.
 pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) -> Option<String> {
     let required: Vec<&str> = required.filter(|name| DEMANDED.contains(name)).collect();
     let spec = pod.get("spec");
@@ -104,7 +104,7 @@ pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) 
     Some(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
 }
 
-/// True while the pod holds resources: it has not ended, and is not past its deletion and the grace of it.
+/// True while the pod holds resources: it has neither terminated nor exceeded the grace period of its deletion.
 fn is_alive(pod: &Value) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded") {
         return false;
@@ -121,7 +121,7 @@ fn now() -> i64 {
     since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// What the pod counts for.
+/// The usage of a pod.
 pub(super) fn usage(pod: &Value) -> Amounts {
     let mut amounts = match is_alive(pod) {
         true => charged(
@@ -141,7 +141,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_pod_counts_for_what_its_containers_ask() {
+    fn pods_are_charged_for_requests_and_limits() {
         let pod = json!({"spec": {"containers": [
             {"resources": {"requests": {"cpu": "100m", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2",
                 "deviceclass.resource.kubernetes.io/c": "1"},
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_has_ended_is_only_an_object() {
+    fn a_terminated_pod_only_counts_as_an_object() {
         for pod in [
             json!({"status": {"phase": "Succeeded"}}),
             json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}}),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_must_say_what_a_quota_is_about() {
+    fn containers_must_specify_quota_resources() {
         let pod = json!({"spec": {
             "containers": [{"name": "b"}, {"name": "a"},
                 {"name": "c", "resources": {"limits": {"cpu": "1"}, "requests": {"memory": "1"}}}],

@@ -1,26 +1,26 @@
-//! Scopes: which objects a quota is about.
+//! Quota scopes: which objects a quota applies to.
 
 use crate::apimachinery::value::Value;
 use std::fmt;
 
-/// A scope with an operator and values.
+/// A scope selector: scope, operator and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// `Terminating`, `PriorityClass`, …
+    /// Scope name, such as `Terminating` or `PriorityClass`.
     pub(super) scope: String,
     operator: String,
     values: Vec<String>,
 }
 
 impl fmt::Display for Selector {
-    /// As Go prints the struct.
+    /// Formats like Go prints the struct, which occurs in error messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{} {} [{}]}}", self.scope, self.operator, self.values.join(" "))
     }
 }
 
 impl Selector {
-    /// An element of `scopeSelector.matchExpressions`.
+    /// Parses an element of `scopeSelector.matchExpressions`.
     pub(super) fn of(expression: &Value) -> Self {
         let values = expression.get("values").items().iter();
         Self {
@@ -30,7 +30,7 @@ impl Selector {
         }
     }
 
-    /// All of a quota: an element of `spec.scopes` asks that the scope be there.
+    /// All selectors of a quota. An element of `spec.scopes` is equivalent to the operator `Exists`.
     pub(super) fn of_quota(quota: &Value) -> Vec<Self> {
         let scopes = quota.at(&["spec", "scopes"]).items().iter();
         let scopes = scopes.filter_map(Value::as_str).map(|scope| Self {
@@ -42,7 +42,7 @@ impl Selector {
         scopes.chain(expressions.iter().map(Self::of)).collect()
     }
 
-    /// The operator over a value that may be absent.
+    /// Applies the operator to a value that may be absent.
     fn selects(&self, value: Option<&str>) -> bool {
         let listed = || self.values.iter().any(|v| Some(&**v) == value);
         match &*self.operator {
@@ -54,7 +54,7 @@ impl Selector {
         }
     }
 
-    /// True where the pod is in the scope.
+    /// True if the pod is in the scope.
     pub(super) fn matches_pod(&self, pod: &Value) -> bool {
         match &*self.scope {
             "Terminating" => is_terminating(pod),
@@ -70,7 +70,7 @@ impl Selector {
         }
     }
 
-    /// True where the claim is in the scope: any class of attributes it has, had or is to have counts.
+    /// True if the claim is in the scope by any of its attributes classes: requested, current or being applied.
     pub(super) fn matches_claim(&self, claim: &Value) -> bool {
         if self.scope != "VolumeAttributesClass" {
             return false;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scope_selects_its_pods() {
+    fn scopes_select_pods() {
         let exists =
             |scope: &str, spec: Value| selector(scope, "Exists", Value::Null).matches_pod(&json!({"spec": (spec)}));
         let resources = json!({"containers": [{"resources": {"limits": {"cpu": "1"}}}]});
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_work_on_the_class_s_name() {
+    fn operators_apply_to_the_class_name() {
         let high = json!({"spec": {"priorityClassName": "high"}});
         let none = json!({});
         for (operator, values, of_high, of_none) in [
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn any_class_of_attributes_of_a_claim_counts() {
+    fn a_claim_is_in_the_scope_by_any_attributes_class() {
         let gold = selector("VolumeAttributesClass", "In", json!(["gold"]));
         assert!(gold.matches_claim(&json!({"spec": {"volumeAttributesClassName": "gold"}})));
         assert!(

@@ -7,7 +7,7 @@ use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use crate::storage::{Draft, MinRevision, Storage};
 use proptest::prelude::*;
 
-/// A store on disk with these quotas, in namespace `ns`.
+/// An on-disk store with these quotas in namespace `ns`.
 struct Served {
     quotas: Arc<dyn Storage>,
     plugin: ResourceQuota,
@@ -96,7 +96,7 @@ async fn writes_are_charged_until_the_quota_is_full() {
 }
 
 #[tokio::test]
-async fn the_server_owns_the_usage_it_wrote() {
+async fn the_server_manages_the_usage_fields() {
     let one = quota("q", json!({}), json!({"pods": "2"}), json!({"pods": "0"}));
     let served = serve(&[one], QuotaConfig::default()).await;
     served.ask(&create("pods"), &pod("1")).await.unwrap();
@@ -112,7 +112,7 @@ async fn the_server_owns_the_usage_it_wrote() {
 }
 
 #[tokio::test]
-async fn a_quota_without_status_restrains_nothing_and_one_without_usage_everything() {
+async fn a_quota_without_status_is_ignored_and_without_usage_rejects() {
     let none = json!({});
     let served = serve(
         &[
@@ -136,7 +136,7 @@ async fn a_quota_without_status_restrains_nothing_and_one_without_usage_everythi
 }
 
 #[tokio::test]
-async fn an_update_is_charged_for_what_it_adds() {
+async fn an_update_is_charged_for_the_increase() {
     let hard = json!({"services.nodeports": "3", "services": "9"});
     let used = json!({"services.nodeports": "1", "services": "1"});
     let served = serve(&[quota("q", json!({}), hard, used)], QuotaConfig::default()).await;
@@ -156,7 +156,7 @@ async fn an_update_is_charged_for_what_it_adds() {
         "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=3, used: services.nodeports=2, \
          limited: services.nodeports=3"
     );
-    // A pod is only looked at where its scope changes, and then charged whole to the quota it comes under.
+    // Only a change of scope matters for a pod's update. It is charged in full to the quota that newly applies.
     let scoped = quota(
         "t",
         json!({"scopes": ["Terminating"]}),
@@ -173,7 +173,7 @@ async fn an_update_is_charged_for_what_it_adds() {
 }
 
 #[tokio::test]
-async fn what_is_limited_by_configuration_needs_a_quota() {
+async fn limited_resources_require_a_quota() {
     let config = QuotaConfig::parse(&json!({"limitedResources": [
         {"resource": "pods", "matchContains": ["cpu"]},
         {"resource": "pods", "matchScopes": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high", "x"]}]}]}));
@@ -191,7 +191,7 @@ async fn what_is_limited_by_configuration_needs_a_quota() {
 }
 
 #[tokio::test]
-async fn writes_that_meet_never_exceed_the_quota_together() {
+async fn concurrent_writes_never_exceed_the_quota() {
     let quotas = ["a", "b"].map(|name| {
         quota(
             name,
@@ -215,7 +215,7 @@ async fn writes_that_meet_never_exceed_the_quota_together() {
     );
     let let_in = outcomes.iter().filter(|o| o.is_ok()).count();
     for name in ["a", "b"] {
-        // A write that fits one quota and then not the other has been charged to the one.
+        // A write that fits one quota but not the other has already been charged to the first.
         let used = served.used(name).await;
         let used: usize = used.str_at(&["count/secrets"]).parse().unwrap();
         assert!(let_in <= used && used <= 10, "{let_in} of {used}");
@@ -223,9 +223,9 @@ async fn writes_that_meet_never_exceed_the_quota_together() {
 }
 
 proptest! {
-    /// Against a restatement in plain numbers: pods of these thousandths, in a quota of so many.
+    /// Compared with plain integers: pods requesting these millicores, under a quota of `hard` millicores.
     #[test]
-    fn usage_is_the_sum_of_what_was_let_in(hard in 0i64..5000, asked in prop::collection::vec(0i64..2000, 0..12)) {
+    fn usage_is_the_sum_of_admitted_pods(hard in 0i64..5000, asked in prop::collection::vec(0i64..2000, 0..12)) {
         let hard_text = format!("{hard}m");
         let mut stored = quota("q", json!({}), json!({"requests.cpu": hard_text}), json!({"requests.cpu": "0"}));
         let mut sum = 0;

@@ -1,4 +1,4 @@
-//! A quota with what it has used now, as it is stored.
+//! Updates a quota's recorded usage.
 
 use super::judge::Amounts;
 use crate::api;
@@ -8,10 +8,10 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::storage::{Draft, Entry};
 
-/// Who charges: upstream's server writes its quotas' status through its own API, under this name.
+/// Field manager of the usage: upstream's server writes quota status through its own API under this name.
 const MANAGER: &str = "kube-apiserver";
 
-/// The quota with `status.used`, which the server owns from now on as far as it changed it.
+/// The quota with a new `status.used`. The fields that change are attributed to the server's field manager.
 pub(super) fn charged(entry: &Entry, quota: &Value, used: &Amounts) -> Draft {
     let mut new = quota.clone();
     for (name, quantity) in used {

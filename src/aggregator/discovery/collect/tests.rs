@@ -1,4 +1,4 @@
-//! A document is parsed once for each change, whatever a backend says about its age.
+//! A document is parsed once per change, even if the backend sends no validators.
 
 use super::*;
 use crate::aggregator::testing::*;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A collector for `v1.g`, whose backend answers the n-th request for its document with the n-th of these.
+/// A collector for `v1.g`. Its backend responds to the n-th request with the n-th of these documents.
 async fn collector(
     answers: [(&'static str, &'static str); 3],
 ) -> (Arc<Collector>, Arc<MemoryStorage>, (Backend, tokio::task::JoinSet<()>)) {
@@ -53,13 +53,13 @@ async fn collector(
 }
 
 #[tokio::test]
-async fn an_aggregated_document_is_parsed_once_for_each_change() {
+async fn an_aggregated_document_is_parsed_once_per_change() {
     let one = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[]}]}]}"#;
     let two = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"a"}]}]}]}"#;
     let (c, _, _running) = collector([(V2, one), (V2, one), (V2, two)]).await;
     let mut parsed = Vec::new();
     for _ in 0..3 {
-        // As an event of its APIService does.
+        // As an event of the APIService does.
         c.lock().dirty.insert("v1.g".into(), Instant::now());
         assert_eq!(c.sync("v1.g").await, Ok(true));
         parsed.push(c.lock().services.values().next().unwrap().versions.clone());
@@ -69,7 +69,7 @@ async fn an_aggregated_document_is_parsed_once_for_each_change() {
 }
 
 #[tokio::test]
-async fn a_list_of_resources_is_parsed_once_for_each_change() {
+async fn a_resource_list_is_parsed_once_per_change() {
     let one = r#"{"resources":[{"name":"a","kind":"A"}]}"#;
     let two = r#"{"resources":[{"name":"b","kind":"B"}]}"#;
     let (c, _, _running) = collector([("", one), ("", one), ("", two)]).await;
@@ -83,7 +83,7 @@ async fn a_list_of_resources_is_parsed_once_for_each_change() {
 }
 
 #[tokio::test]
-async fn documents_of_places_that_nobody_names_any_more_are_forgotten() {
+async fn documents_of_unused_services_are_dropped() {
     let one = r#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[]}]}]}"#;
     let (c, api_services, _running) = collector([(V2, one), (V2, one), (V2, one)]).await;
     for port in [1, 2, 3] {

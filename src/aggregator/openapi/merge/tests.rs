@@ -13,7 +13,7 @@ fn document(path: &str, refers: &str, definitions: Value) -> Value {
 }
 
 #[test]
-fn what_only_dropped_paths_need_is_dropped() {
+fn definitions_used_only_by_dropped_paths_are_dropped() {
     let mut d = document(
         "/apis/g/v1/a",
         "a",
@@ -28,7 +28,7 @@ fn what_only_dropped_paths_need_is_dropped() {
 }
 
 #[test]
-fn the_earlier_path_wins_and_brings_its_definitions() {
+fn the_first_document_with_a_path_wins() {
     let mut into = document("/a", "x", json!({"x": {"type": "string"}}));
     merge(&mut into, document("/a", "y", json!({"y": {"type": "object"}})));
     assert_eq!(
@@ -38,7 +38,7 @@ fn the_earlier_path_wins_and_brings_its_definitions() {
 }
 
 #[test]
-fn a_name_with_another_meaning_gets_a_new_one() {
+fn conflicting_definitions_are_renamed() {
     let mut into = document("/a", "x", json!({"x": {"type": "string"}}));
     merge(&mut into, document("/b", "x", json!({"x": {"type": "object"}})));
     merge(&mut into, document("/c", "x", json!({"x": {"type": "object"}})));
@@ -53,7 +53,7 @@ fn a_name_with_another_meaning_gets_a_new_one() {
 }
 
 #[test]
-fn kinds_of_one_content_are_united_in_order() {
+fn kinds_of_equal_definitions_are_united_in_order() {
     let kind = |group: &str| json!({"group": group, "kind": "K", "version": "v1"});
     let with = |groups: &[&str]| {
         let mut d = json!({"x": {"type": "object"}});

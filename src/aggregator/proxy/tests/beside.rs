@@ -1,4 +1,4 @@
-//! What becomes of requests beside one that goes on for ever.
+//! Requests next to one that never ends.
 
 use super::{H1, H2, head, streaming};
 use crate::aggregator::testing::*;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// For failures only: what holds comes about at once.
+/// Only a failing test waits this long.
 const FAILED: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_request_does_not_wait_for_the_upload_of_another_that_is_answered_already() {
+async fn requests_do_not_wait_for_an_upload_whose_response_has_ended() {
     for length in ["0", "2"] {
         let pki = Pki::new(&["ext.ns.svc"], H1);
         let backend = raw_backend(&pki, move |mut s| async move {
@@ -22,7 +22,7 @@ async fn a_request_does_not_wait_for_the_upload_of_another_that_is_answered_alre
             let body = &"ok"[..length.parse().unwrap()];
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
             s.write_all(answer.as_bytes()).await.unwrap();
-            // An upload is read to its end, which never comes.
+            // Reads the upload to its end, which never comes.
             let mut rest = Vec::new();
             if first.starts_with("POST") {
                 s.read_to_end(&mut rest).await.unwrap_or_default();
@@ -43,7 +43,7 @@ async fn a_request_does_not_wait_for_the_upload_of_another_that_is_answered_alre
 }
 
 #[tokio::test]
-async fn answers_that_nobody_fetches_leave_room_for_others_on_their_connection() {
+async fn unread_responses_do_not_block_others_on_their_connection() {
     const ANSWERS: usize = 20;
     const SIZE: usize = 1 << 20;
     let pki = Pki::new(&["ext.ns.svc"], H2);
@@ -71,7 +71,7 @@ async fn answers_that_nobody_fetches_leave_room_for_others_on_their_connection()
                         sending.send_data(vec![b'x'; piece].into(), false).unwrap();
                     }
                     tell.send(()).unwrap();
-                    // It goes on, as a watch does.
+                    // It never ends, like a watch.
                     std::future::pending::<()>().await;
                 });
             }

@@ -1,4 +1,4 @@
-//! What clients read when a backend is wrong, slow, gone or hostile.
+//! Responses to clients when a backend is wrong, slow, gone or hostile.
 
 use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
@@ -23,7 +23,7 @@ async fn refused(pki: &Pki, trusted: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_is_trusted_as_go_trusts_it() {
+async fn certificates_are_verified_as_go_does() {
     let good = Pki::new(&["ext.ns.svc"], H2);
     let prefix = "error trying to reach service: tls: failed to verify certificate: x509:";
     assert_eq!(
@@ -56,7 +56,7 @@ async fn a_certificate_is_trusted_as_go_trusts_it() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_503_with_the_address() {
+async fn an_unreachable_backend_is_503_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let a = listener.local_addr().unwrap();
     drop(listener);
@@ -68,7 +68,7 @@ async fn nobody_at_home_is_503_with_the_address() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_tried_is_said_before_trying() {
+async fn settings_that_prevent_a_request_are_reported_without_dialing() {
     let settings = |available, transport| {
         Settings::Remote(Arc::new(Remote {
             service: ServiceReference::new("ns", "ext", 443),
@@ -95,7 +95,7 @@ async fn what_cannot_be_tried_is_said_before_trying() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_refused() {
+async fn redirects_are_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut a = answer(302, "");
@@ -128,7 +128,7 @@ async fn a_redirect_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_an_error_not_an_end() {
+async fn a_body_that_breaks_off_is_an_error() {
     for announced in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
         let pki = Pki::new(&["ext.ns.svc"], H1);
         let backend = raw_backend(&pki, move |mut s| async move {
@@ -161,7 +161,7 @@ async fn garbage_is_503() {
 }
 
 #[tokio::test]
-async fn a_get_on_a_connection_that_died_idle_is_tried_again() {
+async fn a_get_is_retried_if_its_idle_connection_died() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let served = Arc::new(AtomicUsize::new(0));
     let count = served.clone();
@@ -169,7 +169,7 @@ async fn a_get_on_a_connection_that_died_idle_is_tried_again() {
         let count = count.clone();
         async move {
             head(&mut s).await;
-            // A first request is answered; the connection then dies on the second, unanswered.
+            // The first request is answered; the connection dies during the second.
             s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                 .await
                 .unwrap();
@@ -212,7 +212,7 @@ async fn a_streaming_body_ends_with_its_backend() {
 }
 
 #[tokio::test]
-async fn a_backend_that_goes_away_gracefully_costs_no_request() {
+async fn a_goaway_loses_no_request() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = raw_backend(&pki, |stream| async move {
         let served = Arc::new(tokio::sync::Notify::new());
@@ -240,7 +240,7 @@ async fn a_backend_that_goes_away_gracefully_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_get_that_was_refused_unprocessed_is_sent_again() {
+async fn a_get_refused_unprocessed_is_retried() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = raw_backend(&pki, |stream| async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
@@ -263,7 +263,7 @@ async fn a_get_that_was_refused_unprocessed_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_backend_that_answers_no_ping_is_given_up() {
+async fn a_backend_that_answers_no_ping_is_abandoned() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |stream| {
@@ -272,7 +272,7 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             let taken = connection.accept().await;
             tell.send(()).unwrap();
-            // The connection stays open, and nobody reads it any more.
+            // The connection stays open, but nobody reads from it any more.
             std::future::pending::<()>().await;
             drop(taken);
         }
@@ -288,7 +288,7 @@ async fn a_backend_that_answers_no_ping_is_given_up() {
     );
 }
 
-/// A backend that answers, the account of it, and the way to it.
+/// A backend with limits, its account and its proxy handler.
 async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, Arc<ProxyHandler>) {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
@@ -298,7 +298,7 @@ async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, Arc<ProxyHandler
 }
 
 #[tokio::test]
-async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
+async fn requests_over_the_limit_are_429_except_for_masters() {
     let (_backend, account, p) = on_a_budget(Budget {
         requests: 1,
         watches: 0,
@@ -320,11 +320,11 @@ async fn a_backend_with_all_it_may_have_is_429_and_others_pass() {
     drop(a);
     drop(under_way);
     assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
-    assert_eq!(account.figures().in_flight, 0, "places are given back");
+    assert_eq!(account.figures().in_flight, 0, "places are released");
 }
 
 #[tokio::test]
-async fn trailers_pass_both_ways_without_identities() {
+async fn trailers_pass_in_both_directions_without_identities() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
@@ -383,7 +383,7 @@ impl Whole for crate::request::Body {
 }
 
 #[tokio::test]
-async fn watches_have_a_budget_of_their_own() {
+async fn watches_have_a_separate_limit() {
     let (_backend, account, p) = on_a_budget(Budget {
         requests: 1,
         watches: 1,
@@ -402,11 +402,15 @@ async fn watches_have_a_budget_of_their_own() {
         (429, &"1".parse().unwrap())
     );
     assert!(text(refused).await.contains("too many watches are open"));
-    assert_eq!(p.serve(get("/x"), alice()).await.status(), 200, "requests are not told");
+    assert_eq!(
+        p.serve(get("/x"), alice()).await.status(),
+        200,
+        "requests are not affected"
+    );
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_before_its_answer_is_counted_as_never_answered() {
+async fn a_request_dropped_before_its_response_counts_as_unanswered() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let backend = Backend::http(&pki, 100, move |_| {
@@ -416,7 +420,7 @@ async fn a_request_that_is_given_up_before_its_answer_is_counted_as_never_answer
     .await;
     let account = Arc::new(Account::new(Default::default()));
     let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
-    // As the deadline's filter does.
+    // As the timeout filter does.
     tokio::select! {
         answer = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", answer.status()),
         _ = told.recv() => {}

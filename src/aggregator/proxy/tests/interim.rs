@@ -1,4 +1,4 @@
-//! What backends say ahead of their answers.
+//! Informational (1xx) responses of backends.
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
-async fn early_hints_of_a_backend_go_to_a_client_that_can_be_told() {
+async fn early_hints_are_forwarded_if_the_client_can_receive_them() {
     let hints = [
         "HTTP/1.1 103 Early Hints\r\nLink: </1>\r\n\r\n",
         "HTTP/1.1 103 Early Hints\r\nLink: </2>\r\n\r\n",
@@ -50,7 +50,7 @@ async fn early_hints_of_a_backend_go_to_a_client_that_can_be_told() {
         assert_eq!(
             text(p.serve(get("/x"), alice()).await).await,
             "ok",
-            "nobody can be told"
+            "without a connection cache, hints are dropped"
         );
     }
 }

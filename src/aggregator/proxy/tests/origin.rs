@@ -1,4 +1,4 @@
-//! What a backend may not do to the gateway's clients, and a client may not do to a backend.
+//! Isolation: what a backend cannot do to the gateway's clients, nor a client to a backend.
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
@@ -20,7 +20,7 @@ fn frames<const N: usize>(frames: [Result<Frame<Bytes>, BoxError>; N]) -> Body {
 }
 
 #[tokio::test]
-async fn a_request_that_went_round_is_refused_with_its_path() {
+async fn a_looping_request_is_rejected_with_its_path() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let hops = r.headers().get(HOPS).map_or("none", |hops| hops.to_str().unwrap());
@@ -31,14 +31,14 @@ async fn a_request_that_went_round_is_refused_with_its_path() {
     let carrying = |hops: &str| {
         let mut r = get("/apis/g/v1/x");
         r.headers_mut().insert(HOPS, hops.parse().unwrap());
-        // Naming it as the connection's own takes nothing away that the gateway adds.
+        // Naming the header in `Connection` does not remove what the gateway adds.
         r.headers_mut().insert("connection", "x-torana-hops".parse().unwrap());
         r
     };
     assert_eq!(
         text(p.serve(get("/apis/g/v1/x"), alice()).await).await,
         "none",
-        "a client's own"
+        "a request directly from a client"
     );
     let mut through_a_proxy = get("/apis/g/v1/x");
     for (name, value) in [("x-forwarded-for", "127.0.0.1"), ("audit-id", "1")] {
@@ -54,7 +54,7 @@ async fn a_request_that_went_round_is_refused_with_its_path() {
         status.contains("\"kind\":\"Status\"") && status.contains("gateway -\\u003e other -\\u003e gateway"),
         "{status}"
     );
-    // Whatever else is wrong with the backend.
+    // Even if the backend is unreachable.
     let nowhere = proxy("127.0.0.1:1", &pki.ca_pem);
     assert_eq!(nowhere.serve(carrying("gateway"), alice()).await.status(), 508);
     assert_eq!(nowhere.serve(carrying("other"), alice()).await.status(), 503);
@@ -62,7 +62,7 @@ async fn a_request_that_went_round_is_refused_with_its_path() {
 }
 
 #[tokio::test]
-async fn an_answer_sets_nothing_for_the_gateways_origin_and_a_page_is_sandboxed() {
+async fn responses_set_nothing_for_the_gateways_origin_and_pages_are_sandboxed() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let kind = r.uri().path().rsplit('/').next().unwrap().to_owned();
@@ -114,7 +114,7 @@ async fn an_answer_sets_nothing_for_the_gateways_origin_and_a_page_is_sandboxed(
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_identity_gets_through_in_headers_or_trailers() {
+async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -179,13 +179,13 @@ async fn no_spelling_of_an_identity_gets_through_in_headers_or_trailers() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_its_clients_fault() {
+async fn a_body_broken_off_by_the_client_is_a_client_error() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
             match r.into_body().collect().await {
                 Ok(_) => answer(200, "ok"),
-                // It never hears the end.
+                // The upload was cancelled, so this response reaches nobody.
                 Err(_) => answer(500, "broken"),
             }
         })
@@ -193,7 +193,7 @@ async fn a_body_that_breaks_off_is_its_clients_fault() {
         let transport = transport(&pki.ca_pem).unwrap();
         let account = Arc::new(crate::aggregator::ledger::Account::new(Default::default()));
         let p = proxy_with(&backend.authority, Ok(transport.clone()), account);
-        // More often than an address may fail.
+        // More often than the failures that eject an address.
         for _ in 0..5 {
             let body = frames([
                 Ok(Frame::data(Bytes::from_static(b"some"))),
@@ -211,7 +211,7 @@ async fn a_body_that_breaks_off_is_its_clients_fault() {
         let state = transport.endpoints();
         assert!(
             state.iter().all(|e| e.failures_in_a_row == 0),
-            "the backend is well: {state:?}"
+            "the backend is healthy: {state:?}"
         );
         let a = p.serve(get("/apis/g/v1/x"), alice()).await;
         assert_eq!(a.status(), 200);
@@ -219,7 +219,7 @@ async fn a_body_that_breaks_off_is_its_clients_fault() {
 }
 
 #[tokio::test]
-async fn an_answer_of_too_many_header_fields_is_refused() {
+async fn a_response_with_too_many_header_fields_is_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let mut a = answer(200, "ok");
@@ -264,7 +264,7 @@ async fn a_refused_upgrade_sets_nothing_for_the_gateways_origin() {
 }
 
 #[tokio::test]
-async fn a_malformed_chunk_is_400_and_no_failure_of_the_backends() {
+async fn a_malformed_chunk_is_400_and_no_backend_failure() {
     use tokio::io::AsyncWriteExt as _;
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);

@@ -1,4 +1,4 @@
-//! HTML of backends.
+//! HTML pages of backends.
 
 use super::{H1, H2};
 use crate::aggregator::testing::*;
@@ -14,7 +14,7 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn links_of_a_page_lead_to_the_backend_as_upstreams_do() {
+async fn links_of_a_page_point_to_the_backend_as_in_upstream() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
@@ -39,15 +39,15 @@ async fn links_of_a_page_lead_to_the_backend_as_upstreams_do() {
             "<html><a href=\"https://{}/apis/g/v1/x\">x</a><a href=\"y\">y</a>",
             backend.authority
         );
-        // Packed for us alone, so unpacked on the way.
+        // Compressed for the proxy only, so decompressed on the way.
         let a = p.serve(get("/page"), alice()).await;
         assert!(!a.headers().contains_key("content-length") && !a.headers().contains_key("content-encoding"));
         assert_eq!(text(a).await, rewritten);
-        // Not packed.
+        // Not compressed.
         let mut r = get("/page");
         r.headers_mut().insert("accept-encoding", "identity".parse().unwrap());
         assert_eq!(text(p.serve(r, alice()).await).await, rewritten);
-        // Packed for the client: packed again.
+        // Compressed for the client, so compressed again.
         let mut r = get("/page");
         r.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
         let a = p.serve(r, alice()).await;

@@ -1,4 +1,4 @@
-//! Which connection a request goes out on, how many there may be, and what is sent a second time.
+//! Which connection a request uses, how many there may be, and what is retried.
 
 use super::{H1, H2, head};
 use crate::aggregator::ledger::Account;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-/// More than is kept.
+/// More than the replay buffer holds.
 const LARGE: &str = match std::str::from_utf8(&[b'x'; 65_537]) {
     Ok(text) => text,
     Err(_) => "",
@@ -32,8 +32,8 @@ fn request(method: &str, body: &'static str) -> Request {
 }
 
 #[tokio::test]
-async fn over_http1_nothing_is_sent_twice_but_what_may_be() {
-    // A first request on each connection is answered; a second is read, and the connection dies.
+async fn over_http1_only_idempotent_requests_are_retried() {
+    // On each connection the first request is answered; the second is read, and the connection dies.
     for (method, body, reads, status) in [
         ("GET", "", 2, 200),
         ("HEAD", "", 2, 200),
@@ -72,7 +72,7 @@ async fn over_http1_nothing_is_sent_twice_but_what_may_be() {
 }
 
 #[tokio::test]
-async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
+async fn over_http2_only_unprocessed_requests_are_retried() {
     use h2::Reason;
     for (method, body, reset, reads, status) in [
         ("GET", "", Reason::REFUSED_STREAM, 2, 200),
@@ -97,7 +97,7 @@ async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
                         respond.send_reset(reset);
                         continue;
                     }
-                    // What is sent again is whole.
+                    // The retried body must be complete.
                     tokio::spawn(async move {
                         let mut sent = request.into_body();
                         let mut all = Vec::new();
@@ -124,7 +124,7 @@ async fn over_http2_nothing_is_sent_twice_but_what_was_not_looked_at() {
 }
 
 #[tokio::test]
-async fn connections_and_those_who_wait_for_one_are_bounded() {
+async fn connections_and_waiting_requests_are_limited() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let (tell, mut told) = mpsc::unbounded_channel();
     let (go, gone) = tokio::sync::watch::channel(false);
@@ -179,7 +179,7 @@ async fn connections_and_those_who_wait_for_one_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_name_of_several_addresses_is_asked_at_all_of_them() {
+async fn requests_use_all_addresses_of_a_name() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let named = |name: &'static str| Backend::http(&pki, 100, move |_| async move { answer(200, name) });
     let (a, b) = (named("a").await, named("b").await);
@@ -191,7 +191,7 @@ async fn a_name_of_several_addresses_is_asked_at_all_of_them() {
     let t = Transport::new(transport_tls(&pki.ca_pem), Arc::new(outbound), tasks());
     let p = over(t, "api.example:443");
     let mut seen = std::collections::BTreeMap::new();
-    // The connection to the other address is made beside, so the first requests may all go to one.
+    // The second connection is made in the background, so the first requests may all use the first address.
     while seen.len() < 2 {
         *seen.entry(text(p.serve(get("/x"), alice()).await).await).or_insert(0) += 1;
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Tunnels.
+//! Upgraded connections.
 
 use super::{H1, H2, head};
 use crate::aggregator::ledger::Account;
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// An HTTP/1.1 front for the proxy, as the gateway's serving side is one.
+/// An HTTP/1.1 server in front of the proxy, like the gateway's serving side.
 async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
     let client = front_io(proxy);
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client))
@@ -21,7 +21,7 @@ async fn front(proxy: Arc<ProxyHandler>) -> SendRequest<Body> {
     sender
 }
 
-/// The client's end of a connection to such a front.
+/// The client's end of a connection to such a server.
 pub(super) fn front_io(proxy: Arc<ProxyHandler>) -> tokio::io::DuplexStream {
     let (client, server) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
@@ -46,7 +46,7 @@ fn upgrade_request() -> http::Request<Body> {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_until_one_side_ends() {
+async fn bytes_flow_in_both_directions_until_one_side_ends() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = raw_backend(&pki, |mut s| async move {
         let seen = head(&mut s).await.unwrap();
@@ -64,7 +64,7 @@ async fn bytes_go_both_ways_until_one_side_ends() {
             assert!(seen.to_lowercase().contains(&line.to_lowercase()), "{line} in {seen}");
         }
         assert!(!seen.contains("X-Forwarded-Host"), "{seen}");
-        // The first payload comes in the same write as the answer.
+        // The first payload arrives in the same write as the response.
         s.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nearly")
             .await
             .unwrap();
@@ -85,7 +85,7 @@ async fn bytes_go_both_ways_until_one_side_ends() {
     assert_eq!(all, b"earlyping");
 }
 
-/// Answers, and echoes where it is asked for an upgrade.
+/// Responds to plain requests and echoes on upgraded connections.
 async fn echo(io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) {
     let service = service_fn(|mut r: http::Request<hyper::body::Incoming>| async move {
         let mut answered = answer(200, "ok");
@@ -93,7 +93,7 @@ async fn echo(io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Se
             assert_eq!(
                 r.headers()["host"],
                 "api.example.com",
-                "the path of a socket is nobody's business"
+                "the path of a socket is not disclosed"
             );
             assert_eq!(r.headers()["x-remote-user"], "alice");
             *answered.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
@@ -111,7 +111,7 @@ async fn echo(io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Se
     let _ = http1.serve_connection(TokioIo::new(io), service).with_upgrades().await;
 }
 
-/// An aggregator with an APIService of this URL, which is well by now.
+/// An aggregator with an APIService for this URL that is already available.
 async fn world_to(url: &str, ca_pem: &str) -> World {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     let mut object = apiservice("g", ca_pem, 443);
@@ -129,7 +129,7 @@ async fn world_to(url: &str, ca_pem: &str) -> World {
 }
 
 #[tokio::test]
-async fn sockets_of_this_machine_are_upgraded_to() {
+async fn unix_sockets_support_upgrades() {
     let pki = Pki::new(&["api.example.com"], H1);
     let dir = tempfile::tempdir().unwrap();
     for (scheme, tls) in [("http+unix", None), ("https+unix", Some(&pki))] {
@@ -140,7 +140,7 @@ async fn sockets_of_this_machine_are_upgraded_to() {
             while let Ok((unix, _)) = listener.accept().await {
                 match &acceptor {
                     None => drop(tokio::spawn(echo(unix))),
-                    // Of five probes, the first that is answered ends the others.
+                    // The first of five probes to succeed cancels the others.
                     Some(tls) => drop(tls.accept(unix).await.map(|tls| tokio::spawn(echo(tls)))),
                 }
             }
@@ -155,7 +155,7 @@ async fn sockets_of_this_machine_are_upgraded_to() {
             assert_eq!(answer.status(), 101, "{url} {protocol}");
             assert_eq!(answer.headers()["upgrade"], protocol);
             let mut io = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
-            // More than a socket's buffers hold.
+            // More than the socket's buffers hold.
             let sent: Vec<u8> = (0..1_usize << 20).map(|i| (i % 251) as u8).collect();
             let (mut read, mut write) = tokio::io::split(&mut io);
             let mut back = vec![0; sent.len()];
@@ -169,7 +169,7 @@ async fn sockets_of_this_machine_are_upgraded_to() {
 }
 
 #[tokio::test]
-async fn a_socket_that_takes_no_upgrades_is_named() {
+async fn a_socket_without_upgrades_is_named_in_the_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("h2c.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -223,7 +223,7 @@ async fn http2_clients_cannot_upgrade() {
 }
 
 #[tokio::test]
-async fn a_backend_that_cannot_be_dialled_is_named() {
+async fn the_error_names_a_backend_that_cannot_be_dialed() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -236,7 +236,7 @@ async fn a_backend_that_cannot_be_dialled_is_named() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_does_not_end_is_cut_after_ten_seconds() {
+async fn an_endless_refusal_is_cut_off_after_ten_seconds() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let backend = raw_backend(&pki, |mut s| async move {
         head(&mut s).await;
@@ -257,14 +257,14 @@ async fn a_refusal_that_does_not_end_is_cut_after_ten_seconds() {
 }
 
 #[tokio::test]
-async fn a_tunnel_has_its_place_at_the_backend_until_it_ends() {
+async fn a_tunnel_holds_its_permit_until_it_ends() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let backend = raw_backend(&pki, |mut s| async move {
         head(&mut s).await;
         s.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
             .await
             .unwrap();
-        // Until the client leaves.
+        // Returns when the client disconnects.
         let _ = s.read_u8().await;
     })
     .await;

@@ -1,14 +1,16 @@
-//! Which of several addresses a request goes to, and which are left alone for a while.
+//! Power-of-two-choices load balancing over the addresses of one backend, with passive outlier ejection.
 //!
 //! ```text
-//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: asked by us (`probation`)
+//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: probed by us (`probation`)
 //!    ▲     or a missed ping           ▲                               │
 //!    │                                └──────── one more failure: twice as long, at most 30 s
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 //!
-//! What fails while an address is ejected was sent before, and says nothing new. Requests come back once it has answered;
-//! before that they go there only while no address at all is in use.
+//! Failures during an ejection belong to requests sent before it and do not extend it. An address returns once it has
+//! answered a probe; until then it receives requests only if no other address is usable.
+//!
+//! [`choose`] picks an address, [`Health`] records outcomes. Weighted targets are chosen in `ranked`.
 
 use super::exchange::Failure;
 use super::host::{Host, Lease, NoConnection};
@@ -20,62 +22,62 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Failures in a row that eject an address.
+/// Consecutive failures that eject an address.
 const EJECTING: u32 = 3;
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const LONGEST_EJECTION: Duration = Duration::from_secs(30);
-/// Patience with a connection where another address is there.
+/// How long to wait for a connection when the request could go to another address instead.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
-/// Requests under way to one address.
+/// Counts the requests in flight to one address.
 #[derive(Default)]
 pub(super) struct Busy(Arc<AtomicUsize>);
 
-/// One of them.
+/// One request in flight, until dropped.
 pub(super) struct Turn(Arc<AtomicUsize>);
 
-/// How one address does.
+/// Passive health of one address.
 pub(super) struct Health {
     began: OnceLock<Instant>,
     failures: AtomicU32,
-    /// Times it was ejected since a request succeeded.
+    /// Ejections since a request last succeeded; each doubles the next ejection.
     ejections: AtomicU32,
-    /// Milliseconds since `began`; 0: not ejected.
+    /// Milliseconds since `began`, 0 if not ejected. It stays in the past while the address is on probation.
     ejected_until: AtomicU64,
     last_failure: Mutex<Option<String>>,
 }
 
-/// What is known of one address, for people.
+/// State of one address, for the status page.
 #[derive(Clone, Debug)]
 pub struct EndpointState {
-    /// `host:port`
+    /// `host:port`, or the URL of a Unix socket.
     pub address: String,
-    /// Requests under way, watches included.
+    /// Requests in flight, watches included.
     pub under_way: usize,
     /// Open HTTP/2 connections.
     pub http2_connections: usize,
-    /// Streams on them.
+    /// Streams in use on the HTTP/2 connections.
     pub http2_streams: usize,
-    /// HTTP/1.1 connections that wait for a request.
+    /// Idle HTTP/1.1 connections.
     pub idle_http1_connections: usize,
-    /// All connections, those being made included.
+    /// All connections, including those that are being established.
     pub connections: usize,
-    /// Requests that wait for one.
+    /// Requests that wait for a connection.
     pub waiting: usize,
-    /// A connection is being made.
+    /// A shared dial is in progress.
     pub dialing: bool,
-    /// Requests that failed since one succeeded.
+    /// Failed requests since the last successful one.
     pub failures_in_a_row: u32,
-    /// It was left alone for a while, and no request has succeeded since.
+    /// It was ejected, and no request has succeeded since.
     pub was_ejected: bool,
-    /// Left alone for this long, where others are there.
+    /// Remaining time of the current ejection.
     pub ejected_for: Option<Duration>,
-    /// Why the last request failed.
+    /// Why the last failed request failed.
     pub last_failure: Option<String>,
 }
 
-/// The less busy of two. Addresses that are ejected or on probation, and `not`, count only where there are no others; one on
-/// probation that is drawn is asked how it does.
+/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are used only if
+/// there is no other. A drawn address that is on probation gets a background probe.
 pub(super) fn choose<'a>(
     endpoints: &'a [Arc<str>],
     hosts: &HashMap<Arc<str>, Arc<Host>>,
@@ -88,12 +90,12 @@ pub(super) fn choose<'a>(
     let n = endpoints.len();
     let drawn = scatter(turn);
     let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
-    // The second is never the first.
+    // `b` is drawn from n - 1 values and shifted past `a`, so that the two differ.
     let b = (b + usize::from(b >= a)) % n;
     for drawn in [a, b].map(|i| hosts.get(&endpoints[i])).into_iter().flatten() {
         drawn.ask_again();
     }
-    // Those drawn, or who stands behind them.
+    // Skip unusable addresses by walking on from the drawn index.
     let from = |start: usize| (0..n).map(move |i| &endpoints[(start + i) % n]);
     let Some(first) = from(a).find(|e| usable(e)) else {
         let sound = |e: &&Arc<str>| allowed(e) && hosts.get(*e).is_none_or(|h| h.health.is_sound());
@@ -106,7 +108,7 @@ pub(super) fn choose<'a>(
     }
 }
 
-/// Spreads consecutive numbers over all.
+/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can repeat it.
 pub(super) fn scatter(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -114,7 +116,7 @@ pub(super) fn scatter(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A connection; where there are `others` to go to, not at any price.
+/// Checks out a connection. If there are `others` to try, gives up after [`IMPATIENCE`].
 pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> Result<Lease, NoConnection> {
     if !others {
         return host.checkout(bounded).await;
@@ -125,11 +127,12 @@ pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> R
     }
 }
 
-/// What comes of a request, unless its connection owes an answer to a ping before: then it waits no longer.
+/// Awaits `sending`, but fails early when its connection misses a ping.
 pub(super) async fn unless_silent<T>(
     silence: Signal,
     sending: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
+    // Biased: a response that is already there wins over the ping.
     tokio::select! {
         biased;
         outcome = sending => outcome,
@@ -137,7 +140,7 @@ pub(super) async fn unless_silent<T>(
     }
 }
 
-/// A request that goes elsewhere than it was meant to says so.
+/// Corrects `X-Forwarded-Host` of a request that goes to another address than the one it was written for.
 pub(super) fn say_where(host: &Host, out: &mut Outgoing) {
     if let Some(there) = out.headers.get_mut("x-forwarded-host") {
         *there = host.value.clone();
@@ -179,7 +182,7 @@ impl Default for Health {
 
 impl Health {
     pub(super) fn succeeded(&self) {
-        // Mostly there is nothing to write.
+        // In the common case there is no store, so that the cache line stays shared between threads.
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
             self.ejections.store(0, Ordering::Relaxed);
@@ -195,7 +198,7 @@ impl Health {
         *self.last() = Some(why.to_owned());
     }
 
-    /// It does not answer pings: nothing is sent there for a while, whatever becomes of what was.
+    /// Ejects an address that missed a ping at once, regardless of the count of failures.
     pub(super) fn silent(&self, why: &str) {
         self.failures.fetch_max(EJECTING, Ordering::Relaxed);
         if self.is_sound() {
@@ -220,7 +223,7 @@ impl Health {
         until.checked_sub(self.now()).filter(|left| !left.is_zero())
     }
 
-    /// It was ejected, that time is over, and no request has succeeded since.
+    /// Its ejection has elapsed, but no request has succeeded since.
     pub(super) fn is_on_probation(&self) -> bool {
         self.was_ejected() && self.is_sound()
     }
@@ -256,7 +259,7 @@ mod tests {
     use http::{HeaderMap, Method};
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_fails_is_left_alone_and_asked_again() {
+    async fn an_address_is_ejected_after_three_failures_and_then_for_twice_as_long() {
         let h = Health::default();
         h.failed("a");
         h.failed("b");
@@ -274,20 +277,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_failures_at_once_are_one() {
+    async fn failures_of_one_connection_eject_only_once() {
         let h = Health::default();
         for _ in 0..300 {
-            h.failed("all on the connection that died");
+            h.failed("requests on the connection that died");
         }
         assert_eq!(h.ejected_for(), Some(FIRST_EJECTION));
         tokio::time::advance(Duration::from_millis(1100)).await;
         h.silent("no answer to a ping");
-        h.failed("and what it carried");
+        h.failed("a request on that connection");
         assert_eq!(h.ejected_for(), Some(FIRST_EJECTION * 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_others_share_what_an_ejected_address_does_not_get() {
+    async fn requests_of_an_ejected_address_spread_over_the_others() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let t = transport(&pki.ca_pem).unwrap();
         let all: Vec<Arc<str>> = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(Into::into).to_vec();
@@ -301,7 +304,7 @@ mod tests {
         }
         let [a, c] = [0, 2].map(|i: usize| t.host(&all[i]).unwrap().busy.now());
         assert!(a.abs_diff(c) < 60, "{a} and {c}");
-        // Its time is up: it gets none until it has answered.
+        // The ejection has elapsed, but it receives no requests before it has answered a probe.
         tokio::time::advance(Duration::from_millis(1100)).await;
         let tried = |n: usize| (0..n).filter(|_| *t.choose(&all) == all[1]).count();
         assert_eq!(tried(300), 0);
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_address_costs_no_request_and_is_soon_not_asked() {
+    async fn a_dead_address_fails_no_request_and_is_ejected() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
         let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,5 @@
-//! A backend's body as it streams through: it holds its connection, and gives it back at the end.
+//! The body of a backend's response, streamed to the client. [`BackendBody`] holds its connection and in-flight guards
+//! and releases them at the end.
 
 use super::super::dial::system_error;
 use super::balance::Turn;
@@ -20,7 +21,7 @@ use std::sync::Weak;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep};
 
-/// A body from a backend. Dropped before its end, it cancels the request at the backend.
+/// A response body from a backend. Dropping it before its end cancels the request at the backend.
 pub struct BackendBody {
     source: Source,
     hold: Hold,
@@ -71,13 +72,13 @@ impl BackendBody {
         body
     }
 
-    /// The body fails where it is not complete by then.
+    /// Fails the body if it is not complete by then.
     pub fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The request's place at its backend is free again when this body has ended.
+    /// Holds the request's permit until this body has ended.
     pub fn holding(mut self, permit: Permit) -> Self {
         if !self.is_over() {
             self.permit = Some(permit);
@@ -85,8 +86,8 @@ impl BackendBody {
         self
     }
 
-    /// The erased body; nothing is boxed where nothing is left to come. A small answer has mostly come whole when its
-    /// head is looked at: then nothing is left to wait for, and what it held is free.
+    /// Type-erases the body. A small response has mostly arrived whole by the time its head is processed; it is then
+    /// returned as a plain buffer without boxing, and its connection and guards are released at once.
     pub fn into_body(mut self) -> Body {
         if self.is_over() {
             return Body::empty();
@@ -104,12 +105,13 @@ impl BackendBody {
         }
     }
 
-    /// Nothing is left to come, and nothing is held for it.
+    /// Whether the body has ended and everything is released.
     fn is_over(&self) -> bool {
         matches!(self.hold, Hold::Released)
     }
 
     fn release(&mut self) {
+        // Guards first: the request is over even if its upload is not.
         self.busy = None;
         self.permit = None;
         match std::mem::replace(&mut self.hold, Hold::Released) {
@@ -166,6 +168,7 @@ impl http_body::Body for BackendBody {
                 Poll::Ready(Some(Err(e)))
             }
             Poll::Pending => {
+                // The deadline is checked only when no data is ready: data that has arrived is delivered even if late.
                 let Some(deadline) = this.deadline else {
                     return Poll::Pending;
                 };

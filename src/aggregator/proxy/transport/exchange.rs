@@ -1,4 +1,6 @@
-//! One request on one connection, and what may be done when that fails.
+//! One request on one checked-out connection, and whether a failure may be retried.
+//!
+//! Entry point: [`exchange`]. The retry loop itself is `Transport::deliver`.
 
 use super::host::{Host, Lease};
 use super::kept::Kept;
@@ -14,19 +16,20 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-/// An exchange that failed, and what may be done about it.
+/// A failed exchange.
 pub(super) struct Failure {
-    /// The request, where not a byte of it was sent.
+    /// The request, if not a byte of it was sent.
     pub(super) unsent: Option<Box<Outgoing>>,
-    /// The backend says that it did not process it.
+    /// The backend states that it did not process the request.
     refused: bool,
-    /// The connection had served before, and died.
+    /// A reused connection died: the backend may have closed it while idle.
     stale: bool,
-    /// What went wrong, in Go's words.
+    /// The cause, in Go's wording.
     pub(super) text: String,
 }
 
 impl Failure {
+    /// Whether a request that may have been sent can be sent again.
     pub(super) fn may_retry(&self, method: &Method, has_body: bool) -> bool {
         self.refused || (self.stale && is_idempotent(method) && !has_body)
     }
@@ -40,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// As Go refuses an answer whose head is too large.
+    /// Go's transport rejects a response with too large a head in these terms.
     fn too_many_fields() -> Self {
         Self {
             unsent: None,
@@ -79,7 +82,7 @@ impl Failure {
 }
 
 impl Outgoing {
-    /// A request that came back.
+    /// Rebuilds the request that a connection handed back. `Host` depends on the address of the next attempt.
     fn again(mut head: http::request::Parts, body: Body) -> Self {
         head.headers.remove(header::HOST);
         Self {
@@ -95,13 +98,13 @@ impl Outgoing {
     }
 }
 
-/// Nothing comes of sending it twice, where it has no body.
+/// Whether sending it twice is harmless, if it has no body: Go's `Request.isReplayable`.
 pub(super) fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Sends a request when it is called, as far as that is possible at once: no future carries the request about. `upload` is
-/// what its body does, where it has one.
+/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the request.
+/// `upload` records what is sent of its body, if there is one.
 pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
@@ -120,6 +123,7 @@ pub(super) fn exchange<'t>(
     *request.headers_mut() = headers;
     let mut uri = http::uri::Parts::default();
     uri.path_and_query = Some(target);
+    // Counted from here on, so that concurrent choices of an address see this request.
     let busy = host.busy.enter();
     match lease {
         Lease::Http2(stream) => {
@@ -176,7 +180,7 @@ async fn exchange_http1(
     }
 }
 
-/// A transfer encoding other than chunked, which hyper would take for a body that ends with its connection.
+/// A transfer encoding other than chunked. Hyper would read such a body until the connection ends; Go rejects it.
 fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = all.next()?;
@@ -195,7 +199,7 @@ fn root_io(e: &hyper::Error) -> Option<&io::Error> {
     None
 }
 
-/// A failure in Go's words, as far as they are the same thing.
+/// The error in Go's wording where Go has an equivalent one.
 pub(super) fn error_text(e: &hyper::Error, reused: bool) -> String {
     if let Some(io) = root_io(e) {
         return dial::system_error("read", io);

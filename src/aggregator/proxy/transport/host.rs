@@ -1,4 +1,7 @@
-//! One `host:port`: how a request gets a connection to it, and who looks after the connections.
+//! One `host:port`: checking out connections, dialing, and maintenance of the pool.
+//!
+//! Entry points: [`Host::stream_at_once`] for the common case of a multiplexed connection, [`Host::checkout`] for all
+//! others. `pool` holds the connections, `room` the limits, `balance` the health.
 
 mod pool;
 
@@ -29,17 +32,19 @@ use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How often a connection's task looks after idle ones, and at its heartbeat.
+/// How often a connection's task prunes idle connections and runs the keepalive.
 const CHECK: Duration = Duration::from_secs(1);
+/// Pause before another address of the same name is dialed, after a dial led to one that is already connected.
 const SPREAD_AGAIN: Duration = Duration::from_secs(30);
-/// How long a connection is kept for a request that goes up still when its answer has ended: upstream's.
+/// How long an HTTP/1.1 connection is kept when its response has ended before the request was sent whole: Go's
+/// `maxWriteWaitBeforeConnReuse` in `net/http/transport.go`.
 const UPLOAD_GRACE: Duration = Duration::from_millis(50);
 
 /// Connections to one address, under one TLS configuration.
 pub(super) struct Host {
-    /// `host:port`, or the URL of a socket.
+    /// `host:port`, or the URL of a Unix socket.
     pub(super) address: Arc<str>,
-    /// What the backend is told.
+    /// `:authority` and `Host` as the backend sees them.
     pub(super) authority: Authority,
     pub(super) value: HeaderValue,
     tls: Arc<ClientTls>,
@@ -57,26 +62,26 @@ pub(super) struct Host {
     pool: Mutex<Pool>,
 }
 
-/// What there is for a request.
+/// What is available for a request.
 enum Found {
-    /// A stream of a connection that is there.
+    /// A stream on an existing HTTP/2 connection.
     Stream(Stream),
-    /// A connection that is there.
+    /// An idle HTTP/1.1 connection.
     Idle(http1::SendRequest<Body>),
-    /// Leave to make a connection.
+    /// A permit to dial a connection for this request alone.
     Place(Open),
-    /// A connection that is being made, for all who wait.
+    /// A dial in progress, which all waiting requests share.
     Dialing(Dialing),
-    /// Nothing, until somebody is done.
+    /// The connection limit is reached.
     Full,
 }
 
-/// Why there is no connection.
+/// Why no connection could be checked out.
 #[derive(Debug)]
 pub(super) enum NoConnection {
-    /// None came about.
+    /// The dial failed.
     Dial(DialError),
-    /// There are, or wait, as many as there may be.
+    /// The limit on connections or on waiting requests is reached.
     Full,
 }
 
@@ -86,7 +91,7 @@ impl From<DialError> for NoConnection {
     }
 }
 
-/// A connection to send one request on.
+/// A connection checked out for one request.
 pub(super) enum Lease {
     Http2(Stream),
     Http1 {
@@ -96,7 +101,7 @@ pub(super) enum Lease {
 }
 
 impl Lease {
-    /// Fires when the connection owes an answer to a ping. HTTP/1.1 has none.
+    /// Fires when the connection misses a ping; `None` for HTTP/1.1, which has no pings.
     pub(super) fn silence(&self) -> Option<Signal> {
         match self {
             Self::Http2(stream) => Some(stream.silence()),
@@ -105,7 +110,7 @@ impl Lease {
     }
 }
 
-/// A dial that is given up after `limit`, in Go's words.
+/// Awaits a dial for at most `limit`. The error text is Go's.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
     address: &str,
@@ -121,7 +126,7 @@ pub(super) async fn within<T>(
 // === impl Host ===
 
 impl Host {
-    /// An address of `transport`; `told` is what the backend is told as its name.
+    /// An address of `transport`. `told` is its name as the backend sees it.
     pub(super) fn new(address: Arc<str>, told: (Authority, HeaderValue), transport: &Transport) -> Self {
         let way = &transport.way;
         let place = way.target.as_ref().and_then(|t| t.place(&address));
@@ -145,18 +150,23 @@ impl Host {
         }
     }
 
-    /// A connection: one that is there, or a new one. What is not `bounded` (probes, which decide whether anybody is let
-    /// through) goes over the limits.
+    /// Checks out an existing or new connection. Requests that are not `bounded` ignore the limits: probes decide
+    /// whether traffic is routed at all, so traffic must not starve them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. A shared dial goes on for the other requests; a dial for this request alone ends.
     pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
         let bounds = self.bounds(bounded);
         let mut queued = None;
         let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
         let mut until = None;
+        // Each round looks at the pool again, since other requests may have taken what woke this one.
         loop {
             match self.look(bounds.connections) {
                 Found::Stream(stream) => return Ok(Lease::Http2(stream)),
                 Found::Idle(mut sender) => {
-                    // Ready at once, or as soon as the last answer's end was read; an error is a connection that closed.
+                    // Ready at once, or once the end of the previous response is read. An error means that it closed:
+                    // look again.
                     if sender.ready().await.is_ok() {
                         return Ok(Lease::Http1 { sender, reused: true });
                     }
@@ -165,7 +175,7 @@ impl Host {
                     queued = Some(self.room.wait(bounds.waiting).ok_or(NoConnection::Full)?);
                 }
                 Found::Place(open) => {
-                    // Boxed: a handshake's future is some 8 kB, which every request would make room for.
+                    // Boxed: a handshake's future is about 8 kB, which would enlarge the future of every request.
                     let connection = Box::pin(async {
                         let dialed = self.dial().await?;
                         self.adopt(dialed, open, false).await
@@ -184,7 +194,8 @@ impl Host {
                     }
                 }
                 Found::Full => match armed.take() {
-                    // Armed, then looked again: what is freed in between is not missed.
+                    // Register for the notification first, then look again: otherwise
+                    // one sent in between would be lost.
                     None => {
                         let mut bell = Box::pin(self.room.freed().notified());
                         bell.as_mut().enable();
@@ -210,14 +221,15 @@ impl Host {
         }
     }
 
-    /// A stream of a connection that is there. Nearly always there is one, and `checkout` is not needed.
+    /// Takes a stream on an existing connection without waiting. In the common case there is one, and
+    /// [`Host::checkout`] is not needed.
     pub(super) fn stream_at_once(self: &Arc<Self>, bounded: bool) -> Option<Stream> {
         self.stream(&mut self.lock(), self.bounds(bounded).connections)
     }
 
     fn stream(self: &Arc<Self>, s: &mut Pool, most: usize) -> Option<Stream> {
         let stream = s.free_stream()?;
-        // A name of several addresses: requests go to all of them, once there is a connection to each.
+        // A name with several addresses gets a connection to each in time, so that requests reach all of them.
         if s.wants_to_spread()
             && let Some(open) = self.room.open(most)
         {
@@ -227,7 +239,7 @@ impl Host {
         Some(stream)
     }
 
-    /// What there is for one more request.
+    /// Looks for a connection for one more request.
     fn look(self: &Arc<Self>, most: usize) -> Found {
         let mut s = self.lock();
         if let Some(stream) = self.stream(&mut s, most) {
@@ -248,7 +260,7 @@ impl Host {
         }
     }
 
-    /// Starts a dial in a task of its own, so that it outlives the client that asked first.
+    /// Starts a dial in its own task, so that the client that caused it may disconnect without failing the others.
     fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: Open, spreading: bool) -> Dialing {
         let (tell, dialing) = watch::channel(None);
         s.dialing = Some(dialing.clone());
@@ -283,8 +295,8 @@ impl Host {
         within(self.connect_timeout, &self.address, dialing).await
     }
 
-    /// Starts the HTTP side of a new connection: an HTTP/2 one joins the pool, an HTTP/1.1 one is the caller's.
-    /// `spreading`: only where it leads to an address that has none yet.
+    /// Starts HTTP on a new connection: an HTTP/2 connection joins the pool, an HTTP/1.1 one is returned. With
+    /// `spreading`, a connection to an address that already has one is discarded.
     async fn adopt(
         self: &Arc<Self>,
         dialed: Dialed,
@@ -297,7 +309,7 @@ impl Host {
             let mut s = self.lock();
             s.addresses = dialed.addresses;
             if spreading && s.leads_to(peer) {
-                // The others do not answer now.
+                // The other addresses do not answer now; DNS order alone does not lead to them.
                 s.spread_at = Instant::now() + SPREAD_AGAIN;
                 return Ok(None);
             }
@@ -308,6 +320,7 @@ impl Host {
                 .handshake(TokioIo::new(dialed.io))
                 .await
                 .map_err(|e| DialError(error_text(&e, false)))?;
+            // From now on each request dials for itself: an HTTP/1.1 connection cannot be shared.
             self.lock().alone = true;
             self.drive(connection, host, open, None);
             return Ok(Some(sender));
@@ -323,7 +336,7 @@ impl Host {
         Ok(None)
     }
 
-    /// The task of a connection: drives it, and looks after it and idle ones now and then.
+    /// Spawns the connection's task, which drives it, prunes idle ones and runs its keepalive.
     fn drive<C, E>(&self, connection: C, host: Weak<Self>, open: Open, mut http2: Option<(Weak<Http2>, Heartbeat)>)
     where
         C: Future<Output = Result<(), E>> + Send + 'static,
@@ -336,7 +349,7 @@ impl Host {
             tokio::pin!(connection);
             let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
             loop {
-                // The connection first: what the backend said last is still read when we are stopping.
+                // The connection comes first, so that data which has already arrived is still read on shutdown.
                 tokio::select! {
                     biased;
                     ended = &mut connection => {
@@ -373,20 +386,20 @@ impl Host {
         });
     }
 
-    /// No new request goes to this connection. What it carries stays on it while it lasts.
+    /// Takes a connection out of use for new requests. Requests on it may still complete.
     fn retire(&self, http2: &Weak<Http2>) {
         self.lock().drop_http2(|c| std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
     }
 
-    /// Keeps an HTTP/1.1 connection whose answer has ended.
+    /// Returns an HTTP/1.1 connection whose response has ended to the pool.
     pub(super) fn give_back(&self, sender: http1::SendRequest<Body>) {
         if !sender.is_closed() && self.lock().keep(sender) {
             self.room.free();
         }
     }
 
-    /// Keeps an HTTP/1.1 connection whose answer has ended before the request did, if that ends at once. Else the request goes
-    /// up for as long as it takes, and the connection closes behind it: nobody waits for its end.
+    /// Like [`Host::give_back`], for a response that ended before the request was sent whole. If the rest is not sent
+    /// within [`UPLOAD_GRACE`], the connection is not reused and closes after the upload.
     pub(super) fn give_back_after_upload(self: &Arc<Self>, mut sender: http1::SendRequest<Body>) {
         let host = Arc::downgrade(self);
         self.tasks.spawn_until_stopped("end of an upload", async move {
@@ -398,7 +411,7 @@ impl Host {
         });
     }
 
-    /// Takes an HTTP/2 connection out of the pool.
+    /// Removes the HTTP/2 connection of this stream from the pool.
     pub(super) fn forget(&self, stream: &Stream) {
         self.lock().drop_http2(|c| stream.is_on(c));
     }

@@ -1,4 +1,7 @@
-//! HTTP/2 towards backends: streams straight on the connection, without a task or a channel per request.
+//! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per request.
+//!
+//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Heartbeat`] is its
+//! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by `upload`.
 
 use super::super::dial;
 use super::GOAWAY;
@@ -23,14 +26,15 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Room for all streams of a connection: answers that nobody fetches must not stop those beside them.
+/// Large enough for all streams at once, so that responses nobody reads do not block the others on the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// Most streams of a connection, whatever its backend allows.
+/// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
 const HEADER_LIST: u32 = 1 << 20;
 
-/// A connection that requests share.
+/// A connection shared by requests.
 pub(super) struct Http2 {
     sender: Mutex<SendRequest<Bytes>>,
     streams: AtomicUsize,
@@ -41,58 +45,58 @@ pub(super) struct Http2 {
     silence: Signal,
 }
 
-/// One stream's place on a connection.
+/// Guard of one stream on a connection.
 pub(super) struct Stream {
     connection: Arc<Http2>,
     reused: bool,
 }
 
-/// Asks the backend now and then whether it is still there.
+/// Keepalive: pings the backend after a period of silence.
 pub(super) struct Heartbeat {
     pings: Option<PingPong>,
     heard: Heard,
-    /// Beats since anything came.
+    /// Beats since anything was received.
     silent: u32,
     awaiting: bool,
 }
 
-/// What a beat found.
+/// Outcome of one keepalive beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pulse {
-    /// The backend is there, as far as one knows.
+    /// The backend is alive as far as is known.
     Sound,
-    /// It owes an answer: nothing new is to be sent to it.
+    /// It has not answered a ping in time: no new requests are sent on the connection.
     Missed,
-    /// It has owed one for too long.
+    /// It has not answered for too long: the connection is closed.
     Gone,
 }
 
-/// Beats (of a second) without a byte before the backend is asked, before nothing new is sent, and before the end.
+/// Beats (of one second) without a byte until a ping is sent, until new requests stop, and until the connection closes.
 const ASK: u32 = 2;
 const MISSED: u32 = ASK + 2;
 const GONE: u32 = ASK + 5;
 
-/// Why there is no answer.
+/// Why a request got no response.
 pub(super) struct Failed {
     pub(super) error: h2::Error,
-    /// The request, where nothing of it was sent.
+    /// The request, if nothing of it was sent.
     pub(super) unsent: Option<(Box<Request<()>>, Body)>,
-    /// The backend never looked at it.
+    /// The backend did not process it.
     pub(super) refused: bool,
 }
 
-/// The bytes of an answer, as they arrive.
+/// The body of a response as it arrives.
 pub(super) struct Received {
     stream: RecvStream,
-    /// Bytes to come, where that is known.
+    /// Bytes still to come, if known.
     left: Option<u64>,
-    /// The first bytes, where they were looked at.
+    /// The first chunk, if [`Received::take_whole`] read it without using it.
     first: Option<Bytes>,
     data_ended: bool,
 }
 
-/// Starts HTTP/2 on a connection whose backend is taken to allow `expected` streams until it says otherwise. The future
-/// drives the connection.
+/// Starts HTTP/2 on a connection. Until the backend's SETTINGS arrive, it is assumed to allow `expected` streams. The
+/// returned future drives the connection.
 pub(super) async fn connect(
     io: Wire,
     expected: usize,
@@ -127,7 +131,7 @@ pub(super) async fn connect(
     Ok((http2, heartbeat, turns.around(connection)))
 }
 
-/// A failure in Go's words, as far as they are the same thing.
+/// The error in Go's wording where Go has an equivalent one.
 pub(super) fn error_text(e: &h2::Error) -> String {
     if let Some(io) = e.get_io() {
         return dial::system_error("read", io);
@@ -141,12 +145,12 @@ pub(super) fn error_text(e: &h2::Error) -> String {
 // === impl Http2 ===
 
 impl Http2 {
-    /// The address it leads to.
+    /// The address of the backend.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Fires when the backend owes an answer to a ping. It may come yet; no new request is sent here any more.
+    /// Fires when the backend has missed a ping. Responses may still arrive, but no new request uses the connection.
     pub(super) fn silence(&self) -> &Signal {
         &self.silence
     }
@@ -156,8 +160,8 @@ impl Http2 {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Streams that it may have; none where no request can be sent any more. One also while the backend allows none: it waits
-    /// until that is over, and further connections would not be better off.
+    /// Streams this connection may have; `None` if it accepts no more requests. At least one, even if the backend
+    /// allows none at present: the request then waits on this connection, since a further one would fare no better.
     pub(super) fn most_streams(&self) -> Option<usize> {
         let mut sender = self.sender();
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
@@ -166,7 +170,7 @@ impl Http2 {
         }
     }
 
-    /// A place for one more stream.
+    /// Reserves a stream.
     pub(super) fn stream(self: &Arc<Self>) -> Stream {
         self.streams.fetch_add(1, Ordering::Relaxed);
         Stream {
@@ -175,7 +179,7 @@ impl Http2 {
         }
     }
 
-    /// Without a stream for that long.
+    /// How long there has been no stream; `None` while there is one.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
         let last = *self.last_end.lock().expect("no code panics while holding this lock");
         (self.streams() == 0).then(|| now.saturating_duration_since(last))
@@ -185,7 +189,7 @@ impl Http2 {
         self.sender.lock().expect("no code panics while holding this lock")
     }
 
-    /// Opens a stream, or gives the request back where the connection takes no more.
+    /// Opens a stream. If the connection accepts no more, the request is handed back.
     fn open(
         &self,
         request: Request<()>,
@@ -195,7 +199,7 @@ impl Http2 {
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(e)) => return Err((e, Some(Box::new(request)))),
-            // The last stream waits until the backend allows it; a fresh handle lets this one queue behind it.
+            // h2 lets one request per handle wait for a free stream; a fresh handle lets this one queue behind it.
             Poll::Pending => {
                 let fresh = sender.clone();
                 *sender = fresh;
@@ -216,15 +220,16 @@ impl Stream {
         self.reused
     }
 
-    /// [`Http2::silence`] of its connection.
+    /// [`Http2::silence`] of the stream's connection.
     pub(super) fn silence(&self) -> Signal {
         self.connection.silence.clone()
     }
 
-    /// Sends a request and waits for the head of its answer. What of the body cannot be sent at once goes up in a task
-    /// of `tasks`, while the answer comes down. When dropped, the stream is reset.
+    /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once is
+    /// uploaded by a task of `tasks`, while the response may already arrive.
     ///
-    /// It is sent when this is called: what waits is the answer's future, which is small.
+    /// The head is sent on the call, not on the first poll: the returned future then need not carry the request and is
+    /// small. Dropping it resets the stream.
     pub(super) fn exchange<'t>(
         &self,
         mut request: Request<()>,
@@ -272,7 +277,8 @@ impl Stream {
                 Ok((answer.map(|stream| Received::new(stream, length)), upload))
             }
             Err(error) => Err(Failed {
-                // The peer's GOAWAY only ends streams behind the last one that it looks at.
+                // GOAWAY from the peer ends only streams above its last processed one, so this request was not
+                // processed.
                 refused: error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote()),
                 unsent: None,
                 error,
@@ -291,9 +297,11 @@ impl Drop for Stream {
                 .expect("no code panics while holding this lock") = Instant::now();
         }
         self.connection.room.free();
+        // A request may wait for a stream of this connection.
     }
 }
 
+/// Sets `Content-Length` as Go's client does: a known length, but no zero for methods that usually have no body.
 fn announce_length(request: &mut Request<()>, body: &Body) {
     let bare = matches!(
         *request.method(),
@@ -316,8 +324,8 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// To be called every second. Any byte counts as a sign of life, so that a pong behind a long answer on a slow line
-    /// is not taken for a missing one.
+    /// Runs one beat; to be called every second. Any byte received counts as a sign of life, since a pong can be stuck
+    /// behind a long response on a slow line.
     pub(super) fn beat(&mut self) -> Pulse {
         let Some(pings) = &mut self.pings else {
             return Pulse::Sound;
@@ -354,11 +362,11 @@ impl Received {
         }
     }
 
-    /// The bytes, where all that were announced are there, in one piece, and nothing follows them.
+    /// Returns the body if it has arrived whole, in one chunk that matches `Content-Length`, without trailers.
     pub(super) fn take_whole(&mut self) -> Option<Bytes> {
         let announced = self.left?;
         let mut idle = Context::from_waker(Waker::noop());
-        // An error is told again to who asks next.
+        // Nothing is lost on an error: h2 reports it again on the next poll.
         let Poll::Ready(Some(Ok(data))) = self.stream.poll_data(&mut idle) else {
             return None;
         };
@@ -370,7 +378,7 @@ impl Received {
         None
     }
 
-    /// Room for as many bytes more.
+    /// Reopens the flow-control window by this many bytes.
     fn release(&mut self, bytes: usize) {
         if let Err(e) = self.stream.flow_control().release_capacity(bytes) {
             tracing::debug!("a backend's stream ended with data unread: {e}");
@@ -408,7 +416,7 @@ impl Received {
     }
 }
 
-/// A reset without an error says that the answer is whole though the request was not read to its end (RFC 9113, 8.1).
+/// A reset with NO_ERROR means that the response is complete although the request was not read whole (RFC 9113, 8.1).
 fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
 }
@@ -421,7 +429,7 @@ mod tests {
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;
 
-    /// What arrives of an answer that announces five bytes and sends these pieces, with its head.
+    /// The body received when a backend announces five bytes and sends these pieces.
     async fn answer(pieces: &'static [&'static str], trailers: bool) -> Received {
         let (here, there) = UnixStream::pair().unwrap();
         tokio::spawn(async move {
@@ -451,7 +459,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_has_streams_for_one_request_at_least_and_for_those_at_most_whose_answers_it_can_hold() {
+    async fn a_connection_allows_between_one_and_max_streams() {
         for (allowed, most) in [(0, 1), (1, 1), (7, 7), (100_000, MOST_STREAMS)] {
             let (here, there) = UnixStream::pair().unwrap();
             tokio::spawn(async move {
@@ -471,7 +479,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_answer_is_had_whole_and_any_other_in_pieces() {
+    async fn a_response_in_one_chunk_is_taken_whole() {
         let mut whole = answer(&["hello"], false).await;
         assert_eq!(whole.take_whole().as_deref(), Some(&b"hello"[..]));
         assert!(whole.is_end_stream());

@@ -1,5 +1,7 @@
-//! A request as it goes out, its body while it is small: what a backend says it never looked at can then go to another
-//! connection whole.
+//! Replay buffer: a request's head, and its body while small, so that a request which the backend refused unprocessed
+//! can be sent again on another connection.
+//!
+//! Entry points: [`Head::of`] and [`keep`]. When a replay is allowed is decided in `exchange`.
 
 use super::Outgoing;
 use crate::request::Body;
@@ -14,18 +16,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-/// Larger bodies are not kept. Their bytes are shared with what is sent, not copied.
+/// Bodies larger than this cannot be replayed. The buffer shares the chunks with the connection and copies nothing.
 const MOST: usize = 64 << 10;
 
-/// A request's head, kept flat: that is one allocation, where a second map of headers is one for nearly each of them, and
-/// hardly any is needed.
+/// A request's head, serialised into one allocation. A clone of the `HeaderMap` would cost one per header, and hardly
+/// any request is ever replayed.
 pub(super) struct Head {
     method: Method,
     target: PathAndQuery,
     headers: Vec<u8>,
 }
 
-/// Of each header: the lengths of its name and value, and whether the value is sensitive.
+/// Precedes each header: the lengths of its name and value, and whether the value is sensitive.
 struct Prefix {
     name: usize,
     value: usize,
@@ -35,7 +37,7 @@ struct Prefix {
 impl Prefix {
     const SIZE: usize = 8;
 
-    /// As one number, so that it is written in one piece. Names and values are shorter than 2^31.
+    /// Packed into one number and written at once. Names and values are shorter than 2^31 bytes.
     fn packed(&self) -> [u8; Self::SIZE] {
         ((self.name as u64) << 32 | (self.value as u64) << 1 | u64::from(self.sensitive)).to_le_bytes()
     }
@@ -79,7 +81,7 @@ impl Head {
         &self.method
     }
 
-    /// The request, with this body.
+    /// Rebuilds the request, with this body.
     pub(super) fn again(self, body: Body) -> Outgoing {
         Outgoing {
             headers: unfolded(&self.headers),
@@ -97,7 +99,7 @@ fn unfolded(mut rest: &[u8]) -> HeaderMap {
         let (name, after) = after.split_at(prefix.name);
         let (value, after) = after.split_at(prefix.value);
         rest = after;
-        // They were a name and a value before.
+        // Always parses: the bytes come from a valid name and value.
         if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             value.set_sensitive(prefix.sensitive);
             headers.append(name, value);
@@ -106,7 +108,7 @@ fn unfolded(mut rest: &[u8]) -> HeaderMap {
     headers
 }
 
-/// What was sent of a body. Clones are the same body's.
+/// What was sent of a body. Clones share the record.
 #[derive(Clone, Default)]
 pub(super) struct Kept(Arc<Mutex<Sent>>);
 
@@ -116,7 +118,7 @@ struct Sent {
     size: usize,
     whole: bool,
     lost: bool,
-    /// Why the client's body broke off.
+    /// Why reading the client's body failed.
     broken: Option<String>,
 }
 
@@ -126,7 +128,7 @@ struct Keeping {
     identity: Arc<IdentityHeaders>,
 }
 
-/// The body to send, without trailers that claim an identity, and what will have been sent of it.
+/// Wraps a body to record what is sent of it, and strips trailers that claim an identity.
 pub(super) fn keep(body: Body, identity: Arc<IdentityHeaders>) -> (Body, Kept) {
     let kept = Kept::default();
     let keeping = Keeping {
@@ -138,7 +140,7 @@ pub(super) fn keep(body: Body, identity: Arc<IdentityHeaders>) -> (Body, Kept) {
 }
 
 impl Kept {
-    /// The same body once more, where all of it was sent and kept.
+    /// The body to replay. `None` unless all of it was sent and buffered. Takes the buffer, so it works once.
     pub(super) fn again(&self) -> Option<Body> {
         let mut sent = self.lock();
         if !sent.whole || sent.lost {
@@ -155,12 +157,13 @@ impl Kept {
         })
     }
 
-    /// Why the body could not be read from the client, where that is so: then nothing that follows is the backend's fault.
+    /// The error with which reading from the client failed. If there is one, a failed
+    /// exchange is not the backend's fault.
     pub(super) fn broken(&self) -> Option<String> {
         self.lock().broken.clone()
     }
 
-    /// All of it was handed to the connection, whether it was kept or not.
+    /// Whether all of it was handed to the connection, buffered or not.
     pub(super) fn is_whole(&self) -> bool {
         self.lock().whole
     }
@@ -204,7 +207,7 @@ impl http_body::Body for Keeping {
                     sent.chunks.push(data.clone());
                     sent.whole = self.body.is_end_stream();
                 }
-                // Trailers are rare enough not to be kept.
+                // Too large, or trailers, which are too rare to be worth buffering.
                 _ => {
                     sent.lose();
                     sent.whole = self.body.is_end_stream();
@@ -244,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_can_be_had_again(fields in prop::collection::vec(("[a-z-]{1,20}", "[ -~]{0,40}", any::<bool>()), 0..20)) {
+        fn a_head_survives_the_replay_buffer(fields in prop::collection::vec(("[a-z-]{1,20}", "[ -~]{0,40}", any::<bool>()), 0..20)) {
             let mut headers = HeaderMap::new();
             for (name, value, sensitive) in fields {
                 let mut value = HeaderValue::from_str(&value).unwrap();
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_body_can_be_had_again_once_it_is_sent() {
+    async fn a_small_body_can_be_replayed_once_it_is_sent() {
         let (mut body, kept) = keep(chunks(&[3, 4]), Arc::default());
         body.frame().await.unwrap().unwrap();
         assert!(kept.again().is_none(), "not all of it was sent");

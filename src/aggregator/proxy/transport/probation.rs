@@ -1,5 +1,8 @@
-//! How an address that was left alone comes back: it answers a question of ours. No client's request is spent on finding out,
-//! and none waits for one that hangs still.
+//! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no client waits
+//! for an address that still hangs.
+//!
+//! Entry points: [`Host::ask_again`] when a request would have used the address, [`Transport::ask_again`] from the
+//! availability check. The states and durations are described in `balance`.
 
 use super::host::{Host, NoConnection};
 use super::{Outgoing, Transport, exchange};
@@ -11,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long an address may take to answer: as long as a probe of its APIService may.
+/// Timeout of a probe: the same as that of the availability check of an APIService.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Most bytes of an answer that are looked at.
+/// Upper limit on the size of a probe's response.
 const MOST: usize = 16 << 20;
 
-/// What an address is asked to see whether it answers again: a GET of something that is there at every address.
+/// The probe request: a GET of a path that every backend serves.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Path and query.
@@ -25,11 +28,11 @@ pub struct Question {
     pub headers: HeaderMap,
 }
 
-/// Whether somebody is asking.
+/// Whether a probe of the address is in flight.
 #[derive(Default)]
 pub(super) struct Asking(Arc<AtomicBool>);
 
-/// Leave to ask, for one.
+/// Guard of the probe in flight.
 struct Turn(Arc<AtomicBool>);
 
 impl Default for Question {
@@ -53,15 +56,15 @@ impl From<Question> for Outgoing {
 }
 
 impl Host {
-    /// Asks in the background, where the time for which the address is left alone is over and nobody is asking. Called where
-    /// a request would have come here, so that an address that nobody wants is not asked at all.
+    /// Starts a probe in the background if the address is on probation and none is in flight. Called when a request
+    /// would have been sent here, so that unused addresses are not probed.
     pub(super) fn ask_again(self: &Arc<Self>) {
         if self.health.is_on_probation() {
             self.ask_aside();
         }
     }
 
-    /// Asks in the background, unless somebody is asking.
+    /// Starts a probe in the background unless one is in flight.
     fn ask_aside(self: &Arc<Self>) {
         let Some(turn) = self.asking.begin() else { return };
         let host = self.clone();
@@ -76,7 +79,7 @@ impl Host {
             });
     }
 
-    /// A whole answer, whatever it says, is a sign of life.
+    /// Sends the probe. Any complete response counts as alive, whatever its status.
     async fn ask(self: &Arc<Self>) -> Result<(), String> {
         let lease = self.checkout(false).await.map_err(|why| match why {
             NoConnection::Dial(e) => e.0,
@@ -97,8 +100,8 @@ impl Host {
 }
 
 impl Transport {
-    /// Asks those of these addresses where requests failed last and none has succeeded since, but for those that are left
-    /// alone now: also where nobody wants them, it is found out in time how they do.
+    /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects recovery,
+    /// or further failure, also without client traffic.
     pub fn ask_again(&self, addresses: &[Arc<str>]) {
         let known: Vec<Arc<Host>> = {
             let hosts = self.lock();
@@ -146,7 +149,7 @@ mod tests {
 
     type Sent = tokio::task::JoinHandle<(Result<u16, SendError>, Duration)>;
 
-    /// Sends it where it is to go to, or to `first`; what comes back, and how long that takes.
+    /// Sends a request to `first`, or to an address that is chosen; returns its outcome and duration.
     fn send(t: &Arc<Transport>, all: &[Arc<str>], first: Option<usize>, method: Method) -> Sent {
         let (t, all, since) = (t.clone(), all.to_vec(), Instant::now());
         tokio::spawn(async move {
@@ -156,7 +159,7 @@ mod tests {
         })
     }
 
-    /// For a minute ten requests a second, each of which is answered before any time passes.
+    /// Sends ten requests a second for a minute and asserts that each is answered before any (paused) time passes.
     async fn nobody_waits(clock: &Still, t: &Arc<Transport>, all: &[Arc<str>]) {
         for _ in 0..600 {
             let sent = send(t, all, None, Method::GET);
@@ -169,11 +172,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_request_waits_for_an_address_that_hangs_once_it_was_left_alone() {
+    async fn no_request_waits_for_an_ejected_address_that_still_hangs() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], H2);
         let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-        // One that a stopped process is, one whose process takes connections, and one that takes requests.
+        // Three ways to hang: only the TCP backlog accepts, connections are accepted, requests are accepted.
         let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let taken = raw_backend(&pki, |stream| async move {
             std::future::pending::<()>().await;
@@ -192,13 +195,13 @@ mod tests {
             t.host(&all[0]).unwrap().health.silent("no answer to a ping");
             nobody_waits(&clock, &t, &all).await;
             let state = t.endpoints().into_iter().find(|e| *e.address == *hung).unwrap();
-            // After 1 s, and 2, 4, 8 and 16 s after what it was asked then.
+            // Probes fail after 1 s, then 2, 4, 8 and 16 s after the previous one.
             assert!(state.failures_in_a_row >= 3 + 4 && state.was_ejected, "{state:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_answers_again_is_used_again() {
+    async fn an_address_that_answers_a_probe_is_used_again() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], H2);
         let asked = Arc::new(AtomicUsize::new(0));
@@ -214,12 +217,12 @@ mod tests {
         let host = t.host(&all[0]).unwrap();
         host.health.silent("no answer to a ping");
         clock.pass(Duration::from_secs(10)).await;
-        assert_eq!(back.connections.load(Ordering::Relaxed), 0, "nobody wants it");
+        assert_eq!(back.connections.load(Ordering::Relaxed), 0, "unused, so not probed");
         let sent = send(&t, &all, None, Method::GET);
         let well = || async { (!host.health.was_ejected()).then_some(()) };
         clock.until("its answer", well).await;
         assert_eq!(sent.await.unwrap().0, Ok(200));
-        assert_eq!(asked.load(Ordering::Relaxed), 0, "not by a client's request");
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "not probed with a client's request");
         for _ in 0..20 {
             send(&t, &all, None, Method::GET).await.unwrap().0.unwrap();
         }
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_on_a_silent_connection_goes_elsewhere_if_it_may_be_sent_twice() {
+    async fn idempotent_requests_leave_a_silent_connection() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], H2);
         let taken = Arc::new(AtomicBool::new(false));
@@ -238,7 +241,7 @@ mod tests {
                 let mut connection = h2::server::handshake(stream).await.unwrap();
                 let first = connection.accept().await;
                 tell.store(true, Ordering::Relaxed);
-                // The connection stays open, and nobody reads it any more.
+                // The connection stays open, but nobody reads from it any more.
                 std::future::pending::<()>().await;
                 drop(first);
             }
@@ -259,7 +262,7 @@ mod tests {
             .until("a request", || async { taken.load(Ordering::Relaxed).then_some(()) })
             .await;
         clock.settle().await;
-        // The fourth beat without a byte, of which the first may have heard one still.
+        // Pings count as missed from the fourth beat without a byte; the first beats may still have seen one.
         for _ in 0..6 {
             clock.pass(Duration::from_secs(1)).await;
         }
@@ -269,7 +272,7 @@ mod tests {
                 .await;
             assert_eq!(sent.await.unwrap().0, Ok(200));
         }
-        assert!(!post.is_finished(), "its answer may come yet");
+        assert!(!post.is_finished(), "its response may still arrive");
         for _ in 0..5 {
             clock.pass(Duration::from_secs(1)).await;
         }
@@ -278,6 +281,6 @@ mod tests {
             .await;
         let (outcome, _) = post.await.unwrap();
         assert!(matches!(outcome, Err(SendError::Exchange(_))), "{outcome:?}");
-        assert_eq!(posts.load(Ordering::Relaxed), 0, "it may have been done already");
+        assert_eq!(posts.load(Ordering::Relaxed), 0, "it may have been processed already");
     }
 }

@@ -1,5 +1,5 @@
-//! Which place of a target a request goes to: of those whose turn it is and which are well, two are drawn by weight, and the
-//! first gets it unless it has more to do for its weight than the second would then have. While none of a turn is well, it is the next one's.
+//! Choice of an address for an explicit target: weighted power-of-two choice within the active failover tier, which is
+//! the first tier with a healthy address. Entry point: [`choose`]. Unweighted addresses are chosen in `balance`.
 
 use super::balance::scatter;
 use super::host::Host;
@@ -7,14 +7,15 @@ use crate::client::target::Target;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The place, by its number. Places that are ejected, and `not`, count only where there are no others; one whose ejection is
-/// over is asked how it does, and counts again once it has answered.
+/// Returns the index of the chosen place. `not`, and places that are ejected or on probation, are used only if there is
+/// no other. Places on probation get a background probe.
 pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn: u64, not: Option<&str>) -> usize {
     let host = |i: usize| hosts.get(&target.addresses[i]);
     let other = |i: &usize| not != Some(&*target.addresses[*i]);
     let well = |i: &usize| other(i) && host(*i).is_none_or(|h| !h.health.was_ejected());
     let drawn = scatter(turn);
     let found = target.turns().find_map(|range| {
+        // All of the tier, not only the drawn ones: a tier without a healthy place is never drawn from.
         for ill in range.clone().filter_map(host) {
             ill.ask_again();
         }
@@ -24,11 +25,11 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn
         };
         let busy = |i: usize| host(i).map_or(0, |h| h.busy.now()) as u64;
         let weight = |i: usize| u64::from(target.places[i].weight);
-        // The draw stands unless the other one, with this request, would still have less to do.
+        // `a` stands unless `b`, with this request added, would be less loaded per weight.
         let is_relief = (busy(b) + 1) * weight(a) < busy(a) * weight(b);
         Some(if is_relief { b } else { a })
     });
-    // Nobody is well: whoever failed least bears it, from a place of its own each time.
+    // No place is healthy: take the one with the fewest failures, breaking ties at random.
     let bear = || {
         let n = target.places.len();
         let all = (0..n).map(|i| (i + drawn as usize % n) % n).filter(other);
@@ -37,7 +38,7 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, turn
     found.or_else(bear).unwrap_or(0)
 }
 
-/// One of these, each as often as it weighs.
+/// Draws one index with a probability proportional to its weight.
 fn draw(target: &Target, of: impl Iterator<Item = usize> + Clone, drawn: u64) -> Option<usize> {
     let weight = |i: usize| u64::from(target.places[i].weight);
     let all: u64 = of.clone().map(weight).sum();
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_is_drawn_as_often_as_it_weighs_and_later_turns_never() {
+    fn places_are_drawn_by_weight_within_the_first_tier() {
         let t = target("https://a;weight=6, https://b;weight=3, https://c, https://d;failover=1;weight=1000");
         let mut seen = [0; 4];
         for turn in 0..10_000 {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_place_failed_the_request_goes_to_another_of_its_turn_and_then_to_the_next() {
+    fn a_failed_place_is_replaced_within_its_tier_then_by_the_next() {
         let t = target("https://a, https://b, https://c;failover=1");
         assert!((0..100).all(|turn| choose(&t, &HashMap::new(), turn, Some("a:443")) == 1));
         let t = target("https://a, https://c;failover=1");

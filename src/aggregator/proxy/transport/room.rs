@@ -1,16 +1,16 @@
-//! How much there may be of one address: connections, and requests that wait for one.
+//! Limits of one address: connections, and requests that wait for one. [`Room`] hands out a guard for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Most of each at one address.
+/// Upper limits per address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections, those being made included.
+    /// Connections, including those that are being established.
     pub connections: usize,
-    /// Requests that wait for a connection, also for one that is being made.
+    /// Requests that wait for a connection, including one that is being established.
     pub waiting: usize,
 }
 
@@ -23,10 +23,10 @@ impl Default for Bounds {
     }
 }
 
-/// How long a request waits for somebody else's connection where there may be no more of them.
+/// How long a request waits for another one to free its connection while the connection limit is reached.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is taken of one address, and a bell for those who wait.
+/// Counters of what is in use at one address, and a notification when some of it is freed.
 #[derive(Default)]
 pub(super) struct Room {
     open: AtomicUsize,
@@ -34,36 +34,37 @@ pub(super) struct Room {
     freed: Notify,
 }
 
-/// A connection's place, from before it is made to its end.
+/// Guard of one connection, from before the dial to its end.
 pub(super) struct Open(Arc<Room>);
 
-/// A waiting request's place.
+/// Guard of one waiting request.
 pub(super) struct Waiting(Arc<Room>);
 
+/// Increments the counter unless it has reached `most`.
 fn take(of: &AtomicUsize, most: usize) -> bool {
     let more = |n: usize| (n < most).then_some(n + 1);
     of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
 impl Room {
-    /// A place for one more connection.
+    /// Reserves a connection; `None` at the limit.
     pub(super) fn open(self: &Arc<Self>, most: usize) -> Option<Open> {
         take(&self.open, most).then(|| Open(self.clone()))
     }
 
-    /// A place in the queue.
+    /// Reserves a place in the queue; `None` at the limit.
     pub(super) fn wait(self: &Arc<Self>, most: usize) -> Option<Waiting> {
         take(&self.waiting, most).then(|| Waiting(self.clone()))
     }
 
-    /// Something became free. Cheap where nobody waits.
+    /// Wakes one waiting request, if any. A single relaxed load if none waits.
     pub(super) fn free(&self) {
         if self.waiting() > 0 {
             self.freed.notify_one();
         }
     }
 
-    /// Rings when something is free.
+    /// Notified when a connection or a stream is freed.
     pub(super) fn freed(&self) -> &Notify {
         &self.freed
     }

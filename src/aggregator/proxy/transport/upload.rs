@@ -1,4 +1,4 @@
-//! Request bodies on their way up an HTTP/2 stream, while the answer may already come down.
+//! Uploads a request body on an HTTP/2 stream, while the response may already arrive. Entry point: [`start`].
 
 use crate::client::headers::clean_trailers;
 use crate::request::Body;
@@ -11,18 +11,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// What ties an upload in a task of its own to its exchange: dropped, it cancels the stream.
+/// Ties an upload task to its exchange: dropping it cancels the stream.
 pub(super) struct Upload(oneshot::Sender<()>);
 
-/// A request's body on its way up.
+/// The upload in progress.
 struct Pump {
     body: Body,
     stream: SendStream<Bytes>,
-    /// A chunk that waits for the backend's window.
+    /// A chunk waiting for flow-control capacity.
     chunk: Bytes,
 }
 
-/// Sends what can be sent at once; a task sends the rest.
+/// Sends what can be sent at once and spawns a task for the rest, if any.
 pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGroup) -> Option<Upload> {
     let mut pump = Pump {
         body,
@@ -33,7 +33,7 @@ pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGro
         return None;
     }
     let (exchange, mut over) = oneshot::channel();
-    // Not started when we are stopping: the pump, dropped, leaves a stream that ends with its connection.
+    // On shutdown the task is not spawned: the dropped pump leaves the stream to end with its connection.
     tasks.spawn("upload to a backend", async move {
         let mut tied = true;
         poll_fn(|cx| {
@@ -54,9 +54,9 @@ pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGro
 // === impl Upload ===
 
 impl Upload {
-    /// The answer is whole: what is left of the request may still go up.
+    /// The response is complete: detaches the upload, so that the rest of the request may still be sent.
     pub(super) fn let_go(self) {
-        // The upload may have ended before.
+        // An error means that the upload has already ended.
         let _ = self.0.send(());
     }
 }
@@ -64,10 +64,10 @@ impl Upload {
 // === impl Pump ===
 
 impl Pump {
-    /// Ready when there is nothing more to send: all is sent, or the stream or the body failed.
+    /// Ready when nothing is left to send: all is sent, or the stream or the body failed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            // Asked each time, so that a reset wakes this task whatever it waits for.
+            // Polled in each round to register this task, so that a reset wakes it whatever it waits for.
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(());
             }

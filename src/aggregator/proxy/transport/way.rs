@@ -1,4 +1,5 @@
-//! What an APIService says about the way to its backend, and what follows from it.
+//! Upstream options of an APIService beyond TLS: explicit target addresses and timeouts, and the [`Transport`] methods
+//! that depend on them.
 
 use super::super::dial::{self, DialError, Offer};
 use super::{Transport, balance, host, ranked};
@@ -9,24 +10,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What an APIService says about the way to its backend, beside TLS.
+/// Options that the annotations of an APIService set for its backend, beside TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Where it leads, when it is to no Service.
+    /// Explicit addresses, if the backend is not a Service.
     pub target: Option<Arc<Target>>,
-    /// How long the backend may take.
+    /// Time limits for the backend.
     pub timeouts: Timeouts,
 }
 
 impl Transport {
-    /// By another way than that to a Service.
+    /// Sets the upstream options.
     #[must_use]
     pub fn by(mut self, way: Way) -> Self {
         self.way = way;
         self
     }
 
-    /// The address of `authority` that is this gateway's own, where one is. A socket is not.
+    /// Whether `authority` is an address of this gateway itself, and which. A Unix socket never is.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -37,12 +38,13 @@ impl Transport {
         }
     }
 
-    /// How long the backend may take.
+    /// Time limits for the backend.
     pub fn timeouts(&self) -> &Timeouts {
         &self.way.timeouts
     }
 
-    /// What a backend at this address is told as the host: the address, but for sockets, whose path is nobody's business.
+    /// The host name that is sent to the backend at this address: the address itself, or the configured server name for
+    /// a Unix socket, whose path should not be disclosed.
     pub fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
         match &self.way.target {
             Some(target) if address.contains('/') => &target.server_name,
@@ -50,7 +52,7 @@ impl Transport {
         }
     }
 
-    /// As [`Transport::choose`], and not this one where there are others.
+    /// Like [`Transport::choose`], avoiding `not` if there are other addresses.
     pub(super) fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         match &self.way.target {
@@ -61,7 +63,7 @@ impl Transport {
         }
     }
 
-    /// Nothing came from an address for longer than it may take: it counts as a failure, as one that is told does.
+    /// Records a response timeout as a failure of the address, as a reported error would be.
     pub fn unanswered(&self, address: &str, why: &str) {
         let host = self.lock().get(address).cloned();
         if let Some(host) = host {
@@ -69,13 +71,13 @@ impl Transport {
         }
     }
 
-    /// A connection of its own for an upgrade.
+    /// Dials a dedicated HTTP/1.1 connection for an upgrade.
     ///
     /// # Errors
     /// [`DialError`].
     ///
     /// # Cancel safety
-    /// When dropped, the attempt ends.
+    /// Cancel safe: dropping the future aborts the attempt.
     pub async fn dial_http1(&self, authority: &str) -> Result<TokioIo<Wire>, DialError> {
         let socket = self
             .way
@@ -85,7 +87,7 @@ impl Transport {
         let dialing = async {
             match socket {
                 Some(socket) => dial::dial_socket(socket, &self.tls, Offer::Http1, &self.outbound).await,
-                // Upgrades go straight, as upstream's do.
+                // As upstream's, upgrades bypass the egress proxy.
                 None => dial::dial_straight(authority, &self.tls, Offer::Http1, &self.outbound).await,
             }
         };

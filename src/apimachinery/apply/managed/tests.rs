@@ -2,7 +2,8 @@ use super::*;
 use crate::apimachinery::apply::{Member, Scalar, Shape};
 use crate::json;
 
-/// A stand-in for a schema: `items` is a list by `name`, `set` a set, `atomic` an object owned whole, everything else free.
+/// A toy schema: `items` is a list keyed by `name`, `set` a set, `atomic` an atomic object; anything else is
+/// unconstrained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::apimachinery::apply) enum Toy {
     Object,
@@ -81,7 +82,7 @@ fn fields(v: &Value) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_create_owns_what_it_sets_and_the_parents_it_makes() {
+fn create_owns_set_fields_and_created_parents() {
     let v = written(
         None,
         json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "n", "labels": {"a": "b"}},
@@ -107,7 +108,7 @@ fn a_create_owns_what_it_sets_and_the_parents_it_makes() {
 }
 
 #[test]
-fn ownership_moves_with_changes_and_empty_entries_vanish() {
+fn ownership_moves_with_changes_and_empty_entries_are_removed() {
     let a = written(None, json!({"spec": {"x": 1, "y": 1}}), "a", "2001-01-01T00:00:01Z");
     let mut change = a.clone();
     change.set(&["spec", "x"], 2i64);
@@ -130,7 +131,7 @@ fn ownership_moves_with_changes_and_empty_entries_vanish() {
 }
 
 #[test]
-fn a_client_can_reset_or_replace_managed_fields_but_not_spoil_them() {
+fn clients_can_reset_or_replace_but_not_corrupt_managed_fields() {
     let live = written(None, json!({"spec": {"x": 1}}), "a", "T");
     let send = |mf: Value, sub: &str| {
         let mut new = live.clone();
@@ -157,7 +158,7 @@ fn a_client_can_reset_or_replace_managed_fields_but_not_spoil_them() {
 }
 
 #[test]
-fn the_eleventh_updater_merges_the_two_oldest() {
+fn eleventh_updater_merges_the_two_oldest_entries() {
     let mut v = written(None, json!({"spec": {"f00": 0}}), "m00", "2001-01-01T00:00:00Z");
     for i in 1..12 {
         let mut new = v.clone();
@@ -180,7 +181,7 @@ fn the_eleventh_updater_merges_the_two_oldest() {
 }
 
 #[test]
-fn a_write_that_only_moves_times_is_none() {
+fn timestamp_only_update_is_a_no_op() {
     let live = written(None, json!({"spec": {"x": 1}}), "a", "T1");
     let mut new = written(None, json!({"spec": {"x": 1}}), "a", "T2");
     restore_times(&live, &mut new);

@@ -23,7 +23,7 @@ fn names(v: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_no_longer_applied_is_removed_unless_somebody_else_owns_it() {
+fn unapplied_fields_are_removed_unless_owned_by_others() {
     let a = applied(
         None,
         json!({"spec": {"x": 1, "y": 1, "items": [{"name": "i", "v": 1}, {"name": "j", "v": 1}]}}),
@@ -59,7 +59,7 @@ fn what_is_no_longer_applied_is_removed_unless_somebody_else_owns_it() {
 }
 
 #[test]
-fn an_empty_struct_applied_again_takes_nothing_away() {
+fn reapplying_an_empty_struct_removes_nothing() {
     let live = json!({"metadata": {"uid": "1"}, "spec": {"x": 1, "items": [{"name": "i", "v": 1}]}});
     let once = applied(Some(&live), json!({"spec": {}}), "a", false).unwrap().object;
     assert_eq!(once.get("spec"), live.get("spec"));
@@ -69,7 +69,7 @@ fn an_empty_struct_applied_again_takes_nothing_away() {
 }
 
 #[test]
-fn who_owns_an_object_as_a_whole_keeps_it_when_another_empties_it() {
+fn struct_ownership_survives_when_another_manager_empties_it() {
     let full = applied(None, json!({"spec": {"x": 1}}), "a", false).unwrap().object;
     let both = applied(Some(&full), json!({"spec": {}}), "b", false).unwrap().object;
     let emptied = applied(Some(&both), json!({}), "a", false).unwrap().object;
@@ -83,7 +83,7 @@ fn who_owns_an_object_as_a_whole_keeps_it_when_another_empties_it() {
 }
 
 #[test]
-fn nobody_owns_an_empty_list_of_items_that_are_owned_one_by_one() {
+fn empty_keyed_lists_have_no_owner() {
     let object = applied(None, json!({"spec": {"x": 1, "items": []}}), "a", false)
         .unwrap()
         .object;
@@ -94,7 +94,7 @@ fn nobody_owns_an_empty_list_of_items_that_are_owned_one_by_one() {
 }
 
 #[test]
-fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
+fn foreign_fields_conflict_unless_forced() {
     let a = applied(None, json!({"data": {"k": "1", "l": "1"}}), "a", false)
         .unwrap()
         .object;
@@ -124,7 +124,7 @@ fn changing_what_another_owns_is_a_conflict_and_force_takes_it() {
 }
 
 #[test]
-fn conflicts_on_a_level_come_before_those_below_it() {
+fn conflicts_are_listed_level_by_level() {
     let of = |x: &str| json!({"spec": {"items": [{"name": "i", "v": (x)}], "x": (x)}, "data": {"k": (x)}});
     let a = applied(None, of("1"), "a", false).unwrap().object;
     assert_eq!(
@@ -134,7 +134,7 @@ fn conflicts_on_a_level_come_before_those_below_it() {
 }
 
 #[test]
-fn an_apply_that_changes_nothing_has_no_time() {
+fn no_op_apply_records_no_time() {
     let a = applied(None, json!({"data": {"k": "1"}}), "a", false).unwrap();
     assert!(a.changed);
     let b = applied(Some(&a.object), json!({"data": {"k": "1"}}), "b", false).unwrap();
@@ -156,7 +156,7 @@ fn an_apply_that_changes_nothing_has_no_time() {
 }
 
 #[test]
-fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_rest() {
+fn merged_lists_keep_configured_order_and_live_positions() {
     let live = json!({"metadata": {"uid": "1"}, "spec": {"items": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}});
     for (config, want) in [
         (json!([{"name": "n"}]), vec!["a", "b", "c", "n"]),
@@ -164,7 +164,7 @@ fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_rest() {
         (json!([{"name": "n"}, {"name": "b"}]), vec!["a", "n", "b", "c"]),
         (json!([{"name": "c"}, {"name": "a"}]), vec!["b", "c", "a"]),
     ] {
-        // A new order alone is no change: something else must differ.
+        // Reordering alone would not count as a change here, so another field must differ.
         let config = json!({"spec": {"x": 1, "items": serde_json::Value::from(config)}});
         assert_eq!(
             names(&applied(Some(&live), config.clone(), "m", false).unwrap().object),
@@ -175,7 +175,7 @@ fn lists_keep_the_order_of_the_configuration_and_the_place_of_the_rest() {
 }
 
 #[test]
-fn another_order_of_the_same_items_is_a_change() {
+fn reordering_items_is_a_change() {
     let of = |names: [&str; 2]| json!({"spec": {"items": (names.map(|n| json!({"name": (n)})).to_vec())}});
     let a = applied(None, of(["x", "y"]), "a", false).unwrap().object;
     let b = applied(Some(&a), of(["y", "x"]), "b", false).unwrap();
@@ -184,7 +184,7 @@ fn another_order_of_the_same_items_is_a_change() {
 }
 
 #[test]
-fn the_first_apply_on_an_untracked_object_records_what_was_there() {
+fn first_apply_records_existing_fields_as_before_first_apply() {
     let live = json!({"metadata": {"uid": "1"}, "spec": {"x": 1}});
     let e = applied(Some(&live), json!({"spec": {"x": 2}}), "m", false).unwrap_err();
     assert_eq!(
@@ -194,7 +194,7 @@ fn the_first_apply_on_an_untracked_object_records_what_was_there() {
 }
 
 #[test]
-fn a_configuration_that_does_not_fit_is_a_bare_500() {
+fn nonconforming_configuration_is_a_500_without_reason() {
     let config = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "d"}, "spec": {"bogus": 1, "items": [{"name": "a"}, {"name": "a"}, {"x": 1}], "set": [null]}});
     let e = applied(None, config, "m", false).unwrap_err();
     assert_eq!((e.code, e.reason), (500, ""));
@@ -211,7 +211,7 @@ fn a_configuration_that_does_not_fit_is_a_bare_500() {
 }
 
 #[test]
-fn kubectl_takes_over_what_its_annotation_says_it_applied() {
+fn kubectl_takes_over_fields_of_its_last_applied_annotation() {
     let last = r#"{"data":{"k":"v","l":"v"}}"#;
     let note = "kubectl.kubernetes.io/last-applied-configuration";
     let mut live = json!({"metadata": {"uid": "1", "annotations": {}}, "data": {"k": "v", "l": "changed"}});
@@ -231,7 +231,7 @@ fn kubectl_takes_over_what_its_annotation_says_it_applied() {
 }
 
 #[test]
-fn a_body_must_be_of_the_endpoints_kind() {
+fn body_must_match_the_endpoints_kind() {
     let read = |b: &str| decode_config(b.as_bytes(), &GroupVersionKind::new("", "v1", "T")).map_err(|e| e.message);
     assert_eq!(
         read("{kind: T, apiVersion: v1, a: yes}").unwrap().0,
@@ -260,7 +260,7 @@ fn a_body_must_be_of_the_endpoints_kind() {
 }
 
 #[test]
-fn what_is_reset_later_is_a_change_all_the_same() {
+fn reset_fields_still_count_as_a_change() {
     let a = applied(None, json!({"data": {"k": "1"}}), "a", false).unwrap().object;
     let b = applied(Some(&a), json!({"data": {"k": "1"}, "status": {"x": 1}}), "b", false).unwrap();
     assert!(b.changed);

@@ -1,12 +1,14 @@
-//! The plain part of JSON, decoded fast: no key twice in an object, no halves of surrogate pairs. Whatever else a text holds, and
-//! whatever is wrong with it, is left to the decoder behind this one, which begins anew and has the words for it.
+//! A single-pass decoder for the common subset of JSON: no duplicate keys within an object, no surrogate pair escapes.
+//!
+//! [`decode`] returns `None` for anything else, including malformed text. The caller then starts over with the
+//! serde_json decoder, which handles the rest and produces the error messages.
 
 use super::parts::{splat, zero_bytes};
 use super::sizes::Sizes;
 use super::{MAX_DEPTH, Whose};
 use crate::apimachinery::value::{Map, Str, Value};
 
-/// The value of a text; `None`: it is not as plain as that.
+/// Decodes a text; `None` if it is outside the subset or malformed.
 pub(super) fn decode(text: &str, whose: Whose) -> Option<Value> {
     let mut reader = Reader {
         text,
@@ -37,7 +39,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The next byte that is no white space.
+    /// Skips white space and returns the next byte without consuming it.
     fn token(&mut self) -> Option<u8> {
         let b = self.peek()?;
         if b > b' ' {
@@ -67,7 +69,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Option<Value> {
-        /// Integers with fewer digits fit.
+        /// 18 digits always fit an `i64`.
         const DIGITS: usize = 18;
         let part = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E');
         let rest = &self.text[self.at..];
@@ -80,6 +82,7 @@ impl Reader<'_> {
             [b'1'..=b'9', rest @ ..] => rest.len() < DIGITS && rest.iter().all(u8::is_ascii_digit),
             _ => false,
         };
+        // Fractions, exponents, long and malformed numbers.
         if !plain {
             return super::decode_slowly(text.as_bytes(), self.whose).ok().map(|(v, _)| v);
         }
@@ -120,7 +123,7 @@ impl Reader<'_> {
         }
         if !sorted {
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
-            // The decoder behind this one reports duplicates.
+            // Duplicate keys: the general decoder reports them.
             if pairs.windows(2).any(|w| w[0].0 == w[1].0) {
                 return None;
             }
@@ -128,7 +131,7 @@ impl Reader<'_> {
         Some(Map::from_pairs(pairs))
     }
 
-    /// A container opens: how many members it has, where that is known.
+    /// Called when a container opens; returns the number of its members if known, else 0.
     fn open(&mut self) -> usize {
         self.whose.checkpoint();
         self.sizes.next(self.text.len() - self.at)
@@ -180,7 +183,7 @@ impl Reader<'_> {
                         escape = 6;
                         let digits = self.text.get(end + 2..end + 6)?;
                         let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-                        // Halves of pairs are rare.
+                        // Surrogate halves fail here; pairs are rare enough to leave them to the general decoder.
                         char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| hex)?)?
                     }
                     c @ (b'"' | b'\\' | b'/') => char::from(c),
@@ -195,12 +198,13 @@ impl Reader<'_> {
         Some(Str::from(out))
     }
 
-    /// The first byte from here on that is a quote, a backslash or a control character; the end of the text where none is.
+    /// Returns the offset of the next quote, backslash or control character, or the end of the text. Scans eight
+    /// bytes at a time.
     fn plain_end(&self, mut at: usize) -> usize {
         let bytes = self.text.as_bytes();
         while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*word);
-            // Below 0x20: the upper three bits are zero.
+            // Control characters are below 0x20: their upper three bits are zero.
             let control = zero_bytes(word & splat(0xe0));
             let found = zero_bytes(word ^ splat(b'"')) | zero_bytes(word ^ splat(b'\\')) | control;
             if found != 0 {
@@ -222,7 +226,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_objects_hold_is_plain() {
+    fn common_json_decodes_and_the_rest_is_declined() {
         let text =
             " {\"a\" : [1, -20,0,true ,false,null,\"x\\n\\\"\u{e9}\", {}, [ ] ]\n,\"b\":{\"c\":\"a longer text\"}}\r\n";
         let v = decode(text, Whose::Client).expect("plain");
@@ -259,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_what_the_whole_decoder_takes(text in "[\\[\\]{}:,\" \\\\ntrufalse0-9.eE+\\-\n\u{1}\u{e9}]{0,40}") {
+        fn accepted_texts_decode_like_the_general_decoder(text in "[\\[\\]{}:,\" \\\\ntrufalse0-9.eE+\\-\n\u{1}\u{e9}]{0,40}") {
             if let Some(v) = decode(&text, Whose::Client) {
                 let (slow, notes) = json::decode_slowly(text.as_bytes(), Whose::Client).unwrap();
                 prop_assert_eq!(&v, &slow);

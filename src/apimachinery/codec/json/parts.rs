@@ -1,29 +1,30 @@
-//! Parts of an encoded object, read without decoding the rest: what tables and metadata look at of stored bytes.
+//! Reads parts of an encoded object without decoding the rest, for tables and metadata of stored objects.
 //!
-//! The bytes are this crate's own encoding: no white space between tokens, strings in UTF-8. Nothing is judged here; where
-//! the bytes are something else, readers say [`Odd`] and the caller decodes the whole.
+//! Start at [`read`] with a [`Mask`]. The input must be this crate's own encoding: no white space between tokens,
+//! UTF-8 strings. It is not validated; on anything unexpected, functions return [`Odd`] and the caller decodes the
+//! whole document.
 
 use super::{MAX_DEPTH, decode};
 use crate::apimachinery::value::{Map, Str, Value};
 
-/// The bytes are not what this crate encodes.
+/// The bytes are not in this crate's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Odd;
 
-/// Which parts of a document somebody reads. Lists are passed through: a mask holds for each item.
+/// The parts of a document to read. Lists are transparent: a mask applies to each of their items.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mask {
-    /// Everything.
+    /// The whole value.
     Whole,
-    /// How many members or items there are: values become null.
+    /// Only the number of members or items: their values become null.
     Count,
-    /// These members; the others are left out.
+    /// Only these members; others are skipped.
     Members(Vec<(Str, Mask)>),
 }
 
 impl Mask {
-    /// The mask of these paths: `metadata.name`, `spec.containers.image` (of each container), `status.{phase,reason}` (both);
-    /// `data.#` is [`Mask::Count`] of what `data` holds.
+    /// Builds a mask from paths: `metadata.name`, `spec.containers.image` (of each container),
+    /// `status.{phase,reason}` (both). `data.#` stands for [`Mask::Count`] of the members of `data`.
     pub fn of(paths: &[&str]) -> Self {
         let mut mask = Self::Members(Vec::new());
         for path in paths {
@@ -57,7 +58,7 @@ impl Mask {
         }
     }
 
-    /// What is read of the member of this name, and the name.
+    /// The name and the mask of a member; `None` if the member is to be skipped.
     pub fn member(&self, name: &[u8]) -> Option<(&Str, &Mask)> {
         let Self::Members(members) = self else { return None };
         members
@@ -67,15 +68,15 @@ impl Mask {
     }
 }
 
-/// The parts of an encoded document that a mask names.
+/// Decodes the parts of a document selected by `mask`.
 ///
 /// # Errors
-/// [`Odd`]
+/// [`Odd`] if the bytes are not in this crate's encoding.
 pub fn read(json: &[u8], mask: &Mask) -> Result<Value, Odd> {
     Cursor::at(json, 0).read(mask)
 }
 
-/// A place in an encoded document.
+/// A position in an encoded document.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     json: &'a [u8],
@@ -83,17 +84,17 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At an offset, where a value begins.
+    /// A cursor at `at`, which must be the start of a value.
     pub fn at(json: &'a [u8], at: usize) -> Self {
         Self { json, at }
     }
 
-    /// The offset.
+    /// The current offset.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// Goes to an offset that is known to be behind a value.
+    /// Moves to `offset`, which must be the end of a value.
     pub fn go(&mut self, offset: usize) {
         self.at = offset;
     }
@@ -110,19 +111,19 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps into an object, before its first member.
+    /// Enters an object, up to its first member.
     ///
     /// # Errors
-    /// There is none.
+    /// [`Odd`] if the value is not an object.
     pub fn enter(&mut self) -> Result<(), Odd> {
         self.take(b'{')
     }
 
-    /// The key of the next member, as it stands between its quotes; the cursor goes to the value. `None`: the object ends,
-    /// and the cursor stands behind it.
+    /// Returns the raw bytes of the next member's key, still escaped, and moves to its value. `None` at the end of
+    /// the object, with the cursor after it.
     ///
     /// # Errors
-    /// [`Odd`]
+    /// [`Odd`] if the bytes are not in this crate's encoding.
     pub fn key(&mut self) -> Result<Option<&'a [u8]>, Odd> {
         match self.peek()? {
             b'}' => {
@@ -140,16 +141,16 @@ impl<'a> Cursor<'a> {
         Ok(Some(key))
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     ///
     /// # Errors
-    /// [`Odd`]
+    /// [`Odd`] if the bytes are not in this crate's encoding.
     pub fn skip(&mut self) -> Result<(), Odd> {
         self.at = match self.peek()? {
             b'"' => string_end(self.json, self.at + 1)?,
             b'{' | b'[' => container_end(self.json, self.at)?,
             _ => match scalar_end(self.json, self.at) {
-                // Where no value stands there is nothing to step over, and a list would not come to its end.
+                // Skipping zero bytes would loop forever in a list.
                 end if end == self.at => return Err(Odd),
                 end => end,
             },
@@ -157,10 +158,10 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Reads what a mask names of a value.
+    /// Decodes the parts of the value selected by `mask`.
     ///
     /// # Errors
-    /// [`Odd`]
+    /// [`Odd`] if the bytes are not in this crate's encoding.
     pub fn read(&mut self, mask: &Mask) -> Result<Value, Odd> {
         self.value(mask, 0)
     }
@@ -229,11 +230,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The string whose bytes stand between quotes.
+/// Decodes the raw bytes between the quotes of a string.
 fn text(raw: &[u8]) -> Result<Str, Odd> {
     if !raw.contains(&b'\\') {
         return Str::from_utf8(raw).map_err(|_| Odd);
     }
+    // Escapes are rare: leave them to the general decoder.
     let quoted = [b"\"", raw, b"\""].concat();
     match decode(&quoted) {
         Ok(Value::String(s)) => Ok(s),
@@ -242,12 +244,12 @@ fn text(raw: &[u8]) -> Result<Str, Odd> {
 }
 
 fn scalar(raw: &[u8]) -> Result<Value, Odd> {
-    /// Integers with fewer digits fit.
+    /// 18 digits always fit an `i64`.
     const DIGITS: usize = 18;
     let digits = raw.strip_prefix(b"-").unwrap_or(raw);
     if !digits.is_empty() && digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit) {
         let n = digits.iter().fold(0i64, |n, d| n * 10 + i64::from(d - b'0'));
-        // Minus zero is a float.
+        // Minus zero is a float and left to the general decoder.
         if digits.len() == raw.len() {
             return Ok(Value::Int(n));
         } else if n != 0 {
@@ -267,10 +269,10 @@ fn scalar_end(json: &[u8], at: usize) -> usize {
     json[at..].iter().position(ends).map_or(json.len(), |n| at + n)
 }
 
-/// Behind the quote that closes the string whose first byte is at `at`.
+/// Returns the offset after the closing quote of the string whose content starts at `at`.
 pub(super) fn string_end(json: &[u8], mut at: usize) -> Result<usize, Odd> {
     loop {
-        // Eight bytes at a time: the lowest bit of a zero byte stands for one that is looked for.
+        // Scan eight bytes at a time: the lowest set bit marks the first quote or backslash.
         while let Some(word) = json[at.min(json.len())..].first_chunk::<8>() {
             let word = u64::from_le_bytes(*word);
             let found = zero_bytes(word ^ splat(b'"')) | zero_bytes(word ^ splat(b'\\'));
@@ -288,18 +290,19 @@ pub(super) fn string_end(json: &[u8], mut at: usize) -> Result<usize, Odd> {
     }
 }
 
-/// The byte eight times.
+/// Repeats a byte eight times.
 pub(super) const fn splat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// The high bit of each zero byte, exact up to the first one.
+/// Sets the high bit of every zero byte. Bits above the first zero byte may be false positives.
 pub(super) const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(splat(1)) & !word & splat(0x80)
 }
 
-/// Behind the object or list that begins at `at`.
+/// Returns the offset after the object or list that starts at `at`.
 fn container_end(json: &[u8], mut at: usize) -> Result<usize, Odd> {
+    // Strings are skipped as a whole, so that only structural brackets count.
     let mut depth = 0usize;
     loop {
         match *json.get(at).ok_or(Odd)? {

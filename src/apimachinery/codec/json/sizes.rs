@@ -1,22 +1,23 @@
-//! How many members each container of a text has, found before it is decoded: vectors of the right size from the start.
+//! Counts the members of every container before decoding, so that vectors are allocated at their final size.
 //!
-//! A vector that grows doubles, and holds the old half until it has copied it: a list of numbers would take three times the
-//! memory of its tree. Small texts are not worth the pass.
+//! A growing vector doubles and keeps the old half until it is copied, so a list of numbers would peak at three times
+//! the memory of its tree. For small texts the extra pass does not pay off.
 
 use super::MAX_DEPTH;
 use super::parts::string_end;
 
-/// Texts up to this length are decoded without.
+/// Texts up to this length are decoded without counting.
 const SMALL: usize = 64 * 1024;
-/// The shortest element of a list, with its comma: `0,`.
+/// Length of the shortest list element with its comma: `0,`.
 const ELEMENT: usize = 2;
 
-/// The numbers of members of containers, in the order in which these open.
+/// The member counts of containers, in the order in which they open.
 #[derive(Default)]
 pub(super) struct Sizes(std::vec::IntoIter<u32>);
 
 impl Sizes {
-    /// Those of a text. What is said of a text that is no JSON is of no use, but not larger than the text has room for.
+    /// Counts the containers of a text. On malformed JSON the counts are meaningless; [`next`](Self::next) bounds
+    /// them by the length of the text.
     pub(super) fn of(text: &[u8]) -> Self {
         if text.len() <= SMALL {
             return Self::default();
@@ -64,8 +65,7 @@ impl Sizes {
         Self(sizes.into_iter())
     }
 
-    /// How many members the container has that opens now, `left` bytes before the end of the text. Where nothing is known,
-    /// none.
+    /// The number of members of the container that opens `left` bytes before the end of the text; 0 if unknown.
     pub(super) fn next(&mut self, left: usize) -> usize {
         self.0.next().map_or(0, |n| (n as usize).min(left / ELEMENT + 1))
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_counted_in_the_order_they_open() {
+    fn containers_are_counted_in_opening_order() {
         let text = format!(
             r#"{{"a" : [ ], "b": [[1, 2],[{{}},"]}},\"[",null ] , -1.5], "c": {{"x":{{"y" :"{}"}} }}}}"#,
             "z".repeat(SMALL)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_counted_within_its_length() {
+    fn malformed_text_yields_bounded_counts() {
         let text = [b"[".as_slice(), &b",".repeat(SMALL), b"]]]}}}\"\\"].concat();
         assert_eq!(Sizes::of(&text).next(10), 6);
         assert_eq!(Sizes::of(&b"[".repeat(2 * SMALL)).0.len(), MAX_DEPTH + 1);

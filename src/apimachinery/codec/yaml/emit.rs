@@ -1,10 +1,12 @@
-//! Writing YAML.
+//! The YAML encoder, with the output format of `sigs.k8s.io/yaml`.
+//!
+//! Start at [`to_string`].
 
 use super::resolve::{Plain, is_base60, is_timestamp, resolve};
 use crate::apimachinery::codec::json::{self, DEEPEST_INDENT};
 use crate::apimachinery::value::Value;
 
-/// The document, with its final newline and no `---`.
+/// Encodes a document with a final newline and without `---`.
 pub fn to_string(v: &Value) -> String {
     let mut out = String::with_capacity(1024);
     match v {
@@ -18,7 +20,7 @@ pub fn to_string(v: &Value) -> String {
     out
 }
 
-/// The document as bytes.
+/// Encodes a document as bytes.
 pub fn to_vec(v: &Value) -> Vec<u8> {
     to_string(v).into_bytes()
 }
@@ -27,12 +29,12 @@ fn pad(indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// Deeper containers are written as JSON, which is YAML, on one line.
+/// Containers below this depth are written as JSON (which is valid YAML) on one line; see [`DEEPEST_INDENT`].
 fn is_deep(indent: usize) -> bool {
     indent / 2 >= DEEPEST_INDENT
 }
 
-/// Writes a container's lines. `begun`: the first line's indent stands there already (after `- `).
+/// Writes the lines of a container. If `begun`, the first line is already indented (after `- `).
 fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
     let mut begun = begun;
     match v {
@@ -41,7 +43,7 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                 if !std::mem::take(&mut begun) {
                     pad(indent, out);
                 }
-                // A long key must say that it is one.
+                // YAML limits implicit keys in length; goyaml writes long ones as explicit keys.
                 if k.len() > 128 {
                     out.push_str("? ");
                     one_line(k, out);
@@ -63,6 +65,7 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                     }
                     Value::Array(a) if !a.is_empty() => {
                         out.push('\n');
+                        // Like upstream, a list is not indented relative to its key.
                         block(v, indent, false, out);
                     }
                     scalar => {
@@ -97,7 +100,7 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
     }
 }
 
-/// Writes a scalar or an empty container; lines of a text block are indented by `indent`.
+/// Writes a scalar or an empty container. `indent` applies to the lines of a block scalar.
 fn inline(v: &Value, indent: usize, out: &mut String) {
     match v {
         Value::Null => out.push_str("null"),
@@ -111,7 +114,7 @@ fn inline(v: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// What may stand outside double quotes. Four-byte characters are escaped, as upstream's writer does.
+/// Characters allowed outside double quotes. Like upstream's writer, four-byte characters are escaped.
 fn is_printable(c: char) -> bool {
     matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
@@ -125,6 +128,7 @@ fn fits_block(s: &str) -> bool {
 
 fn text_block(s: &str, indent: usize, out: &mut String) {
     let body = s.trim_end_matches('\n');
+    // The chomping indicator preserves the number of final newlines.
     out.push_str(match s.len() - body.len() {
         0 => "|-",
         1 => "|",
@@ -140,8 +144,9 @@ fn text_block(s: &str, indent: usize, out: &mut String) {
     }
 }
 
-/// Writes a string on one line, with as few quotes as its content allows.
+/// Writes a string on one line with the least quoting its content allows.
 fn one_line(s: &str, out: &mut String) {
+    // Double quotes for strings that would read back as another type, and for special characters.
     let other_type = resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=";
     if other_type || !s.chars().all(is_printable) {
         double_quoted(s, out);

@@ -1,10 +1,10 @@
-//! Where in a file things stand, for those who tell a person what is wrong with it.
+//! [`places`]: line numbers of the nodes of a YAML file, for error messages about configuration files.
 
 use saphyr_parser::{Event, Parser};
 use std::collections::BTreeMap;
 
-/// The line (from 1) of each key and item of the first document, by path: `rules[0].level`. A document that is cut
-/// short has the places up to there.
+/// Maps the path of each key and item of the first document, such as `rules[0].level`, to its line (from 1). A
+/// malformed document yields the nodes before the error.
 pub fn places(text: &[u8]) -> BTreeMap<String, usize> {
     let text = String::from_utf8_lossy(text);
     let mut out = BTreeMap::new();
@@ -15,7 +15,7 @@ pub fn places(text: &[u8]) -> BTreeMap<String, usize> {
         match event {
             Event::StreamEnd | Event::DocumentEnd => break,
             Event::SequenceStart(..) | Event::MappingStart(..) => {
-                // Deeper than any file a person writes: the rest is not worth a place.
+                // Deeper than any file written by hand; the remaining nodes get no line.
                 if open.len() >= super::MAX_DEPTH {
                     break;
                 }
@@ -35,13 +35,13 @@ pub fn places(text: &[u8]) -> BTreeMap<String, usize> {
 }
 
 enum Open {
-    /// Its path, and how many items there were.
+    /// The list's path, and the number of items so far.
     List(String, usize),
-    /// Its path, and that of the key whose value comes next.
+    /// The map's path, and the path of the key whose value comes next.
     Map(String, Option<String>),
 }
 
-/// A node begins: its path. A scalar where a map waits for a key is that key.
+/// Records the start of a node and returns its path. In a map, a scalar in key position is the key.
 fn begin(open: &mut [Open], scalar: Option<&str>, line: usize, out: &mut BTreeMap<String, usize>) -> String {
     let path = match open.last_mut() {
         None => return String::new(),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_items_have_their_lines() {
+    fn keys_and_items_map_to_their_lines() {
         let found = places(b"a: 1\nrules:\n- level: x\n  list: [p, q]\n-\n  level: y\nz: {k: [\n 1]}\n");
         for (path, line) in [
             ("a", 1),

@@ -1,6 +1,6 @@
-//! What a plain scalar means in YAML 1.1, as `goyaml.v2` has it.
+//! The types of plain (unquoted) scalars in YAML 1.1, as `goyaml.v2` resolves them.
 
-/// The meaning of a plain scalar.
+/// The resolved value of a plain scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Plain {
     Null,
@@ -26,6 +26,7 @@ fn number(s: &str) -> Plain {
     if !s.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
         return Plain::String;
     }
+    // YAML 1.1 allows underscores in numbers.
     let plain = s.replace('_', "");
     if let Some(i) = integer(&plain) {
         return i;
@@ -38,7 +39,7 @@ fn number(s: &str) -> Plain {
     Plain::String
 }
 
-/// Go's base-0 integers: `0x1f`, `0b11`, `0o17`, `017`, with a sign.
+/// Parses integers with Go's base-0 prefixes: `0x1f`, `0b11`, `0o17`, `017`, with an optional sign.
 fn integer(s: &str) -> Option<Plain> {
     let (negative, digits) = match s.as_bytes().first()? {
         b'-' => (true, &s[1..]),
@@ -65,7 +66,7 @@ fn integer(s: &str) -> Option<Plain> {
             let n = if negative { -n } else { n };
             match i64::try_from(n) {
                 Ok(i) => Some(Plain::Int(i)),
-                // What only fits an unsigned integer is a float to everything behind this.
+                // Values that only fit an unsigned integer become floats in the JSON tree.
                 Err(_) if n > 0 && n <= i128::from(u64::MAX) => Some(Plain::Float(n as f64)),
                 Err(_) => None,
             }
@@ -74,7 +75,7 @@ fn integer(s: &str) -> Option<Plain> {
     }
 }
 
-/// `[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?`: the sign of an exponent must be there.
+/// Matches `[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?`; the sign of the exponent is mandatory.
 fn is_float(s: &str) -> bool {
     let s = s.strip_prefix(['-', '+']).unwrap_or(s);
     let (mantissa, exponent) = match s.split_once(['e', 'E']) {
@@ -90,7 +91,7 @@ fn is_float(s: &str) -> bool {
     mantissa_ok && exponent_ok
 }
 
-/// True where YAML 1.1 tools read a number in base 60 or a date; such strings are written with quotes.
+/// True for strings that YAML 1.1 parsers read as base 60 numbers (`1:20`); they must be quoted.
 pub(super) fn is_base60(s: &str) -> bool {
     let s = s.strip_prefix(['-', '+']).unwrap_or(s);
     s.starts_with(|c: char| c.is_ascii_digit())
@@ -98,7 +99,7 @@ pub(super) fn is_base60(s: &str) -> bool {
         && s.bytes().all(|c| c.is_ascii_digit() || matches!(c, b':' | b'.' | b'_'))
 }
 
-/// True for what YAML 1.1 takes for a timestamp: `2001-01-01`, `2001-12-14t21:59:43.10-05:00`.
+/// True for strings that YAML 1.1 parsers read as timestamps: `2001-01-01`, `2001-12-14t21:59:43.10-05:00`.
 pub(super) fn is_timestamp(s: &str) -> bool {
     let b = s.as_bytes();
     let digits = b.iter().take_while(|c| c.is_ascii_digit()).count();

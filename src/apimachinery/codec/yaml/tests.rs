@@ -7,7 +7,7 @@ fn yaml(s: &str) -> Value {
 }
 
 #[test]
-fn scalars_mean_what_yaml_1_1_says() {
+fn scalars_resolve_by_yaml_1_1() {
     for (text, want) in [
         ("yes", json!(true)),
         ("y", json!(true)),
@@ -45,7 +45,7 @@ fn scalars_mean_what_yaml_1_1_says() {
 }
 
 #[test]
-fn anchors_merges_and_odd_keys_work() {
+fn anchors_merges_and_non_string_keys_decode() {
     assert_eq!(
         yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\nc: *x\n"),
         json!({"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}, "c": {"p": 1, "q": 2}})
@@ -65,14 +65,14 @@ fn anchors_merges_and_odd_keys_work() {
 }
 
 #[test]
-fn duplicates_are_reported_with_the_line_of_the_value() {
+fn duplicate_keys_are_reported_with_their_line() {
     let (v, notes) = decode_noting(b"a: 1\nb:\n  x: 1\n  x: 2\n").unwrap();
     assert_eq!(v, json!({"a": 1, "b": {"x": 2}}));
     assert_eq!(notes, ["line 4: key \"x\" already set in map"]);
 }
 
 #[test]
-fn aliases_cannot_multiply_without_end_and_depth_is_limited() {
+fn alias_expansion_and_depth_are_limited() {
     let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for i in 1..9 {
         let refs = vec![format!("*a{}", i - 1); 9].join(",");
@@ -86,7 +86,7 @@ fn aliases_cannot_multiply_without_end_and_depth_is_limited() {
 }
 
 #[test]
-fn documents_are_written_as_upstream_writes_them() {
+fn output_matches_upstream() {
     let v = json!({"apiVersion": "v1", "data": {"a": "x\ny\n", "b": "true", "c": "1:20", "d": "- x", "e": "", "f": "a: b", "g": "it's", "h": "\u{1F600}", "i": "x\ny", "k": "url://x#y"},
         "items": [{"a": 1, "b": ["x", ["y"]]}, {}, []], "n": null, "z": 1.5});
     assert_eq!(
@@ -117,13 +117,13 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(v in any_value()) {
+    fn values_round_trip(v in any_value()) {
         let text = to_string(&v);
         prop_assert_eq!(decode(text.as_bytes()), Ok(v), "{}", text);
     }
 
     #[test]
-    fn no_text_makes_the_decoder_panic(s in "[-?:,\\[\\]{}#&*!|>'\"%@` a-c\n\\PC]{0,40}") {
+    fn arbitrary_text_does_not_panic(s in "[-?:,\\[\\]{}#&*!|>'\"%@` a-c\n\\PC]{0,40}") {
         let _ = decode(s.as_bytes());
     }
 }

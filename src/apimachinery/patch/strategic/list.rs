@@ -1,4 +1,4 @@
-//! Merging lists: of objects by key, of scalars as sets; and the order that results.
+//! Merging of lists in strategic merge patches: objects by key, scalars as sets, and the resulting order.
 
 use super::{
     DIRECTIVE, ELEMENT_ORDER, FieldPatch, PatchSchema, go_print, merge_map, no_merge_key, rejected, unknown_patch_type,
@@ -9,7 +9,7 @@ use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-/// Items by what tells them apart, which keeps merging linear. The first of several equal items is the one found.
+/// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is found.
 #[derive(Default)]
 struct Index(HashMap<Vec<u8>, usize>);
 
@@ -22,7 +22,8 @@ impl Index {
         index
     }
 
-    /// `None` for an object without the key. `80` and `80.0`, equal as text, are two keys.
+    /// Returns the lookup token of an item; `None` for an object without the key. Integers and floats of the same
+    /// text differ.
     fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
         let v = match key {
             None => item,
@@ -44,7 +45,7 @@ impl Index {
     }
 }
 
-/// Merges `patch` into `live`; with `deletes`, the scalars of `patch` are removed instead.
+/// Merges `patch` into `live`. With `deletes`, removes the scalars in `patch` instead.
 pub(super) fn merge<S: PatchSchema>(
     live: &mut Vec<Value>,
     patch: Vec<Value>,
@@ -62,6 +63,7 @@ pub(super) fn merge<S: PatchSchema>(
         }
         let server = Index::of(live, None);
         let order = Index::of(&patch, None);
+        // The union of both lists; of equal items the first stays.
         let mut both = std::mem::take(live);
         both.extend(patch);
         let first = Index::of(&both, None);
@@ -82,6 +84,7 @@ pub(super) fn merge<S: PatchSchema>(
     let patch = special_items(live, patch, key)?;
     let key = Some(key);
     let (order, server) = (Index::of(&patch, key), Index::of(live, key));
+    // `server` keeps the original positions for the final order; `places` also finds items appended below.
     let mut places = Index::of(live, key);
     for item in patch {
         checkpoint();
@@ -101,7 +104,7 @@ pub(super) fn merge<S: PatchSchema>(
     Ok(())
 }
 
-/// True for lists of objects, false for lists of scalars.
+/// True for lists of objects, false for lists of scalars; an error for mixed or nested lists.
 fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
     let mut kind = None;
     for v in live.iter().chain(patch) {
@@ -123,7 +126,7 @@ fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
         .is_some_and(|v| matches!(v, Value::Object(_))))
 }
 
-/// Acts on the items with a `$patch` and returns the others.
+/// Executes the items with a `$patch` directive and returns the remaining ones.
 fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<Vec<Value>, Status> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut gone = Vec::new();
@@ -154,8 +157,8 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
     Ok(plain)
 }
 
-/// Puts the items that `order` names into that order and weaves the others, in the order they have in `server`, between
-/// them: one of these goes first only where both stand in `server`, and it stood earlier.
+/// Sorts the items in `order` accordingly and interleaves the others in their `server` order: such an item precedes
+/// an ordered one only if both are in `server` and it came earlier there.
 fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>) -> Result<Vec<Value>, Status> {
     let mut named = Vec::new();
     let mut others = Vec::new();
@@ -186,7 +189,7 @@ fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>)
     Ok(out)
 }
 
-/// [`arrange`] for an order and a live list given as lists.
+/// [`arrange`] with the order and the live list given as slices.
 pub(super) fn arrange_by(
     merged: Vec<Value>,
     order: &[Value],
@@ -201,7 +204,7 @@ pub(super) fn arrange_by(
     arrange(merged, &Index::of(order, key), &Index::of(server, key), key)
 }
 
-/// The items of a patch, deletions aside, must stand in the order given for the whole list.
+/// Checks that the patch's items, except deletions, occur in the order given by `$setElementOrder`.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Status> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());

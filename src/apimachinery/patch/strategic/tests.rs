@@ -2,7 +2,7 @@ use super::*;
 use crate::json;
 use proptest::prelude::*;
 
-/// A small stand-in for the schema table: what a name means is the same everywhere.
+/// A toy schema: a field name has the same meaning everywhere.
 #[derive(Clone, Copy, Debug)]
 struct Toy;
 
@@ -39,7 +39,7 @@ fn patched(doc: Value, patch: Value) -> Result<Value, Status> {
 }
 
 #[test]
-fn directives_do_what_the_table_says() {
+fn directives_have_the_documented_effects() {
     let doc = json!({
         "containers": [{"name": "a", "image": "1", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}, {"name": "b"}],
         "finalizers": ["1", "2"], "labels": {"x": "y"}, "selector": {"p": "q"}, "plain": [1, 2],
@@ -113,7 +113,7 @@ fn directives_do_what_the_table_says() {
 }
 
 #[test]
-fn mistakes_have_upstreams_codes_and_words() {
+fn errors_match_upstream() {
     let doc = json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}], "labels": {"a": "b"}, "bogus": {"a": 1}, "s": {"type": "a"}, "finalizers": [["x"]]});
     for (patch, code, message) in [
         (
@@ -193,7 +193,7 @@ fn mistakes_have_upstreams_codes_and_words() {
 }
 
 #[test]
-fn numbers_of_two_types_are_two_merge_keys() {
+fn integer_and_float_merge_keys_differ() {
     let got = patched(
         json!({"ports": [{"containerPort": 80}]}),
         json!({"ports": [{"containerPort": 80.0, "x": 1}]}),
@@ -204,7 +204,7 @@ fn numbers_of_two_types_are_two_merge_keys() {
 
 proptest! {
     #[test]
-    fn many_members_come_and_go_as_one_after_the_other(
+    fn batched_members_change_like_single_ones(
         before in proptest::collection::btree_map("[!a-h]{1,2}", 0i64..9, 0..30),
         patch in proptest::collection::btree_map(("[!a-h]{1,2}", any::<bool>()), proptest::option::of(0i64..9), 0..30),
     ) {
@@ -226,9 +226,9 @@ proptest! {
 }
 
 proptest! {
-    /// Restated: without directives and keyed lists, this is RFC 7386, but for nulls in lists.
+    /// Without directives and keyed lists this equals RFC 7386, except for nulls in lists.
     #[test]
-    fn without_a_schema_it_is_a_merge_patch(a in super::super::merge::tests::any_value(), b in super::super::merge::tests::any_value()) {
+    fn schemaless_patch_equals_json_merge_patch(a in super::super::merge::tests::any_value(), b in super::super::merge::tests::any_value()) {
         let doc = json!({"v": serde_json::Value::from(a)});
         let patch = json!({"v": serde_json::Value::from(b)});
         let mut want = doc.clone();
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn applying_a_patch_twice_is_applying_it_once(
+    fn apply_is_idempotent(
         live in proptest::collection::vec(("[a-e]", any::<u8>()), 0..5), change in proptest::collection::vec(("[a-e]", any::<u8>()), 0..5),
     ) {
         let list = |l: &[(String, u8)]| {

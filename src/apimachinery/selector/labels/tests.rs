@@ -8,7 +8,7 @@ fn matches(selector: &str, labels: &[(&str, &'static str)]) -> bool {
 }
 
 #[test]
-fn every_operator_matches_as_upstream_defines_it() {
+fn operators_match_like_upstream() {
     let l = [("a", "b"), ("n", "5"), ("in", "notin"), ("e", "")];
     for yes in [
         "",
@@ -51,7 +51,7 @@ fn every_operator_matches_as_upstream_defines_it() {
 }
 
 #[test]
-fn errors_carry_upstreams_words() {
+fn parse_errors_match_upstream() {
     for (text, want) in [
         (
             "a b",
@@ -88,7 +88,7 @@ fn errors_carry_upstreams_words() {
 }
 
 #[test]
-fn a_null_selector_object_selects_nothing_and_an_empty_one_everything() {
+fn null_object_selects_nothing_and_empty_object_everything() {
     assert!(!LabelSelector::from_object(&Value::Null).unwrap().matches(&|_| None));
     assert!(LabelSelector::from_object(&Value::object()).unwrap().is_everything());
     let s = crate::json!({"matchLabels": {"b": "c"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]});
@@ -122,19 +122,19 @@ fn requirement() -> impl Strategy<Value = Requirement> {
 
 proptest! {
     #[test]
-    fn rendering_and_parsing_are_inverse(r in proptest::collection::vec(requirement(), 0..5)) {
+    fn display_round_trips(r in proptest::collection::vec(requirement(), 0..5)) {
         let s = LabelSelector::of(r);
         prop_assert_eq!(LabelSelector::parse(&s.to_string()).unwrap(), s);
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(s in "[a-z=!(), <>\\PC]{0,20}") {
+    fn arbitrary_text_does_not_panic(s in "[a-z=!(), <>\\PC]{0,20}") {
         let _ = LabelSelector::parse(&s);
     }
 
-    /// Each operator and its opposite share out all labels.
+    /// Each operator and its opposite partition all label values.
     #[test]
-    fn of_two_opposite_requirements_one_matches(r in requirement(), value in proptest::option::of("[a-z][a-z0-9]{0,3}")) {
+    fn exactly_one_of_opposite_requirements_matches(r in requirement(), value in proptest::option::of("[a-z][a-z0-9]{0,3}")) {
         let opposite = match r.operator() {
             Operator::In => Operator::NotIn,
             Operator::NotIn => Operator::In,

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Upstream's `ruleCovers`, restated for single grants.
+/// Upstream's `ruleCovers`, reimplemented for single grants.
 fn covers(held: &PolicyRule, grant: &PolicyRule) -> bool {
     let has = |held: &[Str], wanted: &[Str]| held.iter().any(|h| h == "*") || wanted.iter().all(|w| held.contains(w));
     let resource = |wanted: &Str| {
@@ -19,7 +19,7 @@ fn covers(held: &PolicyRule, grant: &PolicyRule) -> bool {
         && grant.non_resource_urls.iter().all(|url| held.has_url(url))
 }
 
-/// Upstream's `Covers` and `CompactRules`, restated: every grant against every rule.
+/// Upstream's `Covers` and `CompactRules`, restated: every grant is compared with every rule.
 fn plainly(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let missing = wanted.iter().flat_map(grants);
     let missing = missing.filter(|grant| !held.iter().any(|rule| covers(rule, grant)));
@@ -79,7 +79,7 @@ fn sorted(rules: Vec<PolicyRule>) -> BTreeMap<String, usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
     #[test]
-    fn missing_rules_are_those_of_upstreams_algorithm(
+    fn missing_rules_equal_upstreams_algorithm(
         held in prop::collection::vec(rule(), 0..6),
         wanted in prop::collection::vec(rule(), 0..5),
     ) {
@@ -103,12 +103,12 @@ fn box_of(sides: usize) -> PolicyRule {
 }
 
 #[test]
-fn rules_of_a_million_grants_are_compared_by_their_lists() {
+fn rules_of_a_million_grants_are_compared_without_expansion() {
     let wanted = vec![box_of(100), box_of(100), box_of(100)];
     let nothing = Held::of([].iter()).missing(&wanted).unwrap();
     assert!(nothing.more && nothing.rules.len() <= MOST_RULES);
     assert_eq!(Held::of(wanted.iter()).missing(&wanted), Ok(Missing::default()));
-    // Split by group, no held rule covers a wanted one alone.
+    // Split by group, so that no held rule covers a wanted one by itself.
     let split: Vec<PolicyRule> = (0..100)
         .map(|i| PolicyRule {
             api_groups: vec![format!("g{i}").into()],
@@ -128,7 +128,7 @@ fn rules_of_a_million_grants_are_compared_by_their_lists() {
 
 #[test]
 fn a_comparison_ends_with_its_budget() {
-    // Every value has held rules of its own, so that classes are no smaller than lists.
+    // Every value has held rules of its own, so classes are no smaller than lists.
     let part = |i: usize, n: usize, list: &[Str]| -> Vec<Str> {
         let keep = |v: &usize| !(v * 7 + i * n).is_multiple_of(3);
         (0..list.len()).filter(keep).map(|v| list[v].clone()).collect()

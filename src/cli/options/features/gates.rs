@@ -1,6 +1,6 @@
-//! The gates of v1.36 by stage and default.
+//! The feature gates of v1.36, by stage and default.
 
-/// On, and may not be switched off.
+/// GA, on, locked.
 pub(super) const GA: &[&str] = &[
     "AnonymousAuthConfigurableEndpoints",
     "AnyVolumeDataSource",
@@ -81,7 +81,7 @@ pub(super) const GA: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// On.
+/// GA, on, not locked.
 pub(super) const GA_UNLOCKED: &[&str] = &[
     "DisableAllocatorDualWrite",
     "ExecProbeTimeout",
@@ -232,7 +232,7 @@ pub(super) const ALPHA: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// On, and going.
+/// Deprecated, on.
 pub(super) const DEPRECATED_ON: &[&str] = &[
     "AggregatedDiscoveryRemoveBetaType",
     "DisableNodeKubeProxyVersion",
@@ -240,7 +240,7 @@ pub(super) const DEPRECATED_ON: &[&str] = &[
     "StorageNamespaceIndex",
 ];
 
-/// Off, and going.
+/// Deprecated, off.
 pub(super) const DEPRECATED_OFF: &[&str] = &[
     "AllowDNSOnlyNodeCSR",
     "AllowInsecureKubeletCertificateSigningRequests",
@@ -254,5 +254,5 @@ pub(super) const DEPRECATED_OFF: &[&str] = &[
     "WindowsHostNetwork",
 ];
 
-/// Off for good.
+/// Deprecated, off, locked.
 pub(super) const DEPRECATED_LOCKED: &[&str] = &["AllowServiceLBStatusOnNonLB"];

@@ -1,32 +1,33 @@
-//! The default flow schemas and priority levels.
+//! The default flow schemas and priority levels (upstream's
+//! `staging/src/k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go`).
 
 use crate::apimachinery::value::Value;
 use crate::json;
 
-/// What a priority level does with requests.
+/// How a priority level limits requests.
 #[derive(Clone, Copy)]
 pub(super) enum Limit {
-    /// Lets them through.
+    /// Not limited.
     Exempt,
-    /// Refuses what is too much.
+    /// Excess requests are rejected.
     Reject {
         /// Nominal concurrency shares.
         shares: i64,
     },
-    /// Lets them wait.
+    /// Excess requests are queued.
     Queue {
         /// Nominal concurrency shares.
         shares: i64,
-        /// What part of its seats others may borrow.
+        /// Percentage of its seats that other levels may borrow.
         lendable: i64,
-        /// How many queues.
+        /// Number of queues.
         queues: i64,
-        /// How many queues one flow may use.
+        /// Hand size: the queues shuffle-sharded to one flow.
         hand: i64,
     },
 }
 
-/// A priority level: its name, whether it is there in any case, and what it does.
+/// A priority level: name, whether it is mandatory (rather than suggested), and limit.
 pub(super) type Level = (&'static str, bool, Limit);
 
 const fn queue(shares: i64, lendable: i64, queues: i64, hand: i64) -> Limit {
@@ -38,7 +39,7 @@ const fn queue(shares: i64, lendable: i64, queues: i64, hand: i64) -> Limit {
     }
 }
 
-/// The priority levels. Those marked `true` are mandatory, the others suggested.
+/// The default priority levels.
 pub(super) const LEVELS: &[Level] = &[
     ("exempt", true, Limit::Exempt),
     ("catch-all", true, Limit::Reject { shares: 5 }),
@@ -50,36 +51,35 @@ pub(super) const LEVELS: &[Level] = &[
     ("global-default", false, queue(20, 50, 128, 6)),
 ];
 
-/// What a flow schema is about.
+/// The requests a flow schema matches.
 #[derive(Clone, Copy)]
 pub(super) enum What {
-    /// Everything.
+    /// All requests.
     Everything,
     /// `/healthz`, `/livez`, `/readyz`.
     Probes,
-    /// Leases, as leader election uses them.
+    /// The requests of leader election.
     Leases,
-    /// Endpoints, as their controllers write them.
+    /// The writes of the endpoints controllers.
     Endpoints,
-    /// Nodes and their leases.
+    /// Nodes, their status, and leases.
     Nodes,
 }
 
-/// A flow schema.
+/// A default flow schema.
 pub(super) struct Schema {
-    /// Its name.
     pub name: &'static str,
     /// Mandatory rather than suggested.
     pub mandatory: bool,
-    /// Lower ones are asked first.
+    /// Matching precedence; the lowest matching schema wins.
     pub precedence: i64,
-    /// The priority level.
+    /// Name of the priority level.
     pub level: &'static str,
-    /// `ByUser`, `ByNamespace`, or empty.
+    /// Flow distinguisher: `ByUser`, `ByNamespace`, or empty.
     pub by: &'static str,
     /// `Group/x`, `User/x`, or `namespace:name` of a service account.
     pub subjects: &'static [&'static str],
-    /// What they do.
+    /// The requests it matches.
     pub what: What,
 }
 
@@ -119,7 +119,7 @@ const NODES: &[&str] = &["Group/system:nodes"];
 const USER: &str = "ByUser";
 const NAMESPACE: &str = "ByNamespace";
 
-/// The flow schemas.
+/// The default flow schemas.
 #[rustfmt::skip]
 pub(super) const SCHEMAS: &[Schema] = &[
     mandatory(schema("exempt", 1, "exempt", "", &["Group/system:masters"], What::Everything)),

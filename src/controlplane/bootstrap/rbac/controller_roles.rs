@@ -1,12 +1,13 @@
-//! Roles of controllers. `NAME` is the ClusterRole `system:controller:NAME`, bound under that name to the service account
-//! `kube-system/NAME`.
+//! Roles of the built-in controllers (upstream's `bootstrappolicy/controller_policy.go`). Entry `NAME` becomes
+//! ClusterRole `system:controller:NAME`, bound by a ClusterRoleBinding of that name to service account
+//! `kube-system/NAME`. The notation of rules is explained in [`policy`](super::policy).
 
 use super::policy::EVENTS;
 
-/// A controller and its rules.
+/// A controller's name and rules.
 pub(super) type Controller = (&'static str, &'static [&'static str]);
 
-/// All of them.
+/// The controllers, sorted by name.
 pub(super) const CONTROLLERS: &[Controller] = &[
     (
         "attachdetach-controller",

@@ -1,9 +1,9 @@
-//! Which rules a live role lacks.
+//! Computes the rules that a live role lacks.
 
 use crate::apimachinery::value::Value;
 use crate::authz::rbac::{Held, PolicyRule};
 
-/// The single grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path) each.
+/// The grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path) each.
 pub(super) fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
     let parse = |rules: &[Value]| -> Vec<PolicyRule> { rules.iter().map(PolicyRule::parse).collect() };
     let (held, wanted) = (parse(held), parse(wanted));
@@ -17,7 +17,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn only_what_is_not_granted_yet_is_missing() {
+    fn covered_grants_are_not_missing() {
         let held = [
             json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}),
             json!({"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get"]}),

@@ -1,47 +1,46 @@
-//! The notation the default roles are written in, and the objects it stands for.
+//! The compact notation of the default roles and bindings, and its expansion into objects. Start at [`Role`],
+//! [`Binding`] and their `object` methods.
 //!
-//! A rule is one line: `groups resources verbs`, each a comma-separated list. `core` is the group without a name, `R` the
-//! reading verbs, `W` the writing ones; `resources{a,b}` restricts to names; `url paths verbs` is a rule for paths.
-//! As upstream's builder does, the finished lists are sorted.
+//! A rule is one line, `groups resources verbs`, each a comma-separated list. `core` is the core group; `R` stands for
+//! the read verbs, `W` for the write verbs; `resources{a,b}` restricts to resource names; `url paths verbs` is a
+//! non-resource rule. Like upstream's rule builder, the expansion sorts all lists.
 
 use crate::apimachinery::value::Value;
 use crate::json;
 
-/// Marks what the server made, for people who look for it.
+/// Label of default objects.
 const LABEL: &str = "kubernetes.io/bootstrapping";
-/// `"false"` keeps the server's hands off an object.
+/// Annotation; `"false"` exempts an object from reconciliation.
 pub(super) const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
-/// Where events are written.
+/// Permission to write events, shared by most controllers.
 pub(super) const EVENTS: &str = "core,events.k8s.io events create,patch,update";
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// A default role.
 pub(super) struct Role {
-    /// Its name.
     pub name: &'static str,
-    /// Where it lives; empty: a ClusterRole.
+    /// Empty for a ClusterRole.
     pub namespace: &'static str,
-    /// Roles it is aggregated to (`admin`: label `…/aggregate-to-admin`).
+    /// The role it is aggregated to (`admin`: label `…/aggregate-to-admin`), or empty.
     pub part_of: &'static str,
-    /// It is made of the roles that are part of this; it has no rules of its own then.
+    /// Aggregates the roles labelled `…/aggregate-to-` this, and has no rules of its own; or empty.
     pub made_of: &'static str,
-    /// One rule a line.
+    /// One line per rule.
     pub rules: &'static [&'static str],
 }
 
-/// A default binding, of the role of the same name.
+/// A default binding.
 pub(super) struct Binding {
-    /// Its name, and that of its role.
     pub name: &'static str,
-    /// Where it lives; empty: a ClusterRoleBinding.
+    /// Empty for a ClusterRoleBinding.
     pub namespace: &'static str,
-    /// The role where that is another name.
+    /// Name of the bound role, which is in the same scope.
     pub role: &'static str,
     /// `Group/x`, `User/x` or `namespace:name` of a service account.
     pub subjects: &'static [&'static str],
 }
 
-/// A ClusterRole with rules.
+/// A ClusterRole.
 pub(super) const fn cluster(name: &'static str, rules: &'static [&'static str]) -> Role {
     Role {
         name,
@@ -60,7 +59,7 @@ pub(super) const fn role(namespace: &'static str, name: &'static str, rules: &'s
     }
 }
 
-/// A ClusterRoleBinding.
+/// A ClusterRoleBinding to the ClusterRole of the same name.
 pub(super) const fn bind(name: &'static str, subjects: &'static [&'static str]) -> Binding {
     Binding {
         name,
@@ -70,7 +69,7 @@ pub(super) const fn bind(name: &'static str, subjects: &'static [&'static str]) 
     }
 }
 
-/// `kind: ClusterRole` and so on, as the object says it.
+/// Prefixes a kind with `Cluster` if it is not namespaced.
 fn kind(namespace: &str, of: &str) -> String {
     if namespace.is_empty() {
         format!("Cluster{of}")
@@ -96,14 +95,14 @@ fn aggregate_label(to: &str) -> String {
     format!("{API_GROUP}/aggregate-to-{to}")
 }
 
-/// A role of these rules.
+/// A role with these rules.
 pub(super) fn role_object(namespace: &str, name: &str, rules: &[&str]) -> Value {
     let mut v = object(&kind(namespace, "Role"), namespace, name);
     v.set(&["rules"], rules.iter().map(|line| rule(line)).collect::<Vec<_>>());
     v
 }
 
-/// A binding of the role to these subjects; without any, it has no `subjects` at all.
+/// A binding of the role to these subjects; `subjects` is omitted rather than empty.
 pub(super) fn binding_object(namespace: &str, name: &str, role: &str, subjects: &[impl AsRef<str>]) -> Value {
     let mut v = object(&kind(namespace, "RoleBinding"), namespace, name);
     let of = kind(namespace, "Role");
@@ -116,7 +115,7 @@ pub(super) fn binding_object(namespace: &str, name: &str, role: &str, subjects: 
 }
 
 impl Role {
-    /// The object.
+    /// The API object.
     pub(super) fn object(&self) -> Value {
         let mut v = role_object(self.namespace, self.name, self.rules);
         if !self.part_of.is_empty() {
@@ -126,6 +125,7 @@ impl Role {
             let mut selector = Value::object();
             selector.set(&["matchLabels", &aggregate_label(self.made_of)], "true");
             v.set(&["aggregationRule", "clusterRoleSelectors"], vec![selector]);
+            // The aggregation controller fills in the rules.
             v.set(&["rules"], Value::Null);
         }
         v
@@ -133,7 +133,7 @@ impl Role {
 }
 
 impl Binding {
-    /// The object.
+    /// The API object.
     pub(super) fn object(&self) -> Value {
         binding_object(self.namespace, self.name, self.role, self.subjects)
     }
@@ -163,7 +163,7 @@ fn verbs(list: &str) -> Value {
     })
 }
 
-/// The rule a line stands for.
+/// Expands one line into a PolicyRule.
 fn rule(line: &str) -> Value {
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_rule() {
+    fn lines_expand_to_rules() {
         assert_eq!(
             rule("core,apps pods,bindings{b,a} W,R"),
             json!({"apiGroups": ["", "apps"], "resources": ["bindings", "pods"], "resourceNames": ["a", "b"],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_made_of_others_has_no_rules() {
+    fn an_aggregated_role_has_no_rules() {
         let admin = Role {
             made_of: "admin",
             ..cluster("admin", &[])

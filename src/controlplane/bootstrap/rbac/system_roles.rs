@@ -1,4 +1,4 @@
-//! Roles for the parts of a cluster: components, nodes, signers.
+//! Roles of cluster components, nodes and signers (upstream's `bootstrappolicy/policy.go` and `namespace_policy.go`).
 
 use super::policy::{Binding, EVENTS, Role, bind, cluster, role};
 
@@ -9,7 +9,7 @@ const LEADER_LOCK: &[&str] = &[
     "coordination.k8s.io leasecandidates R,create,update",
 ];
 
-/// The ClusterRoles.
+/// ClusterRoles.
 pub(super) const CLUSTER_ROLES: &[Role] = &[
     cluster("system:auth-delegator", &[TOKEN_REVIEWS, ACCESS_REVIEWS]),
     cluster(
@@ -165,7 +165,7 @@ const NODE: &[&str] = &[
     "core serviceaccounts get",
 ];
 
-/// Who has them. `system:node` has nobody: nodes are judged one by one.
+/// ClusterRoleBindings. `system:node` has no subjects: the Node authorizer decides per node.
 pub(super) const CLUSTER_BINDINGS: &[Binding] = &[
     bind(
         "system:kube-controller-manager",
@@ -178,7 +178,7 @@ pub(super) const CLUSTER_BINDINGS: &[Binding] = &[
     bind("system:volume-scheduler", &["User/system:kube-scheduler"]),
 ];
 
-/// The Roles.
+/// Roles in kube-system and kube-public.
 pub(super) const ROLES: &[Role] = &[
     role(
         "kube-public",
@@ -216,7 +216,7 @@ const fn in_namespace(namespace: &'static str, name: &'static str, subjects: &'s
     }
 }
 
-/// Who has the Roles.
+/// RoleBindings in kube-system and kube-public.
 pub(super) const BINDINGS: &[Binding] = &[
     in_namespace(
         "kube-public",

@@ -7,7 +7,7 @@ fn by_name<'a>(all: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
-fn every_line_of_the_tables_is_a_whole_rule() {
+fn every_table_line_expands_to_a_complete_rule() {
     let [cluster_roles, cluster_bindings, roles, bindings] = objects();
     for role in cluster_roles.iter().chain(&roles) {
         for rule in role.get("rules").items() {
@@ -34,7 +34,7 @@ fn every_line_of_the_tables_is_a_whole_rule() {
 }
 
 #[test]
-fn what_is_missing_is_appended_and_what_is_more_stays() {
+fn missing_content_is_appended_and_extra_content_kept() {
     let wanted = json!({"metadata": {"labels": {"a": "1"}}, "subjects": [{"name": "x"}],
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]});
     let live = json!({"metadata": {"labels": {"a": "2"}}, "aggregationRule": {}, "subjects": [{"name": "y"}],
@@ -48,12 +48,12 @@ fn what_is_missing_is_appended_and_what_is_more_stays() {
 }
 
 #[tokio::test]
-async fn roles_are_made_once_and_kept_whole() {
+async fn roles_are_created_once_and_completed() {
     let r = running();
     ensure(&r.plane).await.unwrap();
     let before = r.engine.revision();
     ensure(&r.plane).await.unwrap();
-    assert_eq!(r.engine.revision(), before, "a second start writes nothing");
+    assert_eq!(r.engine.revision(), before, "a second run writes nothing");
 
     let store = r.plane.store(GROUP, "clusterroles");
     let view = store.get_value("", "view").await.unwrap();
@@ -80,7 +80,7 @@ async fn roles_are_made_once_and_kept_whole() {
 
     ensure(&r.plane).await.unwrap();
     let role = store.get_value("", "system:kube-dns").await.unwrap();
-    assert_eq!(role.get("rules").items().len(), 4, "one grant each");
+    assert_eq!(role.get("rules").items().len(), 4, "one rule per missing grant");
     let kept = store.get_value("", "system:heapster").await.unwrap();
     assert!(kept.get("rules").items().is_empty());
     let binding = bindings.get_value("", "system:kube-dns").await.unwrap();

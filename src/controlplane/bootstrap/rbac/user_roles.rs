@@ -1,4 +1,4 @@
-//! Roles for people, and for what the whole cluster may see.
+//! User-facing roles, and those granted to everyone (upstream's `bootstrappolicy/policy.go`).
 
 use super::policy::{Binding, Role, bind, cluster};
 
@@ -14,7 +14,7 @@ const fn made_of(of: &'static str, part_of: &'static str, name: &'static str) ->
     }
 }
 
-/// The roles.
+/// ClusterRoles.
 pub(super) const ROLES: &[Role] = &[
     cluster("cluster-admin", &["* * *", "url * *"]),
     made_of("admin", "", "admin"),
@@ -95,7 +95,7 @@ const VIEW: &[&str] = &[
     "resource.k8s.io resourceclaims,resourceclaims/status,resourceclaimtemplates R",
 ];
 
-/// Who has them.
+/// ClusterRoleBindings.
 pub(super) const BINDINGS: &[Binding] = &[
     bind("cluster-admin", &["Group/system:masters"]),
     bind("system:basic-user", &["Group/system:authenticated"]),

@@ -1,10 +1,10 @@
-//! Defaults of containers.
+//! Defaults of containers, init containers and ephemeral containers (`pkg/apis/core/v1/defaults.go`).
 
 use super::image;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 
-/// Fills in what is not said of a container, of whichever sort.
+/// Defaults of a container of any type.
 pub(super) fn container(c: &mut Value) {
     if c.str_at(&["imagePullPolicy"]).is_empty() {
         let policy = pull_policy(c.str_at(&["image"]));
@@ -52,7 +52,7 @@ fn handler(h: &mut Value) {
     }
 }
 
-/// How an image is pulled when nobody says.
+/// The default `imagePullPolicy` of an image.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if image::tag_is_latest(image) {
         "Always"

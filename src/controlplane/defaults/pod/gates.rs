@@ -1,9 +1,11 @@
-//! Fields of features that are off: nobody can have stored them, so they go wherever they come from.
+//! Drops pod fields whose feature gates are off in v1.36 (`dropDisabledFields` in upstream's `pkg/api/pod/util.go`).
+//! Unlike upstream there is no check for fields in use: without a gate to turn on, no stored object can have them.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;
 
-/// `GenericWorkload`, `ContainerStopSignals`, `ClusterTrustBundleProjection` and `PodCertificateRequest` are off.
+/// Drops the fields of `GenericWorkload`, `ContainerStopSignals`, `ClusterTrustBundleProjection` and
+/// `PodCertificateRequest`.
 pub(super) fn drop_disabled(spec: &mut Value) {
     spec.unset(&["schedulingGroup"]);
     for list in ["containers", "initContainers", "ephemeralContainers"] {
@@ -14,12 +16,12 @@ pub(super) fn drop_disabled(spec: &mut Value) {
         }
     }
     for volume in elements_mut(spec, &["volumes"]) {
-        // The source stays, empty.
+        // Upstream clears the field and leaves an empty projection source.
         for source in elements_mut(volume, &["projected", "sources"]) {
             source.unset(&["clusterTrustBundle"]);
             source.unset(&["podCertificate"]);
         }
-        // A reference into another namespace is dropped whole (`CrossNamespaceVolumeDataSource`).
+        // A cross-namespace reference is dropped as a whole (gate `CrossNamespaceVolumeDataSource`).
         let reference = ["ephemeral", "volumeClaimTemplate", "spec", "dataSourceRef"];
         if !volume.at(&reference).str_at(&["namespace"]).is_empty() {
             volume.unset(&reference);
@@ -33,7 +35,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn fields_of_features_that_are_off_go() {
+    fn fields_of_disabled_features_are_dropped() {
         let mut spec = json!({"schedulingGroup": {"podGroupName": "g"},
             "containers": [{"name": "a", "lifecycle": {"stopSignal": "SIGTERM"}}],
             "volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}]});

@@ -1,6 +1,7 @@
-//! References to images, as far as defaults depend on them.
+//! Image reference parsing, as far as the default pull policy depends on it (upstream's `pkg/util/parsers`, whose
+//! grammar is that of `github.com/distribution/reference`). Start at [`tag_is_latest`].
 
-/// True where the image has the tag `latest`, or neither tag nor digest. What is no reference has no tag.
+/// Whether the image has the tag `latest`, or neither tag nor digest. False for an invalid reference.
 pub(super) fn tag_is_latest(image: &str) -> bool {
     let (rest, digest) = match image.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
@@ -17,7 +18,7 @@ pub(super) fn tag_is_latest(image: &str) -> bool {
     tag.map_or(digest.is_none(), |t| t == "latest")
 }
 
-/// A repository, its host in front where there is one.
+/// Whether this is a valid repository name with optional host. 64 hex digits are an image ID instead.
 fn is_name(name: &str) -> bool {
     let path = match name.split_once('/') {
         Some((host, path)) if is_host(host) => path,
@@ -27,7 +28,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= 255 && !is_id && path.split('/').all(is_component)
 }
 
-/// The part before the first slash is a host where it cannot be a part of a path.
+/// Whether the part before the first slash is a valid host: it must contain a dot, colon or upper-case letter, or be
+/// `localhost`; otherwise it is a path component.
 fn is_host(text: &str) -> bool {
     let looks = text.contains(['.', ':']) || text == "localhost" || text.bytes().any(|c| c.is_ascii_uppercase());
     let (host, port) = text.rsplit_once(':').unwrap_or((text, "0"));
@@ -43,7 +45,7 @@ fn is_host(text: &str) -> bool {
     looks && fine && !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Lower-case words, joined by one dot, one or two underscores, or any number of dashes.
+/// A path component: lower-case words separated by one dot, one or two underscores, or any number of dashes.
 fn is_component(text: &str) -> bool {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let joint = |j: &str| matches!(j, "." | "_" | "__") || j.bytes().all(|c| c == b'-');
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latest_is_a_tag_or_none_at_all() {
+    fn latest_is_explicit_or_implied_by_a_missing_tag() {
         let hex = "0123456789abcdef".repeat(4);
         for (image, latest) in [
             ("a", true),
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_has_no_tag() {
+    fn invalid_references_are_not_latest() {
         let long = "x".repeat(300);
         for image in [
             "",

@@ -1,10 +1,10 @@
-//! Defaults of volumes.
+//! Defaults of pod volumes and of the volume sources shared with PersistentVolumes (`pkg/apis/core/v1/defaults.go`).
 
 use super::container::pull_policy;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
 
-/// Strings that are set where a source is there and they are empty.
+/// Source, field and default of string fields, applied if the source is set.
 const STRINGS: &[(&str, &str, &str)] = &[
     ("iscsi", "iscsiInterface", "default"),
     ("rbd", "pool", "rbd"),
@@ -14,7 +14,7 @@ const STRINGS: &[(&str, &str, &str)] = &[
     ("scaleIO", "fsType", "xfs"),
 ];
 
-/// Fields of sources that pods and persistent volumes share.
+/// Defaults of volume sources that pods and PersistentVolumes share.
 pub(in crate::controlplane::defaults) fn source_fields(v: &mut Value) {
     for (source, key, value) in STRINGS {
         if !v.get(source).is_null() {
@@ -32,7 +32,7 @@ pub(in crate::controlplane::defaults) fn source_fields(v: &mut Value) {
     }
 }
 
-/// Fills in what is not said of a volume; without a source it is an empty directory.
+/// Defaults of a pod volume; one without a source becomes an `emptyDir`.
 pub(super) fn volume(v: &mut Value) {
     if v.as_object()
         .is_some_and(|m| m.iter().all(|(k, x)| k == "name" || x.is_null()))
@@ -81,7 +81,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_volume_without_a_source_is_an_empty_directory() {
+    fn a_volume_without_a_source_becomes_an_empty_dir() {
         let mut v = json!({"name": "a"});
         volume(&mut v);
         assert_eq!(v, json!({"name": "a", "emptyDir": {}}));

@@ -1,4 +1,4 @@
-//! Rows of core/v1 that describe work, volumes and limits.
+//! Workload, volume and quota resources of core/v1.
 
 use super::V1;
 use crate::controlplane::columns::{others, storage, workloads as columns};
@@ -8,7 +8,7 @@ use crate::controlplane::strategies::{volumes, workloads};
 use crate::registry::resource::{Resource, SubresourceHandler};
 use std::sync::Arc;
 
-/// The rows; `scale` is that of replication controllers.
+/// The resources; `scale` handles `replicationcontrollers/scale`.
 pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
     vec![
         V1.kind("limitranges", "LimitRange")

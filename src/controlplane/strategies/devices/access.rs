@@ -1,4 +1,5 @@
-//! Who may ask for admin access, bind claims, and report on devices. Refusals are 422 causes, as upstream's are.
+//! Permission checks of ResourceClaims beyond plain RBAC on the object: admin access to devices (a namespace label),
+//! binding a claim, and reporting device status. A refusal is a cause of a 422, as upstream, not a 403.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
@@ -15,7 +16,8 @@ const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The first request that wants admin access, where the namespace gives none. Templates say the same path as claims.
+/// Refuses the first request for admin access, unless the namespace is labelled for it. As upstream, the path in the
+/// cause is the claim's even if the object is a template.
 pub(super) async fn admin_in_requests(namespaces: &LateStore, namespace: &str, requests: &Value) -> ErrorList {
     let wants = |r: &Value| r.at(&["exactly", "adminAccess"]).as_bool() == Some(true);
     let Some(i) = requests.items().iter().position(wants) else {
@@ -25,7 +27,7 @@ pub(super) async fn admin_in_requests(namespaces: &LateStore, namespace: &str, r
     admin(namespaces, namespace, &at.child("adminAccess")).await
 }
 
-/// As [`admin_in_requests`], for what was allocated. What was granted stays.
+/// As [`admin_in_requests`], for allocation results. Admin access that is already allocated is not checked again.
 pub(super) async fn admin_in_results(namespaces: &LateStore, new: &Value, old: &Value) -> ErrorList {
     let first = |v: &Value| {
         let results = v.at(&["status", "allocation", "devices", "results"]).items();
@@ -66,7 +68,7 @@ async fn admin(namespaces: &LateStore, namespace: &str, at: &FieldPath) -> Error
     }
 }
 
-/// Why not, where the authorizer does not allow.
+/// Returns the text of upstream's 403 if the authorizer does not allow the action, `None` if it does.
 async fn denied(authorizer: &dyn Authorizer, asked: &Attributes<'_>) -> Option<String> {
     let verdict = authorizer.authorize(asked).await;
     if verdict.decision == Decision::Allow {
@@ -97,7 +99,7 @@ fn part<'a>(cx: &'a Context, verb: &'a str, subresource: &'a str) -> Attributes<
     }
 }
 
-/// Allocating and reserving is for those who may `resourceclaims/binding`, everywhere.
+/// Requires permission on `resourceclaims/binding`, in all namespaces, to change the allocation or reservations.
 pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
     let kept = |key: &str| same(new.at(&["status", key]), old.at(&["status", key]));
     if kept("allocation") && kept("reservedFor") {
@@ -116,7 +118,7 @@ pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Val
     )])
 }
 
-/// The node a claim is bound to, where it is exactly one.
+/// The node a claim is allocated to, or `""` unless the node selector is exactly one node name.
 fn node_of(claim: &Value) -> &str {
     let terms = claim.at(&["status", "allocation", "nodeSelector", "nodeSelectorTerms"]);
     let [term] = terms.items() else { return "" };
@@ -131,7 +133,7 @@ fn node_of(claim: &Value) -> &str {
     }
 }
 
-/// A service account that runs on the claim's node.
+/// True for a service account whose token is bound to a pod on `node`.
 fn is_on_node(cx: &Context, node: &str) -> bool {
     let mut account = cx.user.name.strip_prefix(SERVICE_ACCOUNT).unwrap_or("").split(':');
     let is_account = matches!(
@@ -144,7 +146,8 @@ fn is_on_node(cx: &Context, node: &str) -> bool {
     }
 }
 
-/// Reporting on devices is for those who may `resourceclaims/driver` of that driver: anywhere, or from their own node.
+/// Requires permission on `resourceclaims/driver` for each driver whose device status changes. The verb is
+/// `associated-node:…` for a service account on the claim's node, or `arbitrary-node:…` from anywhere.
 pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
     let list = |v: &'_ Value| -> Vec<(String, Value)> {
         let all = v.at(&["status", "devices"]).items();
@@ -158,6 +161,7 @@ pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Val
     let there: HashSet<[&str; 4]> = now.iter().map(|(_, d)| id(d)).collect();
     let changed = now.iter().filter(|(text, _)| !before.contains(text.as_str()));
     let removed = was.iter().filter(|(_, d)| !there.contains(&id(d)));
+    // Sorted, so that causes come in a stable order and each driver is authorized once.
     let drivers: BTreeSet<&str> = changed.chain(removed).map(|(_, d)| d.str_at(&["driver"])).collect();
 
     let mut verbs = vec![format!("arbitrary-node:{}", cx.verb)];

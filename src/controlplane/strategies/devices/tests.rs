@@ -2,7 +2,7 @@ use super::*;
 use crate::authz::{Attributes, Decision, Verdict};
 use crate::json;
 
-/// Allows what is in the list: `verb/subresource/namespace/name`.
+/// Allows only the listed actions, each written `verb/subresource/namespace/name`.
 struct Only(Vec<&'static str>);
 
 #[async_trait]
@@ -44,7 +44,7 @@ fn bound() -> (Value, Value) {
 }
 
 #[tokio::test]
-async fn binding_and_reporting_need_permissions_of_their_own() {
+async fn binding_and_device_status_require_permissions() {
     let (mut new, old) = bound();
     let cx = Context::system("ns");
     let refused = claims(vec![]).begin_update(&cx, &mut new, &old).await.unwrap_err();
@@ -60,7 +60,7 @@ async fn binding_and_reporting_need_permissions_of_their_own() {
 }
 
 #[test]
-fn a_device_that_is_no_longer_allocated_has_no_status() {
+fn status_of_deallocated_devices_is_removed() {
     let (old, _) = bound();
     let mut new = old.clone();
     new.unset(&["status", "allocation"]);
@@ -69,7 +69,7 @@ fn a_device_that_is_no_longer_allocated_has_no_status() {
 }
 
 #[test]
-fn lists_as_attributes_are_dropped() {
+fn list_attributes_of_a_disabled_gate_are_dropped() {
     let mut v = json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {"ints": [1]}, "y": {"int": 1}}}]}});
     drop_disabled(&mut v, None);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! AppArmor profiles said the old way, by annotations: containers get them as fields.
+//! Legacy AppArmor annotations, which are copied to the containers' `securityContext.appArmorProfile` on create.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;
@@ -6,7 +6,7 @@ use crate::json;
 
 const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// What the annotation says, as the field says it.
+/// Converts an annotation's value to a profile; `None` if it is not recognized.
 fn profile(text: &str) -> Option<Value> {
     match text {
         "unconfined" => Some(json!({"type": "Unconfined"})),
@@ -21,7 +21,8 @@ fn is_windows(pod: &Value) -> bool {
     pod.at(&["spec", "os", "name"]).as_str() == Some("windows")
 }
 
-/// A container without a profile of its own gets what its annotation says, unless the pod says the same.
+/// Sets the profile of each container that has an annotation but no profile, unless the pod-level profile is the
+/// same. Windows pods have no AppArmor.
 pub(super) fn copy(pod: &mut Value) {
     let annotations = pod.at(&["metadata", "annotations"]).clone();
     let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).clone();
@@ -41,7 +42,7 @@ pub(super) fn copy(pod: &mut Value) {
     }
 }
 
-/// What a pod with such annotations is told.
+/// Deprecation warnings, one for each container with an annotation.
 pub(super) fn warnings(pod: &Value) -> Vec<String> {
     if is_windows(pod) {
         return Vec::new();
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_annotation_becomes_a_field() {
+    fn annotation_becomes_a_profile() {
         let mut v = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
         v.set(&["metadata", "annotations", &format!("{PREFIX}a")], "localhost/x");
         copy(&mut v);

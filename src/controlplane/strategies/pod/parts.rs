@@ -1,11 +1,12 @@
-//! What the subresources of a pod take from a request, and what they keep.
+//! Field handling of pod subresources: restores from the stored pod what a subresource must not change.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::common::keep_meta;
 use std::collections::HashMap;
 
-/// `pods/ephemeralcontainers`: everything is as it was but these, and who owns what.
+/// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers, the managed fields and the
+/// resource version.
 pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     let mut pod = old.clone();
     for path in [
@@ -18,8 +19,8 @@ pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     *new = pod;
 }
 
-/// `pods/resize`: everything is as it was but resources and resize policies. Where containers came, went or were
-/// renamed, the request goes on as it is, for validation to refuse.
+/// For `pods/resize`: restores everything except resources and resize policies. If containers were added, removed or
+/// renamed, they are passed on unchanged, so that validation rejects them.
 pub(super) fn keep_all_but_resources(new: &mut Value, old: &Value) {
     const LISTS: [&str; 2] = ["containers", "initContainers"];
     let list = |v: &Value, key: &str| v.at(&["spec", key]).items().to_vec();
@@ -51,13 +52,13 @@ pub(super) fn keep_all_but_resources(new: &mut Value, old: &Value) {
     keep_meta(new, old);
 }
 
-/// A kubelet that knows nothing of observed generations does not undo what one that does has said.
+/// Keeps stored observed generations where the update has none, so that an older kubelet does not clear them.
 pub(super) fn keep_observed_generations(new: &mut Value, old: &Value) {
     const KEY: &str = "observedGeneration";
     if new.at(&["status", KEY]).as_i64().unwrap_or(0) == 0 {
         restore(new, old, &["status", KEY]);
     }
-    // Of several of one type the first counts.
+    // Reversed, so that the first of several conditions with one type wins.
     let was = old.at(&["status", "conditions"]).items().iter().rev();
     let was: HashMap<&str, &Value> = was.map(|c| (c.str_at(&["type"]), c)).collect();
     for condition in crate::controlplane::fields::elements_mut(new, &["status", "conditions"]) {
@@ -75,7 +76,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_resize_takes_resources_and_nothing_else() {
+    fn resize_changes_only_resources() {
         let old =
             json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "i"}]}});
         let mut new = json!({"metadata": {"name": "p", "labels": {"x": "y"}}, "spec": {"nodeName": "m", "containers": [
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ephemeral_containers_alone_are_taken() {
+    fn only_ephemeral_containers_change() {
         let old = json!({"metadata": {"name": "p", "resourceVersion": "1"}, "spec": {"nodeName": "n"}});
         let mut new = json!({"metadata": {"name": "p", "resourceVersion": "1", "labels": {"x": "y"}},
             "spec": {"nodeName": "m", "ephemeralContainers": [{"name": "d"}]}});

@@ -1,10 +1,13 @@
-//! Who may write roles and bindings: upstream's escalation and bind checks (`pkg/registry/rbac/*/policybased`).
+//! Prevents privilege escalation through roles and bindings, as upstream's `pkg/registry/rbac/*/policybased`.
+//! Entry points: [`Guard::role`] and [`Guard::binding`]. A write is allowed if:
 //!
 //! ```text
-//! system:masters, or only finalizers and owners change   yes
-//! verb `escalate` on the role, `bind` on the bound role   yes
-//! an aggregation rule, before or after                    who may do everything
-//! else                                                    who holds every rule granted, in the namespace of the request
+//! the caller is in system:masters                             always
+//! only finalizers and owner references change                 always
+//! the caller may `escalate` the role or `bind` the bound one  always
+//! there is an aggregation rule, before or after               if the caller holds all permissions
+//! otherwise                                                   if the caller holds every granted rule,
+//!                                                             in the namespace of the request
 //! ```
 
 use super::GROUP;
@@ -21,12 +24,12 @@ use crate::tasks::off_thread;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Judges writes of roles and bindings.
+/// Checks writes of roles and bindings against the caller's own permissions.
 #[derive(Clone)]
 pub struct Guard {
-    /// Asked for the verbs `escalate` and `bind`.
+    /// Queried for the verbs `escalate` and `bind`.
     pub authorizer: Arc<dyn Authorizer>,
-    /// What the writer holds, and what roles grant.
+    /// Resolves the rules a caller holds and the rules of bound roles.
     pub roles: Arc<Rbac>,
 }
 
@@ -39,7 +42,7 @@ const fn plural(namespaced: bool, binding: bool) -> &'static str {
     }
 }
 
-/// What the garbage collector writes: finalizers and owner references.
+/// True if only metadata written by the garbage collector changes: finalizers and owner references.
 fn only_bookkeeping(new: &Value, old: &Value) -> bool {
     let strip = |v: &Value| {
         let mut v = v.clone();
@@ -55,18 +58,18 @@ fn aggregates(role: &Value) -> bool {
     !role.at(&["aggregationRule", "clusterRoleSelectors"]).items().is_empty()
 }
 
-/// Missing rules named in a refusal.
+/// Upper bound on the missing rules listed in a refusal.
 const MOST_RULES: usize = 100;
-/// Verbs named for each.
+/// Upper bound on the verbs listed per rule.
 const MOST_VERBS: usize = 100;
-/// Bytes of text after which no further rule is named.
+/// Length in bytes after which no further rule is listed.
 const MOST_TEXT: usize = 32 * 1024;
-/// Strings up to which rules are compared without leaving the thread.
+/// Size of the rules, in strings, up to which they are compared inline; larger sets go to the blocking pool.
 const FEW: usize = 300;
 /// What a comparison allocates, in bytes, as an estimate.
 const MEMORY: usize = 1 << 20;
 
-/// A missing rule as upstream prints it.
+/// Formats a missing rule as upstream does, with at most [`MOST_VERBS`] verbs.
 fn line(mut rule: PolicyRule) -> String {
     let more = rule.verbs.len().saturating_sub(MOST_VERBS);
     rule.verbs.truncate(MOST_VERBS);
@@ -76,7 +79,7 @@ fn line(mut rule: PolicyRule) -> String {
     }
 }
 
-/// The missing rules as upstream lists them, sorted, a line each; the list has an end.
+/// Lists the missing rules as upstream does, sorted, one per line. The length is bounded, unlike upstream's.
 fn lines(missing: Missing) -> String {
     let lines: BTreeSet<String> = missing.rules.into_iter().map(line).collect();
     let mut text = String::new();
@@ -117,7 +120,7 @@ impl Guard {
         self.authorizer.authorize(&asked).await.decision == Decision::Allow
     }
 
-    /// The rules granted that the writer does not hold, in words; `None`: he holds them all.
+    /// Describes the granted rules that the caller does not hold; `None` if the caller holds all of them.
     async fn not_held(&self, cx: &Context, namespace: &str, granted: Arc<[PolicyRule]>) -> Result<Option<String>> {
         let held = self.roles.held(&cx.user, namespace).await;
         let (held, errors) = held.map_err(Status::internal)?;
@@ -152,16 +155,19 @@ impl Guard {
         Ok(Some(text))
     }
 
-    /// A Role or ClusterRole is written.
+    /// Checks a create (`old` is `None`) or update of a Role or ClusterRole.
     ///
     /// # Errors
-    /// 403 in upstream's words.
+    /// 403 with upstream's text.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn role(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
         if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
             return Ok(());
         }
         let resource = plural(namespaced, false);
-        // A POST names nothing in its path, so a right to escalate one name does not reach it.
+        // A POST has no name in its path, so permission to escalate a single name does not apply to it.
         let named = old.map_or("", |_| new.name());
         if self.may(cx, "escalate", resource, &cx.namespace, named).await {
             return Ok(());
@@ -181,10 +187,13 @@ impl Guard {
         Ok(())
     }
 
-    /// A RoleBinding or ClusterRoleBinding is written.
+    /// Checks a create (`old` is `None`) or update of a RoleBinding or ClusterRoleBinding.
     ///
     /// # Errors
-    /// 403 in upstream's words; 404: what it binds is not there, and the writer may not bind it unseen.
+    /// 403 with upstream's text; 404 if the bound role does not exist and the caller may not `bind` it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn binding(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
         if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
             return Ok(());
@@ -193,12 +202,13 @@ impl Guard {
         let (resource, key) = match kind {
             "ClusterRole" => ("clusterroles", Str::from(role)),
             "Role" if namespaced => ("roles", Str::from(format!("{}/{role}", cx.namespace))),
-            // Validation says what is wrong with it.
+            // Validation rejects other kinds.
             _ => return Ok(()),
         };
         if self.may(cx, "bind", resource, &cx.namespace, role).await {
             return Ok(());
         }
+        // The cached index may lag behind a role that was created just before its binding.
         let index = self.roles.fresh().await.map_err(Status::internal)?;
         let Some(bound) = index.role(&key) else {
             return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
@@ -246,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_grants_what_he_does_not_hold() {
+    async fn granting_requires_holding_the_rules() {
         let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
         let held = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}]));
         g.role(&cx, true, &held, None).await.unwrap();
@@ -268,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_names_a_hundred_rules() {
+    async fn refusal_lists_at_most_a_hundred_rules() {
         let (g, cx) = guard(json!([]));
         let all = |letter: &str, n: usize| -> Value {
             (0..n)
@@ -298,13 +308,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_right_to_escalate_or_bind_is_enough() {
+    async fn escalate_or_bind_permission_suffices() {
         let (g, cx) = guard(json!([
             {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["x"]},
             {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["admin", "later"]},
         ]));
         let more = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-        assert!(g.role(&cx, true, &more, None).await.is_err(), "a create names nothing");
+        assert!(g.role(&cx, true, &more, None).await.is_err(), "a POST path has no name");
         g.role(&cx, true, &more, Some(&wants(json!([])))).await.unwrap();
         let binding =
             |kind: &str, name: &str| json!({"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": name}});
@@ -322,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aggregation_is_for_those_who_may_do_everything() {
+    async fn aggregation_requires_all_permissions() {
         let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"]}]));
         let role = json!({"metadata": {"name": "x"}, "aggregationRule": {"clusterRoleSelectors": [{}]}});
         let e = g.role(&cx, false, &role, None).await.unwrap_err();

@@ -1,4 +1,6 @@
-//! IPAddress objects: the record of who has which cluster IP.
+//! IPAddress objects, the durable record of which Service owns a cluster IP.
+//!
+//! [`Addresses`] is the interface the allocator uses, [`Stored`] its implementation over the store of IPAddresses.
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -9,27 +11,30 @@ use crate::registry::strategy::Context;
 use async_trait::async_trait;
 use std::net::IpAddr;
 
-/// Says which family an address is of.
+/// Label with the address's family, `IPv4` or `IPv6`.
 pub(crate) const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";
-/// Says who made the object.
+/// Label with the component that created the object.
 pub(crate) const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
-/// The allocator, as [`MANAGED_BY_LABEL`] has it.
+/// Value of [`MANAGED_BY_LABEL`] for objects created by the allocator.
 pub(crate) const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// Records who has an address.
+/// Records the owners of cluster IPs.
 #[async_trait]
 pub trait Addresses: Send + Sync + 'static {
-    /// Records that the Service has it; false where somebody has.
+    /// Records the Service as owner of `ip`. Returns false if the address is already recorded.
     ///
     /// # Errors
-    /// Any other refusal of the record.
+    /// Any other failure to create the record.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: after cancellation the record may or may not exist.
     async fn claim(&self, ip: IpAddr, namespace: &str, name: &str) -> Result<bool>;
 
-    /// Forgets that the Service has it; others' records stay.
+    /// Removes the record if this Service is the owner. Failures are logged: the repair loop cleans up later.
     async fn release(&self, ip: IpAddr, namespace: &str, name: &str);
 }
 
-/// The object that says that a Service has the address.
+/// Builds the IPAddress object that records a Service as owner of `ip`.
 pub(crate) fn record(ip: IpAddr, namespace: &str, name: &str) -> Value {
     let mut v = crate::json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
@@ -41,14 +46,14 @@ pub(crate) fn record(ip: IpAddr, namespace: &str, name: &str) -> Value {
     v
 }
 
-/// True where the object says so.
+/// True if the IPAddress object names this Service as its parent.
 pub(crate) fn belongs_to(record: &Value, namespace: &str, name: &str) -> bool {
     let parent = record.at(&["spec", "parentRef"]);
     let said = ["group", "resource", "namespace", "name"].map(|k| parent.str_at(&[k]));
     said == ["", "services", namespace, name]
 }
 
-/// Records in the store of IPAddresses.
+/// Records owners in the store of IPAddresses.
 #[derive(Clone, Default)]
 pub(crate) struct Stored(pub(crate) LateStore);
 
@@ -82,7 +87,7 @@ impl Addresses for Stored {
         match gone {
             Ok(()) => {}
             Err(e) if e.code == 404 => {}
-            Err(e) => tracing::warn!(%ip, error = %e, "an address stays recorded until it is repaired"),
+            Err(e) => tracing::warn!(%ip, error = %e, "could not remove an IPAddress"),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Giving out cluster IPs and node ports, all or nothing.
+//! Allocation of cluster IPs and node ports for one write, all or nothing.
 //!
-//! [`Taking`] remembers what one write has taken; dropped before [`Taking::keep`], it gives all back. What an update
-//! frees is given back only once the write is durable (`updated`), so that nobody gets it while the write may still fail.
-//! A cluster IP is a Service's once its IPAddress object is there: what is known in memory is only where to look first.
+//! Entry points: [`ServiceNumbers::begin_create`] and [`ServiceNumbers::begin_update`]. A [`Taking`] tracks what the
+//! write has allocated and releases it on failure ([`Taking::end`]) or drop. What an update frees is released only
+//! once the write is durable (`updated`): until then the write may fail, and the Service would still need it.
+//! A cluster IP belongs to a Service once its IPAddress object exists; the allocator in memory is only a hint.
 
 use super::addresses::Addresses;
 use super::families::{invalid, settle};
@@ -18,6 +19,10 @@ use crate::controlplane::fields::{Seen, strings};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
+/// The allocations of one write.
+///
+/// # Cancel safety
+/// Dropping it releases the numbers in memory. It cannot await, so IPAddress objects that were already created stay.
 struct Taking<'a> {
     numbers: &'a ServiceNumbers,
     addresses: &'a dyn Addresses,
@@ -28,7 +33,8 @@ struct Taking<'a> {
 }
 
 impl ServiceNumbers {
-    /// Notes what a stored Service holds. Returns what cannot be its: outside the ranges, or another's.
+    /// Marks what a stored Service holds as allocated. Returns a message for each number that is outside the ranges or
+    /// held by another Service.
     pub fn adopt(&self, service: &Value) -> Vec<String> {
         let who = owner(service);
         let mut odd = Vec::new();
@@ -52,10 +58,10 @@ impl ServiceNumbers {
         odd
     }
 
-    /// Settles families and takes what a new Service needs.
+    /// Resolves the IP families of a new Service and allocates what it needs.
     ///
     /// # Errors
-    /// 422 naming the field, or 500 where a range is full.
+    /// 422 naming the field, or 500 if a range is full.
     pub(super) async fn begin_create(
         &self,
         service: &mut Value,
@@ -68,7 +74,7 @@ impl ServiceNumbers {
         taking.end(service, outcome).await
     }
 
-    /// Settles families and takes what a changed Service needs beside what it has.
+    /// Resolves the IP families of a changed Service and allocates what it needs in addition.
     ///
     /// # Errors
     /// As [`begin_create`](Self::begin_create).
@@ -85,7 +91,7 @@ impl ServiceNumbers {
         taking.end(new, outcome).await
     }
 
-    /// Gives back what `service` holds and `kept` does not.
+    /// Releases, in memory, what `service` holds and `kept` does not.
     pub(super) fn give_back(&self, service: &Value, kept: Option<&Value>) {
         let who = owner(service);
         for ip in freed_addresses(service, kept) {
@@ -101,7 +107,7 @@ impl ServiceNumbers {
     }
 }
 
-/// Cluster IPs of `service` that `kept` does not have.
+/// Cluster IPs that `service` holds and `kept` does not.
 pub(super) fn freed_addresses(service: &Value, kept: Option<&Value>) -> Vec<IpAddr> {
     let kept = kept.map_or_else(Vec::new, |k| strings(k.at(&["spec", "clusterIPs"])));
     let kept: Seen<&str> = kept.into_iter().collect();
@@ -112,7 +118,7 @@ pub(super) fn freed_addresses(service: &Value, kept: Option<&Value>) -> Vec<IpAd
         .collect()
 }
 
-/// Node ports a Service holds, each once, sorted.
+/// Node ports a Service holds, the health check's included: sorted, without duplicates.
 fn held_ports(service: &Value) -> Vec<i64> {
     let mut out: Vec<i64> = Vec::new();
     if needs_node_port(service) {
@@ -147,7 +153,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// What was taken stays where all went well, and goes back where it did not.
+    /// Keeps the allocations if `outcome` is `Ok`; otherwise releases them, IPAddress objects included.
     async fn end(mut self, service: &Value, outcome: Result<()>) -> Result<()> {
         if outcome.is_err() {
             for ip in &self.ips {
@@ -155,6 +161,7 @@ impl<'a> Taking<'a> {
             }
             return outcome;
         }
+        // Nothing is left for `Drop` to release.
         self.ips.clear();
         self.ports.clear();
         outcome
@@ -178,6 +185,7 @@ impl<'a> Taking<'a> {
             let had = strings(old.at(&["spec", "clusterIPs"]));
             if !needs_cluster_ip(old) {
                 self.cluster_ips(new).await?;
+            // Upgrade to dual-stack: keep the first address, allocate the second.
             } else if had.len() == 1
                 && had[0] != "None"
                 && strings(new.at(&["spec", "ipFamilies"])).len() == 2
@@ -252,6 +260,7 @@ impl<'a> Taking<'a> {
         };
         let Some(text) = said else {
             if self.dry_run {
+                // A stand-in: nothing is reserved, so any real address could be wrong by the time of the write.
                 return Ok(range.network().to_string());
             }
             let ip = self.any_address(service, family).await?;
@@ -278,7 +287,8 @@ impl<'a> Taking<'a> {
         Ok(text.to_owned())
     }
 
-    /// An address nobody has. One that turns out to be somebody's is remembered as that, so the search ends.
+    /// Allocates any free address. One whose IPAddress object already exists is marked as taken, so that every round
+    /// has fewer candidates and the loop ends.
     async fn any_address(&mut self, service: &Value, family: Family) -> Result<IpAddr> {
         loop {
             let ip = self.numbers.take_any_ip(family, &self.owner).map_err(|e| {
@@ -299,7 +309,7 @@ impl<'a> Taking<'a> {
         self.addresses.claim(ip, service.namespace(), service.name()).await
     }
 
-    /// Another has the address: it is not ours to give back.
+    /// Handles an address whose IPAddress object belongs to another owner: `Drop` must not release it.
     fn lost(&mut self, ip: IpAddr) {
         self.ips.retain(|i| *i != ip);
         self.numbers.is_anothers(ip, &self.owner);
@@ -322,7 +332,7 @@ impl<'a> Taking<'a> {
 
     fn take_any_port(&mut self) -> Result<i64> {
         if self.dry_run {
-            // A dry run makes them up: after the greatest it has, or after all there are.
+            // A dry run reserves nothing and makes up a port, as upstream's `portallocator/operation.go`.
             let invented = self.ports.last().copied().unwrap_or(32768) + 1;
             self.ports.insert(invented);
             return Ok(invented);
@@ -341,13 +351,13 @@ impl<'a> Taking<'a> {
         invalid(service, &[FieldError::invalid(&at, port, why)])
     }
 
-    /// Ports with one `port` number and several protocols share one node port.
+    /// Allocates node ports of a new Service. Entries with the same `port` number (say TCP and UDP) share a node port.
     fn new_node_ports(&mut self, service: &mut Value) -> Result<()> {
         let allocates = allocates_node_ports(service);
         let ports = service.at(&["spec", "ports"]).items().to_vec();
         let number = |p: &Value| p.get("port").as_i64().unwrap_or(0);
         let mut shared: HashMap<i64, i64> = HashMap::new();
-        // The first node port asked for of each number.
+        // The first explicit node port of each port number.
         let mut wanted: HashMap<i64, i64> = HashMap::new();
         for port in ports.iter().filter(|p| node_port(p) != 0) {
             wanted.entry(number(port)).or_insert(node_port(port));
@@ -400,6 +410,7 @@ impl<'a> Taking<'a> {
             .map(|p| p.str_at(&["protocol"]))
             .zip(given.iter().copied())
             .collect();
+        // Two entries may share a node port only with different protocols.
         let mut seen = Seen::new();
         for pair in known.iter().filter(|(_, np)| *np != 0) {
             if !seen.insert(*pair) {

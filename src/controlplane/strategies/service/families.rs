@@ -1,4 +1,5 @@
-//! Which IP families a Service has: from what it says, what it had, and what the cluster offers.
+//! IP families of a Service: resolves `ipFamilies` and `ipFamilyPolicy` from the request, the stored Service and the
+//! ranges of the cluster. Entry point: [`settle`]. Allocating addresses is left to `allocate`.
 
 use super::ServiceNumbers;
 use super::prepare::needs_cluster_ip;
@@ -27,12 +28,14 @@ fn without_selector(v: &Value) -> bool {
     v.at(&["spec", "selector"]).is_empty_value()
 }
 
-/// Settles `ipFamilies` and `ipFamilyPolicy`.
+/// Validates and defaults `ipFamilies` and `ipFamilyPolicy` (upstream's `initIPFamilyFields` in
+/// `pkg/registry/core/service/storage/alloc.go`).
 pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Value>) -> Result<()> {
     if new.str_at(&["spec", "type"]) == "ExternalName" {
         return Ok(());
     }
-    // A service that prefers two stacks keeps what it has, however the cluster changed.
+    // An unrelated update of a `PreferDualStack` Service must not change its families, even if the cluster was
+    // upgraded or downgraded in the meantime.
     if let Some(old) = old
         && policy(new) == PREFER
         && policy(old) == PREFER
@@ -78,6 +81,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
     if !errors.is_empty() {
         return Err(invalid(new, &errors));
     }
+    // Headless Services without a selector may use families the cluster does not have: their endpoints are the user's.
     let headless_alone = is_headless(new) && without_selector(new);
     if policy(new).is_empty() {
         new.set(
@@ -142,7 +146,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
     Ok(())
 }
 
-/// A move to one stack releases the second address and family, where the update left the lists as they were.
+/// On a change to `SingleStack`, drops the second address and family, unless the update changed the lists itself.
 fn trim(new: &mut Value, old: &Value) {
     if policy(new) != SINGLE || !needs_cluster_ip(old) {
         return;

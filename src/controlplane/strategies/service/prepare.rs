@@ -1,4 +1,5 @@
-//! Updates of Services keep what was given out, and lose what their new type has no use for.
+//! Field handling of Service updates: carries allocated values over, and clears fields that the new type does not use
+//! (upstream's `patchAllocatedValues`, `normalizeClusterIPs` and `dropTypeDependentFields`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
@@ -29,7 +30,7 @@ pub(super) fn health_port(v: &Value) -> i64 {
     v.at(&["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0)
 }
 
-/// Copies what was given out and the update does not say.
+/// Copies allocated values that the update leaves empty, so that a client may omit them.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) && new.str_at(&["spec", "clusterIP"]).is_empty() {
         restore(new, old, &["spec", "clusterIP"]);
@@ -39,7 +40,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     }
     if needs_node_port(new) && needs_node_port(old) {
         let mut used: Seen<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
-        // Of several ports of one name the first counts.
+        // Reversed, so that the first of several ports with one name wins.
         let had = old.at(&["spec", "ports"]).items().iter().rev();
         let had: HashMap<&str, i64> = had.map(|p| (p.str_at(&["name"]), node_port(p))).collect();
         for port in elements_mut(new, &["spec", "ports"]) {
@@ -57,7 +58,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` and the first of `clusterIPs` are one thing said twice: an update that says one says both.
+/// Keeps `clusterIP` and the first of `clusterIPs` in sync for clients that set only one of them.
 pub(super) fn synchronise_cluster_ips(new: &mut Value, old: Option<&Value>) {
     let ip = new.at(&["spec", "clusterIP"]).clone();
     let ip_set = ip.as_str().is_some_and(|s| !s.is_empty());
@@ -79,7 +80,8 @@ pub(super) fn synchronise_cluster_ips(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Clears fields that the new type has no use for, where they are as they were; an explicit change is kept, and refused.
+/// Clears unchanged fields that the new type does not use. Fields the update changed explicitly are kept, so that
+/// validation rejects them.
 pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
     if needs_cluster_ip(old) && !needs_cluster_ip(new) {
         let unchanged = |key: &str| new.at(&["spec", key]) == old.at(&["spec", key]);

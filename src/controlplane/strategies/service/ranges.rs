@@ -1,4 +1,7 @@
-//! Where cluster IPs come from: the ranges of the flags, and those of further ServiceCIDR objects.
+//! Ranges of cluster IPs: those of the flags, plus those of ServiceCIDR objects.
+//!
+//! [`ServiceNumbers::follow`] applies the ServiceCIDR objects; the other methods allocate and release across all
+//! ranges. Watching the objects is left to the caller.
 
 use super::ServiceNumbers;
 use crate::apimachinery::object::ObjectView;
@@ -9,19 +12,19 @@ use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Who has an address whose owner is not known.
+/// Owner of addresses whose actual owner is unknown.
 const SOMEBODY: &str = "?";
 
-/// What ServiceCIDR objects add to the flags' ranges, and what they take away.
+/// Ranges added to, or closed among, the flags' ranges by ServiceCIDR objects. Readers see snapshots without locking.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// Ranges beside those of the flags.
+    /// Ranges in addition to those of the flags.
     more: ArcSwap<Vec<Arc<IpRange>>>,
-    /// Ranges of the flags that no object offers any more.
+    /// Ranges of the flags whose ServiceCIDR object is being deleted or is not ready.
     closed: ArcSwap<Vec<String>>,
 }
 
-/// Offered while it is not going away and nobody says that it is not ready.
+/// True unless the object is being deleted or its `Ready` condition is not true.
 fn is_usable(cidr: &Value) -> bool {
     let conditions = cidr.at(&["status", "conditions"]).items();
     let ready = conditions.iter().find(|c| c.str_at(&["type"]) == "Ready");
@@ -29,8 +32,8 @@ fn is_usable(cidr: &Value) -> bool {
 }
 
 impl ServiceNumbers {
-    /// Takes over what the ServiceCIDR objects say. Families are the flags' matter: a range of another one is not used.
-    /// `known` addresses are taken in ranges that are new.
+    /// Applies the current ServiceCIDR objects. Ranges of a family that the flags do not configure are ignored.
+    /// In new ranges, the addresses in `known` are marked as allocated; existing ranges keep their state.
     pub fn follow(&self, objects: &[Value], known: &[(IpAddr, String)]) {
         let ranges_of = |v: &Value| -> Vec<IpRange> {
             let cidrs = strings(v.at(&["spec", "cidrs"]));
@@ -55,7 +58,7 @@ impl ServiceNumbers {
                 Some(same) => same.clone(),
                 None => {
                     for (ip, owner) in known {
-                        // Addresses of other ranges are not this one's.
+                        // `NotInRange` is expected for addresses of other ranges.
                         let _ = range.take(*ip, owner);
                     }
                     Arc::new(range)
@@ -65,7 +68,7 @@ impl ServiceNumbers {
         self.followed.more.store(Arc::new(more));
     }
 
-    /// Does `f` to the open ranges until it has an answer.
+    /// Returns the first `Some` of `f` over the open ranges, those of the flags first.
     fn first<R>(&self, mut f: impl FnMut(&IpRange) -> Option<R>) -> Option<R> {
         let closed = self.followed.closed.load();
         let own = self.ranges.iter().filter(|r| !closed.contains(&r.to_string()));
@@ -74,17 +77,17 @@ impl ServiceNumbers {
             .or_else(|| self.followed.more.load().iter().find_map(|r| f(r)))
     }
 
-    /// The default range of a family.
+    /// The flags' range of a family.
     pub(super) fn range_for(&self, family: Family) -> Option<&IpRange> {
         self.ranges.iter().find(|r| r.family() == family)
     }
 
-    /// True where some open range has this address.
+    /// True if some open range contains this address.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
         self.first(|r| r.contains(ip).then_some(())).is_some()
     }
 
-    /// Takes this address, from all ranges that have it.
+    /// Allocates this address, in all ranges that contain it.
     ///
     /// # Errors
     /// [`IpError`]
@@ -92,13 +95,13 @@ impl ServiceNumbers {
         let taken = self.first(|r| r.contains(ip).then(|| r.take(ip, owner)));
         taken.unwrap_or(Err(IpError::NotInRange))?;
         self.everywhere(ip, |r| {
-            // Where ranges overlap, the first decides.
+            // In overlapping ranges, the first one determines the result.
             let _ = r.take(ip, owner);
         });
         Ok(())
     }
 
-    /// Takes any address of a family, from the flags' range while it has one.
+    /// Allocates any address of a family, preferring the flags' range.
     ///
     /// # Errors
     /// [`IpError::Full`]
@@ -112,25 +115,25 @@ impl ServiceNumbers {
         Ok(ip)
     }
 
-    /// Gives an address back, where this owner has it.
+    /// Releases an address if this owner holds it.
     pub(super) fn give_back_ip(&self, ip: IpAddr, owner: &str) {
         self.everywhere(ip, |r| r.give_back(ip, owner));
     }
 
-    /// The owner turned out not to have it: somebody has an IPAddress object of this name.
+    /// Reassigns an address to an unknown owner: `owner` allocated it, but an IPAddress object of another one exists.
     pub(super) fn is_anothers(&self, ip: IpAddr, owner: &str) {
         self.give_back_ip(ip, owner);
         self.address_made(ip, SOMEBODY);
     }
 
-    /// An IPAddress object was made.
+    /// Marks an address as allocated after its IPAddress object was created.
     pub fn address_made(&self, ip: IpAddr, owner: &str) {
         self.everywhere(ip, |r| {
             let _ = r.take(ip, owner);
         });
     }
 
-    /// An IPAddress object is gone.
+    /// Releases an address after its IPAddress object was deleted.
     pub fn address_gone(&self, ip: IpAddr, owner: &str) {
         self.give_back_ip(ip, owner);
         self.give_back_ip(ip, SOMEBODY);
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_range_is_used_when_the_first_is_full() {
+    fn additional_range_is_used_when_the_first_is_full() {
         let n = numbers();
         any(&n).unwrap();
         any(&n).unwrap();
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_goes_away_gives_nothing() {
+    fn deleted_range_allocates_nothing() {
         let n = numbers();
         let mut going = cidr("10.0.0.0/30", "True");
         going.set_meta("deletionTimestamp", "2026-01-01T00:00:00Z");
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_ranges_know_of_one_another() {
+    fn overlapping_ranges_share_allocations() {
         let n = numbers();
         n.follow(&[cidr("10.0.0.0/29", "True")], &[]);
         let ip = "10.0.0.2".parse().unwrap();

@@ -10,7 +10,7 @@ fn strategy() -> Service {
     Service::new(Arc::new(numbers), Arc::new(Nowhere), Arc::default())
 }
 
-/// Records nothing.
+/// Accepts every claim and records nothing.
 struct Nowhere;
 
 #[async_trait]
@@ -57,7 +57,7 @@ async fn update(s: &Service, mut v: Value, old: &Value) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn a_new_service_gets_an_address_and_families() {
+async fn new_service_gets_an_address_and_families() {
     let s = strategy();
     let v = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
     let ip = v.str_at(&["spec", "clusterIP"]);
@@ -69,7 +69,7 @@ async fn a_new_service_gets_an_address_and_families() {
 }
 
 #[tokio::test]
-async fn refusals_of_allocation_are_the_recorded_ones() {
+async fn allocation_errors_match_the_recordings() {
     let s = strategy();
     for (spec, want) in [
         (
@@ -108,7 +108,7 @@ async fn protocols_of_one_port_share_a_node_port() {
 }
 
 #[tokio::test]
-async fn type_changes_give_and_take() {
+async fn type_changes_allocate_and_release() {
     let s = strategy();
     let a = create(&s, new("s", json!({"ports": [{"port": 80}]}))).await.unwrap();
     let ip = a.str_at(&["spec", "clusterIP"]).to_owned();
@@ -171,7 +171,7 @@ async fn type_changes_give_and_take() {
 }
 
 #[tokio::test]
-async fn a_refused_change_keeps_what_others_have() {
+async fn rejected_update_releases_nothing_of_other_services() {
     let s = strategy();
     let a = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
     let b = create(&s, new("b", json!({"ports": [{"port": 80}]}))).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_refused_change_keeps_what_others_have() {
 }
 
 #[tokio::test]
-async fn health_check_ports_come_and_go() {
+async fn health_check_ports_follow_the_traffic_policy() {
     let s = strategy();
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31994, "ports": [{"port": 80, "nodePort": 31993}]});
     let a = create(&s, new("lb", spec)).await.unwrap();
@@ -201,7 +201,7 @@ async fn health_check_ports_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_dry_run_takes_nothing() {
+async fn dry_run_allocates_nothing() {
     let s = strategy();
     let mut v = new(
         "e",
@@ -217,7 +217,7 @@ async fn a_dry_run_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_headless_service_without_selector_has_both_families() {
+async fn headless_service_without_selector_has_both_families() {
     let s = strategy();
     let v = create(&s, new("h", json!({"clusterIP": "None"}))).await.unwrap();
     assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4", "IPv6"]));
@@ -229,7 +229,7 @@ async fn a_headless_service_without_selector_has_both_families() {
 }
 
 #[tokio::test]
-async fn a_dry_run_makes_ports_up_after_the_greatest() {
+async fn dry_run_invents_ports_after_the_greatest() {
     let s = strategy();
     let spec =
         json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 31990}]});
@@ -242,7 +242,7 @@ async fn a_dry_run_makes_ports_up_after_the_greatest() {
 }
 
 #[tokio::test]
-async fn two_ports_of_a_changed_service_share_no_node_port() {
+async fn update_rejects_duplicate_node_ports() {
     let s = strategy();
     let spec = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80, "nodePort": 31989}]});
     let a = create(&s, new("np", spec)).await.unwrap();
@@ -254,7 +254,7 @@ async fn two_ports_of_a_changed_service_share_no_node_port() {
 }
 
 #[tokio::test]
-async fn a_cluster_ip_left_out_stays() {
+async fn omitted_cluster_ip_is_kept() {
     let s = strategy();
     let a = create(&s, new("a", json!({"ports": [{"port": 80}]}))).await.unwrap();
     let mut changed = a.clone();

@@ -1,4 +1,4 @@
-//! Where a node's kubelet is.
+//! Resolves a node to the address of its kubelet (upstream's `pkg/kubelet/client`).
 
 use super::links::{Links, Peer};
 use crate::apimachinery::gvk::GroupResource;
@@ -8,7 +8,7 @@ use crate::client::backend::Backend;
 use crate::controlplane::subresources::LateStore;
 use std::sync::Arc;
 
-/// Kubelets by the name of their node.
+/// Kubelets, by node name.
 #[derive(Clone)]
 pub(in crate::controlplane) struct Kubelets {
     pub(in crate::controlplane) nodes: LateStore,
@@ -23,8 +23,8 @@ pub(super) struct Address {
 }
 
 impl Kubelets {
-    /// The address of a node's kubelet. A node that is absent is missed as an object of the resource asked for: upstream
-    /// takes the resource of the text from the request, the name from the lookup (recordings/connect/node-absent).
+    /// The address of a node's kubelet. The 404 for a missing node names the requested resource (`asked`) instead of
+    /// `nodes`: upstream takes the resource from the request and only the name from the lookup.
     pub(super) async fn find(&self, node: &str, asked: &str) -> Result<Address> {
         let found = self.nodes.get()?.get_value("", node).await.map_err(|s| match s.code {
             404 => Status::not_found(&GroupResource::new("", asked), node),
@@ -42,7 +42,7 @@ impl Kubelets {
         })
     }
 
-    /// Its connections.
+    /// The kubelet at this address; `verified` is false if the caller opted out of TLS verification.
     pub(super) fn backend(&self, address: &Address, verified: bool) -> Backend {
         let peer = if verified {
             Peer::Kubelet
@@ -53,7 +53,7 @@ impl Kubelets {
     }
 }
 
-/// The first address of the first type that the node has.
+/// The node's first address of the most preferred type (`--kubelet-preferred-address-types`).
 fn preferred(node: &Value, types: &[String]) -> Result<String> {
     let all = node.at(&["status", "addresses"]).items();
     for wanted in types {
@@ -77,7 +77,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn the_preferred_address_is_taken() {
+    fn address_types_are_tried_in_order_of_preference() {
         let node = json!({"status": {"addresses": [
             {"type": "ExternalIP", "address": "1.1.1.1"}, {"type": "InternalIP", "address": "10.0.0.1"}]}});
         let of = |types: &[&str]| {

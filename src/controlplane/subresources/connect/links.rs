@@ -1,4 +1,5 @@
-//! How the other ends are spoken to.
+//! TLS configuration and timeouts for connections to kubelets, pods and service endpoints. Start at
+//! [`Links::backend`].
 
 use crate::client::backend::Backend;
 use crate::client::dial::DIAL_TIMEOUT;
@@ -13,25 +14,25 @@ use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How kubelets are reached: the `--kubelet-*` flags, files read, and read again when they change.
+/// How to connect to kubelets: the `--kubelet-*` flags. Certificate files are reloaded when they change.
 pub struct KubeletConfig {
-    /// `--kubelet-certificate-authority`; `None`: kubelets are not verified, as upstream.
+    /// `--kubelet-certificate-authority`; `None` disables verification of kubelets, as upstream does.
     pub certificate_authority: Option<Arc<DynamicCa>>,
     /// `--kubelet-client-certificate` and its key.
     pub client: Option<Arc<DynamicKeyPair>>,
     /// `--kubelet-preferred-address-types`
     pub preferred_address_types: Vec<String>,
-    /// `--kubelet-port`, for nodes that name none.
+    /// `--kubelet-port`, for nodes whose status has no kubelet port.
     pub port: u16,
-    /// `--kubelet-timeout`: limit for a connection to come about.
+    /// `--kubelet-timeout`: timeout for establishing a connection.
     pub timeout: Duration,
-    /// Cryptography.
+    /// The TLS crypto provider.
     pub provider: Arc<CryptoProvider>,
-    /// Owner of connections and tunnels.
+    /// Task group that owns connections and tunnels.
     pub tasks: TaskGroup,
-    /// How requests are passed on to pods, services and nodes.
+    /// Policy for proxied requests to pods, services and nodes.
     pub policy: ProxyPolicy,
-    /// Finds the addresses of nodes that have names.
+    /// Resolves node addresses that are host names.
     pub names: Arc<dyn Names>,
 }
 
@@ -50,7 +51,7 @@ pub(in crate::controlplane) struct Links {
     pub(super) names: Arc<dyn Names>,
 }
 
-/// The trust and identity towards kubelets, made of these.
+/// TLS configuration towards kubelets, and the certificates it was built from.
 struct Kubelets {
     authority: Option<Arc<CaPool>>,
     client: Option<Arc<KeyPairData>>,
@@ -58,22 +59,22 @@ struct Kubelets {
     unverified: ClientTls,
 }
 
-/// Who is at the other end.
+/// The type of backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// A kubelet, which knows us by our certificate.
+    /// A kubelet, with client certificate and server verification.
     Kubelet,
-    /// The same, not verified because the caller said so.
+    /// A kubelet without server verification, at the caller's request.
     UnverifiedKubelet,
-    /// A pod: over HTTPS where `true`, with whatever certificate it has.
+    /// A pod or service endpoint; `true` for HTTPS, whose certificate is not verified.
     Workload(bool),
 }
 
 impl Links {
-    /// With these settings.
+    /// Builds the TLS configurations.
     ///
     /// # Errors
-    /// Upstream's text about a certificate authority that cannot be used.
+    /// Upstream's message for an unusable certificate authority.
     pub(in crate::controlplane) fn new(config: KubeletConfig) -> Result<Self, String> {
         let builder = TlsBuilder::new(config.provider);
         let authority = config.certificate_authority.as_ref().map(|ca| ca.current());
@@ -93,12 +94,13 @@ impl Links {
         })
     }
 
-    /// What passing a request on takes.
+    /// The arguments of [`pass`](super::pass)'s functions.
     pub(super) fn passing(&self) -> (&TaskGroup, &ProxyPolicy) {
         (&self.tasks, &self.policy)
     }
 
-    /// The trust and identity of this moment.
+    /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild keeps the old
+    /// one. Concurrent rebuilds are harmless: the last one wins.
     fn kubelets(&self) -> Arc<Kubelets> {
         let known = self.kubelets.load_full();
         let authority = self.authority.as_ref().map(|ca| ca.current());
@@ -113,13 +115,13 @@ impl Links {
                 made
             }
             Err(why) => {
-                tracing::warn!("the certificates for kubelets cannot be used, the former ones stay: {why}");
+                tracing::warn!("the new kubelet certificates are unusable, keeping the previous ones: {why}");
                 known
             }
         }
     }
 
-    /// A peer at this host and port.
+    /// The backend at this host and port.
     pub(super) fn backend(&self, peer: Peer, host: &str, port: &str) -> Backend {
         let kubelets = self.kubelets();
         let tls = match peer {
@@ -128,6 +130,7 @@ impl Links {
             Peer::Workload(true) => Some(&self.workload),
             Peer::Workload(false) => None,
         };
+        // The configurations are shared by all hosts; only the server name is specific.
         let named = |tls: &ClientTls| {
             Arc::new(ClientTls {
                 any: tls.any.clone(),
@@ -175,6 +178,7 @@ impl Kubelets {
         })
     }
 
+    /// Whether this was built from these certificates. A reload replaces the `Arc`, so identity is enough.
     fn is_of(&self, authority: Option<&Arc<CaPool>>, client: Option<&Arc<KeyPairData>>) -> bool {
         fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
             a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
@@ -189,7 +193,7 @@ mod tests {
     use crate::client::names::SystemNames;
 
     #[tokio::test]
-    async fn another_certificate_is_shown_from_the_next_connection_on() {
+    async fn reloaded_certificates_apply_to_the_next_connection() {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let pair = |name: &str| {
             let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
@@ -213,7 +217,7 @@ mod tests {
         .unwrap();
         let config = || links.backend(Peer::Kubelet, "node", "1").tls.unwrap().http1.clone();
         let first = config();
-        assert!(Arc::ptr_eq(&first, &config()), "nothing is made anew without need");
+        assert!(Arc::ptr_eq(&first, &config()), "unchanged certificates are not rebuilt");
         client.replace(pair("c"));
         let second = config();
         assert!(!Arc::ptr_eq(&first, &second));

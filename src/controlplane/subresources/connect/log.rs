@@ -1,4 +1,4 @@
-//! `pods/log`: a container's output, from the kubelet that keeps it.
+//! `pods/log`: streams a container's log from its kubelet (upstream's `pkg/registry/core/pod/rest/log.go`).
 
 use super::kubelet::Kubelets;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -13,15 +13,16 @@ use crate::request::{Body, Request, Response};
 use async_trait::async_trait;
 use http::{HeaderValue, StatusCode, header};
 
-/// Most bytes of a kubelet's refusal that are passed on.
+/// Maximum bytes of a kubelet's error text that are relayed.
 const MOST_REFUSAL: usize = 10_000;
 
-/// Serves it.
+/// Serves `pods/log`.
 pub(in crate::controlplane) struct Log {
     pub(in crate::controlplane) pods: LateStore,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
+/// Upstream's `ValidatePodLogOptions`.
 fn check(name: &str, options: &Value) -> Result<()> {
     let mut errors = ErrorList::new();
     let number = |key: &str| options.get(key).as_i64();
@@ -37,6 +38,7 @@ fn check(name: &str, options: &Value) -> Result<()> {
     positive("limitBytes", &mut errors);
     if number("sinceSeconds").is_some() && !options.get("sinceTime").is_null() {
         let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        // Upstream uses an empty field path here, which prints as `[]`.
         errors.push(FieldError::forbidden(&FieldPath::new("[]"), why));
     } else {
         positive("sinceSeconds", &mut errors);
@@ -50,7 +52,7 @@ fn check(name: &str, options: &Value) -> Result<()> {
     Err(Status::invalid("", "PodLogOptions", name, &errors))
 }
 
-/// The container that is meant: the one that is named, or the only regular one.
+/// The requested container, or the only regular container of the pod if none is named.
 pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
     let of = |key: &str| {
         pod.at(&["spec", key])
@@ -75,7 +77,7 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
     }
 }
 
-/// What the kubelet is asked, keys in Go's order.
+/// The kubelet's query string, with keys sorted as Go's `url.Values.Encode` sorts them.
 fn query(options: &Value) -> String {
     const KEYS: [&str; 7] = [
         "follow",
@@ -97,7 +99,8 @@ fn query(options: &Value) -> String {
     url::canonical_query(&pairs.collect::<Vec<_>>().join("&").replace('+', "%2B"))
 }
 
-/// A kubelet's refusal as ours, as `NewGenericServerResponse` words it.
+/// Converts a kubelet's error response to a Status, as `NewGenericServerResponse` does in
+/// `k8s.io/apimachinery/pkg/api/errors`.
 fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
     let (reason, message) = match code.as_u16() {
         500 => return Status::internal(text),
@@ -148,6 +151,7 @@ impl Connect for Log {
         let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
         let container = container(&pod, options.str_at(&["container"]))?;
         let node = pod.str_at(&["spec", "nodeName"]);
+        // Upstream returns 204 for a pod that is not scheduled yet.
         if node.is_empty() {
             let mut answer = Response::new(Body::empty());
             *answer.status_mut() = StatusCode::NO_CONTENT;
@@ -175,6 +179,7 @@ impl Connect for Log {
         let answer = sent.map_err(|e| unreached(&e.to_string()))?;
         let code = answer.status();
         let body = Body::stream(answer.into_body());
+        // The status codes that upstream accepts.
         if !(200..=206).contains(&code.as_u16()) {
             let text = body.collect(MOST_REFUSAL).await.unwrap_or_default();
             return Err(refusal(code, &String::from_utf8_lossy(&text), name));
@@ -192,7 +197,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn options_are_judged_in_upstreams_words() {
+    fn invalid_options_have_upstreams_messages() {
         let said = |o: Value| check("p", &o).unwrap_err().message;
         assert_eq!(
             said(json!({"tailLines": (-1i64), "limitBytes": 0})),
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_must_be_clear() {
+    fn the_container_must_be_unambiguous() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {
             "containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "init"}]}});
         let said = |asked| container(&pod, asked).map_err(|s| s.message);
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_is_asked_as_go_would() {
+    fn kubelet_queries_and_errors_match_gos() {
         let o = json!({"tailLines": 5, "follow": true, "sinceTime": "2024-01-01T00:00:00Z", "container": "a"});
         assert_eq!(query(&o), "follow=true&sinceTime=2024-01-01T00%3A00%3A00Z&tailLines=5");
         assert_eq!(

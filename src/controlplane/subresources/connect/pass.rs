@@ -1,4 +1,5 @@
-//! Passing a request on, as upstream's `UpgradeAwareHandler` (`apimachinery/pkg/util/proxy/upgradeaware.go`) does.
+//! Relays a request to a backend, as upstream's `UpgradeAwareHandler` does
+//! (`k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`). [`any`] relays any request, [`stream`] only upgrades.
 
 use crate::apimachinery::status::{Result, Status};
 use crate::client::backend::{self, Backend, BackendError, Upgrade};
@@ -12,7 +13,7 @@ use crate::tasks::TaskGroup;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
-/// A path and query for a request line.
+/// The request target of a path and query.
 fn target(path: &str, query: &str) -> Result<Uri> {
     let mut text = url::escaped_path(path);
     if !query.is_empty() {
@@ -23,20 +24,21 @@ fn target(path: &str, query: &str) -> Result<Uri> {
     Ok(Uri::from(parsed))
 }
 
-/// The request as the other end gets it, its connection's headers left alone.
+/// The request to send to the backend. Hop-by-hop headers are left to the caller.
 ///
 /// # Errors
-/// 508: the request has passed this gateway before.
+/// 508 if the request has passed this gateway before.
 fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request<Body>> {
     let (mut head, body) = req.into_parts();
     policy.pass(&mut head.headers)?;
-    // The host the client meant stays, as upstream has it.
+    // The client's Host header is kept, as upstream does; HTTP/2 carries it in the URI.
     if let Some(authority) = head.uri.authority()
         && !head.headers.contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
         head.headers.insert(header::HOST, host);
     }
+    // The caller's credentials are for this server only.
     head.headers.remove(header::AUTHORIZATION);
     let client = Facts::of(&head).remote.map(|a| a.0.ip());
     headers::forwarded_for(&mut head.headers, client);
@@ -50,10 +52,10 @@ fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request
     Ok(out)
 }
 
-/// Tunnels an upgrade to `path` at the other end.
+/// Relays a protocol upgrade (SPDY or WebSocket) to `path` on the backend.
 ///
 /// # Errors
-/// 400 where no upgrade is asked for; 500 where none comes about.
+/// 400 if the request is not an upgrade; 500 if the backend does not upgrade.
 pub(super) async fn stream(
     backend: &Backend,
     path: &str,
@@ -86,10 +88,11 @@ pub(super) async fn stream(
     }
 }
 
-/// Passes any request on to `path` (as the client wrote it behind the proxy's own) and the answer back.
+/// Relays a request to `path` on the backend, which is the part of the request path after the proxy prefix, and
+/// returns the response.
 ///
 /// # Errors
-/// 503 where the other end cannot be reached.
+/// 503 if the backend cannot be reached.
 pub(super) async fn any(
     backend: &Backend,
     path: &str,
@@ -122,7 +125,7 @@ pub(super) async fn any(
     let prefix = asked.strip_suffix(path.as_str()).unwrap_or(&asked).to_owned();
     let to = target(if path.is_empty() { "/" } else { &path }, &query)?;
     let mut req = req;
-    // Before anything is added: a client may name any header in `Connection`, and what it names goes.
+    // Before headers are added: a client may list any header in `Connection`, and listed headers are removed.
     Special::of(req.headers()).strip_request(req.headers_mut());
     let mut out = outgoing(req, to, policy)?;
     if let Ok(forwarded) = HeaderValue::from_str(&format!("{prefix}{}", url::escaped_path(&path))) {
@@ -166,12 +169,12 @@ pub(super) async fn any(
     Ok(Response::from_parts(head, body))
 }
 
-/// The client broke its own request off: nothing that the other end could help.
+/// The client aborted its request body: not a backend failure.
 fn unreadable(why: &str) -> Status {
     Status::bad_request(format!("the request body cannot be read: {why}"))
 }
 
-/// A root is asked for with its slash, so that what is relative to it works.
+/// Redirects the proxy root to the path with a trailing slash, so that relative links resolve below it.
 fn moved(path: &str, query: &str) -> Response {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn links_of_a_page_stay_below_the_proxy() {
+    async fn links_in_html_are_rewritten_below_the_proxy() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_without_its_slash_moves() {
+    fn the_root_redirects_to_a_trailing_slash() {
         let answer = moved("/api/v1/nodes/n/proxy", "a=b");
         assert_eq!(answer.headers()[header::LOCATION], "/api/v1/nodes/n/proxy/?a=b");
     }

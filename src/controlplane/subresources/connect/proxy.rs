@@ -1,4 +1,7 @@
-//! `pods/proxy`, `services/proxy` and `nodes/proxy`: any request, passed on to where the name leads.
+//! `pods/proxy`, `services/proxy` and `nodes/proxy`: relay any request to the named pod, service endpoint or node.
+//!
+//! To prevent server-side request forgery, only addresses of pods and nodes are dialled, and never loopback or
+//! link-local ones.
 
 use super::kubelet::Kubelets;
 use super::links::Peer;
@@ -18,26 +21,26 @@ use async_trait::async_trait;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a name leads to.
+/// The resource that is proxied to.
 pub(in crate::controlplane) enum Proxy {
-    /// A pod's address.
+    /// A pod, by its first address.
     Pods(LateStore),
-    /// An address of a service's endpoints.
+    /// A service, by one of its endpoints.
     Services(Services),
-    /// A node: its kubelet, or another port of it.
+    /// A node: its kubelet or another port.
     Nodes,
 }
 
-/// Where the endpoints of services are.
+/// Stores for resolving services.
 pub(in crate::controlplane) struct Services {
     pub(in crate::controlplane) services: LateStore,
     pub(in crate::controlplane) endpoints: LateStore,
     pub(in crate::controlplane) pods: LateStore,
-    /// Endpoints take turns.
+    /// Round-robin counter over subsets and addresses.
     pub(in crate::controlplane) turn: AtomicUsize,
 }
 
-/// Serves one of them.
+/// Serves the `proxy` subresource of one resource.
 pub(in crate::controlplane) struct ProxyHandler {
     pub(in crate::controlplane) to: Proxy,
     pub(in crate::controlplane) kubelets: Kubelets,
@@ -77,7 +80,8 @@ impl ProxyHandler {
     async fn node(&self, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "node")?;
         let kubelet = self.kubelets.find(target.name, "nodes").await?;
-        // The kubelet's own port, too: whoever writes a node's addresses does not choose where this server connects.
+        // Checked even for the kubelet port: whoever can write node addresses must not direct this server's
+        // connections.
         let addresses = checked(&*self.kubelets.links.names, &kubelet.host).await?;
         let own = target.port.is_empty() || target.port == kubelet.port;
         let mut backend = match own {
@@ -85,14 +89,15 @@ impl ProxyHandler {
             false => self.workload(target.https, &kubelet.host, target.port),
         };
         let port = backend.authority.rsplit(':').next().and_then(|p| p.parse().ok());
-        // What was judged is what is connected to: the name may lead elsewhere a moment later (CVE-2020-8562). What is no
-        // port cannot be connected to at all.
+        // Dial the addresses that were checked: a second lookup of the name may resolve elsewhere (CVE-2020-8562). An
+        // unparsable port leaves no addresses; dialling it fails later.
         let at = |port| addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         backend.addresses = port.map(at);
         Ok(backend)
     }
 
-    /// Upstream looks into Endpoints, not into slices, and misses them by the service's name.
+    /// Resolves a service through its Endpoints, not its EndpointSlices, as upstream does; a 404 for missing Endpoints
+    /// names the service.
     async fn service(&self, of: &Services, cx: &Context, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "service")?;
         let mut port = target.port.to_owned();
@@ -141,7 +146,8 @@ impl ProxyHandler {
         none(id)
     }
 
-    /// Only pods are proxied to: whoever writes Endpoints does not choose where this server connects.
+    /// Whether an endpoint address belongs to a pod of the namespace. Other endpoints are skipped: whoever can write
+    /// Endpoints must not direct this server's connections.
     async fn is_a_pods(&self, of: &Services, cx: &Context, address: &Value, ip: &str) -> bool {
         let to = address.get("targetRef");
         if to.is_null() || to.str_at(&["namespace"]) != cx.namespace {
@@ -152,6 +158,7 @@ impl ProxyHandler {
         pod.is_ok_and(|pod| pod_ips(&pod).any(|own| own == ip))
     }
 
+    /// A backend that is not a kubelet; `port` defaults by scheme.
     fn workload(&self, https: bool, host: &str, port: &str) -> Backend {
         let port = match (port, https) {
             ("", true) => "443",
@@ -162,7 +169,7 @@ impl ProxyHandler {
     }
 }
 
-/// The addresses of this host, all of which may be proxied to.
+/// Resolves a host. Fails unless every address may be proxied to, since any of them could be dialled.
 async fn checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],
@@ -180,6 +187,7 @@ async fn checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
+/// All elements, starting at a round-robin offset.
 fn rotated(all: &[Value], turn: usize) -> impl Iterator<Item = &Value> {
     let at = if all.is_empty() { 0 } else { turn % all.len() };
     all[at..].iter().chain(&all[..at])
@@ -217,7 +225,7 @@ mod tests {
     use crate::json;
     use std::sync::Arc;
 
-    /// A resolver of a name that leads to another address each time it is asked.
+    /// A resolver whose answer changes with each lookup, as in a DNS rebinding attack.
     struct Rebinding(AtomicUsize);
 
     impl Names for Rebinding {
@@ -229,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_address_that_was_checked_is_the_one_that_is_dialled() {
+    async fn the_checked_address_is_the_one_dialled() {
         let r = running();
         let nodes = r.plane.store("", "nodes");
         let status = json!({"addresses": [{"type": "InternalIP", "address": "rebinding.example"}]});
@@ -254,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_is_proxied_to_where_its_address_is_another_machines() {
+    async fn nodes_with_loopback_addresses_are_refused() {
         let r = running();
         let nodes = r.plane.store("", "nodes");
         for (name, address) in [("near", "127.0.0.1"), ("far", "10.0.0.9")] {

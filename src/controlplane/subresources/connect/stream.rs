@@ -1,5 +1,5 @@
-//! `pods/exec`, `attach` and `portforward`: streams that the kubelet speaks; they are tunnelled as they are, SPDY and
-//! WebSocket alike.
+//! `pods/exec`, `attach` and `portforward`: upgraded connections, tunnelled unchanged to the kubelet, whether SPDY or
+//! WebSocket.
 
 use super::kubelet::Kubelets;
 use super::log::container;
@@ -13,28 +13,29 @@ use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
 use async_trait::async_trait;
 
-/// Which stream.
+/// The subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controlplane) enum Kind {
-    /// A command in a container.
+    /// `exec`: runs a command in a container.
     Exec,
-    /// The process of a container.
+    /// `attach`: connects to the main process of a container.
     Attach,
-    /// Ports of a pod.
+    /// `portforward`: connects to ports of a pod.
     PortForward,
 }
 
-/// Serves one kind.
+/// Serves one of the subresources.
 pub(in crate::controlplane) struct Stream {
     pub(in crate::controlplane) kind: Kind,
     pub(in crate::controlplane) pods: LateStore,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
-/// What the kubelet is asked, in its own words.
+/// The kubelet's query string, whose parameter names differ from those of the options.
 fn query(kind: Kind, options: &Value) -> String {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     if kind == Kind::PortForward {
+        // For WebSocket clients only; SPDY clients send the ports in stream headers.
         let ports: Vec<String> = options
             .get("ports")
             .items()
@@ -104,7 +105,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_kubelet_has_its_own_words_for_options() {
+    fn options_map_to_kubelet_parameters() {
         let o = json!({"stdin": true, "stdout": true, "command": ["sh", "-c", "a b&c"]});
         assert_eq!(
             query(Kind::Exec, &o),

@@ -1,10 +1,11 @@
-//! Names with a scheme and a port, and addresses that may be proxied to.
+//! Parses proxy targets, and decides which addresses may be proxied to.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
 use std::net::IpAddr;
 
-/// `name`, `name:port` or `scheme:name:port`.
+/// A parsed `name`, `name:port` or `scheme:name:port` (Go's `net.SplitSchemeNamePort` in
+/// `k8s.io/apimachinery/pkg/util/net`).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target<'a> {
     pub https: bool,
@@ -13,7 +14,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads it; `what` is the kind of the resource, for the refusal.
+    /// Parses a target; `what` names the resource type in the error.
     pub(super) fn parse(id: &'a str, what: &str) -> Result<Self> {
         let parts: Vec<&str> = id.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
@@ -33,12 +34,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What nobody may use this server to reach.
+/// The error for an address that must not be proxied to.
 pub(super) fn not_allowed() -> Status {
     Status::bad_request("address not allowed")
 }
 
-/// Addresses of one host that are neither this machine nor its link, as Go's `IsGlobalUnicast`.
+/// Whether an address is global unicast in the sense of Go's `IsGlobalUnicast`: neither unspecified, loopback,
+/// multicast, broadcast nor link-local. IPv4-mapped addresses are unwrapped first.
 pub(super) fn may_proxy_to(ip: IpAddr) -> bool {
     let own = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
     let link = match ip {
@@ -51,7 +53,7 @@ pub(super) fn may_proxy_to(ip: IpAddr) -> bool {
     !own && !link
 }
 
-/// `host:port`, with brackets where the host is an IPv6 address; the host alone where there is no port.
+/// Joins host and port, with brackets around an IPv6 host; an empty port is omitted.
 pub(super) fn join(host: &str, port: &str) -> String {
     match (host.contains(':'), port.is_empty()) {
         (true, true) => format!("[{host}]"),
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_schemes_and_ports() {
+    fn targets_parse_with_optional_scheme_and_port() {
         let of = |id| Target::parse(id, "pod").map(|t| (t.https, t.name.to_owned(), t.port.to_owned()));
         assert_eq!(of("p").unwrap(), (false, "p".into(), String::new()));
         assert_eq!(of("https:p:").unwrap(), (true, "p".into(), String::new()));
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_and_its_link_are_out_of_reach() {
+    fn local_addresses_are_refused() {
         let may = |s: &str| may_proxy_to(s.parse().unwrap());
         for bad in [
             "127.0.0.1",

@@ -1,11 +1,11 @@
-//! Who owns the replicas: an entry of the workload's managed fields, seen as one of the Scale's, and back
-//! (`k8s.io/apimachinery/pkg/util/managedfields/scalehandler.go`).
+//! Translates ownership of `spec.replicas` between the managed fields of a workload and of its Scale
+//! (`k8s.io/apimachinery/pkg/util/managedfields/scalehandler.go`). Start at [`to_scale`] and [`to_parent`].
 //!
 //! ```text
-//! entry of the workload          in the Scale              after the write, in the workload
-//! owns spec.replicas             one of spec.replicas      as it was, where the Scale still has it; else without
-//! owns something else, or none   none                      as it was
-//! -                              new                       one of spec.replicas, at the workload's version
+//! entry of the workload          in the Scale              in the workload after the write
+//! owns spec.replicas             owns spec.replicas        unchanged if still in the Scale, else without replicas
+//! does not own spec.replicas     none                      unchanged
+//! -                              new                       owns spec.replicas, at the workload's version
 //! ```
 
 use super::API_VERSION;
@@ -15,7 +15,7 @@ use crate::apimachinery::value::{Str, Value};
 use std::collections::{HashMap, VecDeque};
 
 const MANAGED: [&str; 2] = ["metadata", "managedFields"];
-/// Of the workloads as of the Scale.
+/// The path is the same in workloads and in the Scale.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 fn path() -> [PathElement; 2] {
@@ -30,11 +30,12 @@ fn owns(entry: &Value) -> bool {
     fields(entry).has(&path())
 }
 
-/// Who wrote, whatever the version.
+/// Identity of an entry's writer, regardless of the API version.
 fn writer(entry: &Value) -> [&str; 3] {
     ["manager", "operation", "subresource"].map(|k| entry.str_at(&[k]))
 }
 
+/// The entry reduced to `spec.replicas`, at this API version.
 fn of_replicas(entry: &Value, api_version: &str) -> Value {
     let mut entry = entry.clone();
     entry.set(&["apiVersion"], api_version);
@@ -42,7 +43,7 @@ fn of_replicas(entry: &Value, api_version: &str) -> Value {
     entry
 }
 
-/// Gives the Scale the entries that own the replicas.
+/// Sets the Scale's managed fields from the workload's entries that own the replicas.
 pub(super) fn to_scale(parent: &Value, api_version: &str, scale: &mut Value) {
     let owners = parent.at(&MANAGED).items().iter();
     let owners: Vec<Value> = owners
@@ -54,9 +55,9 @@ pub(super) fn to_scale(parent: &Value, api_version: &str, scale: &mut Value) {
     }
 }
 
-/// Gives the workload the entries that follow from the Scale's.
+/// Sets the workload's managed fields after a write of the Scale.
 pub(super) fn to_parent(parent: &Value, scale: &Value, api_version: &str, new: &mut Value) {
-    // Each takes the place of the first of the same writer.
+    // An entry of the Scale matches the first unmatched entry of the same writer. Queues per writer keep this linear.
     let mut owners: Vec<Option<&Value>> = scale
         .at(&MANAGED)
         .items()
@@ -89,10 +90,11 @@ pub(super) fn to_parent(parent: &Value, scale: &Value, api_version: &str, new: &
     }
     for owner in owners.into_iter().flatten() {
         let mut entry = of_replicas(owner, api_version);
-        // Upstream keeps no time for them.
+        // Upstream drops the time of these entries.
         entry.unset(&["time"]);
         entries.push(entry);
     }
+    // Upstream's order of managed fields entries.
     let order = |e: &Value| {
         let text = |k: &str| e.str_at(&[k]).to_owned();
         (
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_replicas_move_to_who_scales() {
+    fn scaling_moves_ownership_of_replicas_to_the_scaler() {
         let mut scale = json!({});
         to_scale(&parent(), "apps/v1", &mut scale);
         assert_eq!(scale.at(&MANAGED).items()[0].str_at(&["apiVersion"]), "autoscaling/v1");

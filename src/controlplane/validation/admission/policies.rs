@@ -1,4 +1,4 @@
-//! Validating and mutating admission policies, and their bindings.
+//! Validation of validating and mutating admission policies and their bindings.
 
 use super::rules::{ALL_OPERATIONS, NOT_DELETE};
 use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
@@ -314,7 +314,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn recorded_binding_errors_are_the_same() {
+    fn binding_errors_match_the_recordings() {
         let said = |edits: Value| {
             let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
             for (k, x) in edits.as_object().unwrap().iter() {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_mutating_policy_errors_are_the_same() {
+    fn mutating_policy_errors_match_the_recordings() {
         let said = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
                 "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},

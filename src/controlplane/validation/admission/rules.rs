@@ -1,4 +1,4 @@
-//! Rules: which operations on which resources.
+//! Validation of match rules: operations, groups, versions and resources.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::path_segment_name;
@@ -9,7 +9,7 @@ use crate::interrupt::checkpoint;
 pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// A rule; a bad operation is reported at `flat` where that is given.
+/// Validates a rule. Unsupported operations are reported at `flat` if given, otherwise at their index.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
     checkpoint();
     let list = rule.get("operations");
@@ -57,7 +57,7 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations
     optional_choice(out, rule, "scope", at, &["*", "Cluster", "Namespaced"]);
 }
 
-/// As [`rule`], with `resourceNames`.
+/// Validates a rule with `resourceNames`, as policies have.
 pub(super) fn named_rule(
     out: &mut ErrorList,
     v: &Value,
@@ -115,7 +115,7 @@ fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
                 subs_of_all.insert(sub);
             }
         } else {
-            // Only the last plain entry decides, as upstream.
+            // Overwritten, not accumulated: as upstream, only the last entry without a subresource counts.
             others_without_sub = resource != "*";
         }
     }

@@ -1,4 +1,4 @@
-//! What an autoscaler looks at: one source per metric, one target per source.
+//! Validation of an autoscaler's metrics: each needs the source of its type, and the source a target.
 
 use super::{api_version, reference};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -11,7 +11,7 @@ use crate::interrupt::checkpoint;
 
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-/// The member of each source, in the order in which they are looked for.
+/// Metric types and the member with their source, in the order upstream checks them.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -51,7 +51,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
     let expected = SOURCES.iter().find(|(k, _)| *k == kind).map_or("", |(_, s)| *s);
     if expected.is_empty() {
-        // Upstream says so twice; recordings/validation/horizontalpodautoscaler.
+        // The unsupported type is reported a second time, as upstream.
         out.push(FieldError::not_supported(&at, kind, &TYPES));
     } else if !present.contains(&expected) {
         let why = "must populate information for the given metric source";

@@ -14,7 +14,7 @@ fn errors(path: &[&str], value: Value) -> String {
 }
 
 #[test]
-fn a_target_names_its_group_unless_it_is_a_replication_controller() {
+fn target_needs_a_group_unless_replication_controller() {
     let at = ["spec", "scaleTargetRef"];
     assert_eq!(
         errors(&at, json!({"apiVersion": "v1", "kind": "D", "name": "d"})),
@@ -36,7 +36,7 @@ fn a_target_names_its_group_unless_it_is_a_replication_controller() {
 }
 
 #[test]
-fn each_source_wants_its_target() {
+fn each_source_requires_its_target() {
     let one = |m: Value| errors(&["spec", "metrics"], Value::Array(vec![m]));
     assert_eq!(
         one(
@@ -67,7 +67,7 @@ fn each_source_wants_its_target() {
 }
 
 #[test]
-fn rules_stay_within_their_limits() {
+fn scaling_rules_are_bounded() {
     assert_eq!(
         errors(
             &["spec", "behavior", "scaleDown"],
@@ -81,7 +81,7 @@ fn rules_stay_within_their_limits() {
 }
 
 #[test]
-fn zero_replicas_may_stay() {
+fn stored_zero_min_replicas_stays_valid() {
     let zero = with(&["spec", "minReplicas"], 0i64.into());
     assert!(aggregate(&autoscaler_update(&zero, &zero)).starts_with("spec.metrics: Forbidden"));
     assert!(aggregate(&autoscaler(&zero)).contains("must be greater than or equal to 1"));

@@ -1,6 +1,7 @@
-//! The five fields of a cron schedule, with the words of the parser upstream uses.
+//! Checks cron expressions, with the error texts of upstream's parser (`github.com/robfig/cron/v3`).
+//! Entry point: [`check`]. Nothing is evaluated; the CronJob controller does that.
 
-/// A field: least and greatest value, and names for values.
+/// Bounds of a field, and the names of its values, the first standing for `least`.
 struct Field {
     least: u64,
     most: u64,
@@ -40,7 +41,7 @@ const FIELDS: [Field; 5] = [
     },
 ];
 
-/// Is this a schedule?
+/// Checks a schedule: five fields or an `@` descriptor, after an optional time zone.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut text = text;
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
@@ -78,7 +79,7 @@ fn descriptor(text: &str) -> Result<(), String> {
     }
 }
 
-/// Go's durations: `1h30m`, `1.5s`.
+/// True if `text` is a Go duration such as `1h30m` or `1.5s`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.trim_start_matches(['+', '-']);
     if rest == "0" {
@@ -121,7 +122,7 @@ fn plain(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `*`, `5`, `1-5`, each with a step behind a slash.
+/// Checks `*`, `5` or `1-5`, each with an optional step after a slash.
 fn range(text: &str, field: &Field) -> Result<(), String> {
     let parts: Vec<&str> = text.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();
@@ -138,6 +139,7 @@ fn range(text: &str, field: &Field) -> Result<(), String> {
     let step = match parts.as_slice() {
         [_] => 1,
         [_, step] => {
+            // `5/10` means from 5 to the maximum in steps of 10.
             if single {
                 end = field.most;
             }
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_five_fields_or_a_word() {
+    fn schedules_are_five_fields_or_a_descriptor() {
         for good in [
             "*/5 * * * *",
             "@hourly",

@@ -1,4 +1,4 @@
-//! How much of a device there is, and in which amounts it may be asked for.
+//! Validation of device capacities and their request policies (valid values or a range with a step).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 const MOST_VALUES: usize = 10;
 
-/// A capacity; `shared` where several claims may have the device.
+/// Validates a capacity. Only a `shared` device, one that allows multiple allocations, may have a request policy.
 pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldPath) {
     let (policy, at) = (v.get("requestPolicy"), at.child("requestPolicy"));
     if policy.is_null() {
@@ -119,6 +119,7 @@ fn ranged(out: &mut ErrorList, range: &Value, default: Quantity, capacity: Quant
         let why = format!("one step {one} is larger than capacity value: {capacity}");
         wrong(out, step, why, &at);
     }
+    // Avoids a division by zero below.
     if !is_positive(step) || step.value() == 0 {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a claim asks for.
+//! Validation of the devices a claim requests. Entry point: [`devices`].
 
 use super::{
     MOST_CONFIGS, MOST_REQUESTS, at_most, configuration, duplicates, full_attribute_name, label_name, selectors,
@@ -15,14 +15,14 @@ const MOST_CONSTRAINTS: usize = 32;
 const MOST_ALTERNATIVES: usize = 8;
 const EITHER: &str = "exactly one of `exactly` or `firstAvailable` is required";
 
-/// Requests of a claim, by name, with the names of their alternatives.
+/// Names of a claim's requests, each with the names of its subrequests (`firstAvailable`).
 pub(super) struct Requests<'a>(HashMap<&'a str, Seen<&'a str>>);
 
 impl<'a> Requests<'a> {
     pub(super) fn of(devices: &'a Value) -> Self {
         let alternatives = |r: &'a Value| r.get("firstAvailable").items().iter().map(|s| s.str_at(&["name"]));
         let requests = devices.get("requests").items().iter();
-        // The last of several requests of one name counts.
+        // Of several requests with one name, the last one wins.
         Self(
             requests
                 .map(|r| (r.str_at(&["name"]), alternatives(r).collect()))
@@ -35,7 +35,7 @@ impl<'a> Requests<'a> {
         request.is_some_and(|others| alternative.is_none_or(|a| others.contains(&a)))
     }
 
-    /// `request` or `request/alternative`.
+    /// Checks a reference to a request: `request` or `request/subrequest`.
     pub(super) fn reference(&self, out: &mut ErrorList, text: &str, at: &FieldPath) {
         let why =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
@@ -52,7 +52,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// A set of references.
+    /// Checks a list of references without duplicates.
     pub(super) fn references(&self, out: &mut ErrorList, v: &Value, at: &FieldPath) {
         let all = at_most(out, v, MOST_REQUESTS, at);
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
@@ -63,7 +63,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// The devices of a claim's spec.
+/// Validates `spec.devices` of a claim. Limits that may have become stricter are skipped if it is `stored`.
 pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &FieldPath) {
     let known = Requests::of(v);
     let name = |r: &Value| r.str_at(&["name"]).to_owned();
@@ -115,7 +115,7 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
     }
 }
 
-/// What a request and an alternative have in common.
+/// Checks the fields that an exact request and a subrequest have in common.
 fn wish(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
     required_valid(
         out,
@@ -157,7 +157,7 @@ fn constraint(out: &mut ErrorList, v: &Value, known: &Requests<'_>, at: &FieldPa
             return;
         }
     }
-    // The words are upstream's, though none is set.
+    // Upstream's text claims that multiple fields are set, although none is.
     let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
     out.push(FieldError::required(at, why));
 }

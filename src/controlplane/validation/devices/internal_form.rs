@@ -1,4 +1,5 @@
-//! How upstream shows these structs: their fields in Go's order.
+//! Fields of upstream's internal structs in Go's order (`pkg/apis/resource/types.go`), for printing bad values with
+//! `internal::compact`. The wire names differ from Go's names.
 
 use crate::controlplane::validation::internal::Kind::{Any, Int, List, Ptr, Said, Str, Struct};
 use crate::controlplane::validation::internal::{Field, TOLERATION};
@@ -42,10 +43,11 @@ const DEVICES: &[Field] = &[
     ("Config", "config", List(CONFIG)),
 ];
 
-/// A claim's spec.
+/// `ResourceClaimSpec`.
 pub(super) const CLAIM_SPEC: &[Field] = &[("Devices", "devices", Struct(DEVICES))];
 
-/// A template's spec: the metadata's members by their wire names, where they are said, then the claim's spec.
+/// `ResourceClaimTemplateSpec`: the members of the embedded `ObjectMeta` under their wire names, omitted if absent,
+/// then the claim's spec.
 pub(super) const TEMPLATE_SPEC: &[Field] = &[
     ("name", "name", Said),
     ("generateName", "generateName", Said),
@@ -91,21 +93,21 @@ const REQUIREMENT: &[Field] = &[
     ("Values", "values", Any),
 ];
 
-/// A term of a node selector.
+/// `NodeSelectorTerm`.
 pub(super) const NODE_TERM: &[Field] = &[
     ("MatchExpressions", "matchExpressions", List(REQUIREMENT)),
     ("MatchFields", "matchFields", List(REQUIREMENT)),
 ];
 const NODE_SELECTOR: &[Field] = &[("NodeSelectorTerms", "nodeSelectorTerms", List(NODE_TERM))];
 
-/// What a claim got.
+/// `AllocationResult`.
 pub(super) const ALLOCATION: &[Field] = &[
     ("Devices", "devices", Struct(ALLOCATED)),
     ("NodeSelector", "nodeSelector", Ptr(NODE_SELECTOR)),
     ("AllocationTimestamp", "allocationTimestamp", Any),
 ];
 
-/// An attribute of a device.
+/// `DeviceAttribute`.
 pub(super) const ATTRIBUTE: &[Field] = &[
     ("IntValue", "int", Any),
     ("BoolValue", "bool", Any),

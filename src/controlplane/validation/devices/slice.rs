@@ -1,4 +1,4 @@
-//! What drivers publish.
+//! Validation of ResourceSlices, which drivers publish. Entry points: [`slice()`] and [`slice_update`].
 
 use super::internal_form::{ATTRIBUTE, NODE_TERM};
 use super::{
@@ -23,19 +23,19 @@ const MOST_ATTRIBUTES: usize = 32;
 const MOST_TAINTS: usize = 16;
 const LONGEST_VALUE: usize = 64;
 
-/// Drivers are spelt in lower case.
+/// Warns about uppercase characters in the driver's name.
 pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
     let name = v.str_at(&["spec", "driver"]);
     let text = format!("spec.driver: driver names should be lowercase; {name:?} contains uppercase characters");
     (name != name.to_lowercase()).then_some(text).into_iter().collect()
 }
 
-/// A new slice.
+/// Validates a new ResourceSlice.
 pub(crate) fn slice(v: &Value) -> ErrorList {
     checked(v, None)
 }
 
-/// A slice keeps its driver, pool and node.
+/// Validates an update, in which driver, pool name and node are immutable.
 pub(crate) fn slice_update(new: &Value, old: &Value) -> ErrorList {
     checked(new, Some(old))
 }
@@ -60,6 +60,7 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
         out.push(FieldError::invalid(&path, "", why));
     }
     let all = spec.get("devices").items();
+    // Taints and counters make devices larger, so fewer are allowed per object.
     let special = |d: &Value| !d.get("taints").is_empty_value() || !d.get("consumesCounters").is_empty_value();
     let most = if all.iter().any(special) {
         MOST_DEVICES_WITH_TAINTS_OR_COUNTERS
@@ -69,7 +70,7 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     let at = path.child("devices");
     let each = spec.get("perDeviceNodeSelection").as_bool() == Some(true);
     let all = at_most(&mut out, spec.get("devices"), most, &at);
-    // Of several devices of one name the first counts.
+    // Of several devices with one name, the first one wins.
     let mut was: HashMap<&str, &Value> = HashMap::new();
     for d in old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items()) {
         was.entry(d.str_at(&["name"])).or_insert(d);
@@ -106,7 +107,7 @@ fn pool(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Which nodes reach the devices: said in exactly one way.
+/// Checks that exactly one of `nodeName`, `nodeSelector`, `allNodes` and `perDeviceNodeSelection` is set.
 fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let mut set: Vec<&str> = Vec::new();
     if let Some(name) = spec.get("nodeName").as_str() {
@@ -181,6 +182,7 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
         attribute_name(out, key, &path);
         attribute(out, a, &path.key(&cut(key)));
     }
+    // Unchanged parts are not validated again, so that rules added later do not block updates.
     let kept = |key: &str| was.is_some_and(|o| same(o.get(key), v.get(key)));
     if !kept("capacity") || !kept("allowMultipleAllocations") {
         let path = at.child("capacity");
@@ -206,7 +208,8 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     binding_conditions(out, v, at);
 }
 
-/// A key as it stands in a path: cut in the middle where it is longer than any may be.
+/// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is cut in the
+/// middle.
 fn cut(key: &str) -> String {
     const LONGEST: usize = 63 + 1 + 32;
     if key.len() <= LONGEST {
@@ -244,7 +247,7 @@ fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Three numbers without leading zeros, then perhaps a pre-release and a build.
+/// True for a semantic version (semver.org 2.0.0).
 fn is_version(text: &str) -> bool {
     let word = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
@@ -272,7 +275,7 @@ fn taint(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     required_choice(out, v, "effect", at, EFFECTS);
 }
 
-/// A set of counters, or what is taken of one; `name` is the member that names it.
+/// Checks a counter set, or the consumption of one; `name` is the key of the member with the set's name.
 fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     match v.str_at(&[name]) {
         "" => out.push(FieldError::required(&at.child(name), "")),
@@ -291,7 +294,7 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     }
 }
 
-/// Where the slice leaves it to its devices, each says which nodes reach it.
+/// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`), else none.
 fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
     let said = |key: &str| !v.get(key).is_null();
     if !each {

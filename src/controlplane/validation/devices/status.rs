@@ -1,4 +1,5 @@
-//! What became of a claim.
+//! Validation of a claim's status: allocation, reservations and device status. Entry point: [`claim_status`].
+//! Whether the caller may change these is checked by the strategy.
 
 use super::claim::Requests;
 use super::internal_form::ALLOCATION;
@@ -25,7 +26,7 @@ const LONGEST_DATA: usize = 10 * 1024;
 const LONGEST_INTERFACE: usize = 256;
 const LONGEST_HARDWARE_ADDRESS: usize = 128;
 
-/// Which device, in the words upstream shows.
+/// A device's identity, formatted like upstream's internal struct. Used both as key and as bad value.
 fn device_id(v: &Value) -> String {
     const ID: &[(&str, &str, &str)] = &[
         ("Driver", "driver", "\"\""),
@@ -36,7 +37,7 @@ fn device_id(v: &Value) -> String {
     internal(v, ID)
 }
 
-/// A claim's status.
+/// Validates a status update. An allocation can be set and cleared, but not changed.
 pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (status, was, path) = (new.get("status"), old.get("status"), FieldPath::new("status"));
@@ -119,7 +120,7 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
         share(out, r, &at);
     }
     let at = path.child("devices").child("config");
-    // As many of the classes as of the claim.
+    // Configurations come from the claim and from its classes, each with the same maximum.
     for (i, c) in at_most(out, devices.get("config"), 2 * MOST_CONFIGS, &at)
         .iter()
         .enumerate()
@@ -134,7 +135,7 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
     }
 }
 
-/// A share is a UUID in its usual spelling.
+/// Checks that `shareID` is a UUID in canonical lowercase form.
 fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let Some(text) = v.get("shareID").as_str() else { return };
     let at = at.child("shareID");
@@ -181,7 +182,7 @@ fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPa
     }
     let mut found = ErrorList::new();
     objects::validate_conditions(conditions, &at.child("conditions"), &mut found);
-    // What is missing is said by the schema here, which says no more.
+    // Upstream declares required fields in the schema here, whose errors have no detail.
     let missing = found.iter_mut().filter(|e| e.kind == FieldErrorKind::Required);
     missing.for_each(|e| e.detail.clear());
     out.extend(found);
@@ -210,7 +211,7 @@ fn network(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     duplicates(out, all.iter().map(text), &at);
 }
 
-/// An address with the length of its network's prefix, spelt the one way.
+/// Checks an interface address with prefix length, such as `10.9.8.7/24`, in canonical form.
 fn interface_address(text: &str) -> Vec<String> {
     let plain = text.split_once('/').and_then(|(ip, bits)| {
         let address = net::parse_ip(ip)?;

@@ -9,7 +9,7 @@ fn wished(devices: Value) -> String {
 }
 
 #[test]
-fn claims_are_refused_in_the_recorded_words() {
+fn claim_errors_match_the_recordings() {
     let exactly = |more: Value| {
         let mut e = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1});
         for (k, v) in more.as_object().unwrap().iter() {
@@ -43,7 +43,7 @@ fn claims_are_refused_in_the_recorded_words() {
 }
 
 #[test]
-fn constraints_name_requests_of_the_claim() {
+fn constraints_refer_to_requests_of_the_claim() {
     let said = |c: Value| {
         wished(
             json!({"requests": [{"name": "a", "firstAvailable": [{"name": "x", "deviceClassName": "c", "allocationMode": "All"}]}],
@@ -69,7 +69,7 @@ fn constraints_name_requests_of_the_claim() {
 }
 
 #[test]
-fn a_claim_stays_and_shows_its_inside() {
+fn claim_spec_is_immutable_and_printed_in_internal_form() {
     let old = json!({"spec": {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}}]}}});
     let mut new = old.clone();
     assert!(claim_update(&new, &old).is_empty());
@@ -85,7 +85,7 @@ fn a_claim_stays_and_shows_its_inside() {
 }
 
 #[test]
-fn a_template_stays_and_shows_what_it_says_of_metadata() {
+fn template_spec_is_immutable_and_printed_with_metadata() {
     let of = |n: i64| json!({"spec": {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": (n)}}]}}}});
     let said = aggregate(&template_update(&of(2), &of(1)));
     assert!(
@@ -95,7 +95,7 @@ fn a_template_stays_and_shows_what_it_says_of_metadata() {
 }
 
 #[test]
-fn classes_are_refused_in_the_recorded_words() {
+fn class_errors_match_the_recordings() {
     let said = |spec: Value| {
         let mut v = json!({});
         v.set(&["spec"], spec);
@@ -128,7 +128,7 @@ fn published(spec: Value) -> String {
 }
 
 #[test]
-fn slices_are_refused_in_the_recorded_words() {
+fn slice_errors_match_the_recordings() {
     let one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     assert_eq!(published(json!({"nodeName": "n"})), "[]");
     assert_eq!(published(json!({})), format!("spec: Required value: {one}"));
@@ -155,7 +155,7 @@ fn slices_are_refused_in_the_recorded_words() {
 }
 
 #[test]
-fn amounts_lie_in_the_range_a_device_gives() {
+fn request_policy_stays_within_the_capacity() {
     let said = |policy: Value| {
         published(
             json!({"allNodes": true, "devices": [{"name": "a", "allowMultipleAllocations": true,
@@ -185,7 +185,7 @@ fn amounts_lie_in_the_range_a_device_gives() {
 }
 
 #[test]
-fn nobody_reserves_what_is_not_allocated() {
+fn reservation_requires_an_allocation() {
     let old = json!({"spec": {"devices": {"requests": [{"name": "r"}]}}, "status": {}});
     let mut new = old.clone();
     new.set(
@@ -212,7 +212,7 @@ fn nobody_reserves_what_is_not_allocated() {
 }
 
 #[test]
-fn an_allocation_stays_until_it_is_cleared() {
+fn allocation_is_immutable_until_cleared() {
     let old = json!({"spec": {"devices": {}}, "status": {"allocation": {"devices": {}}}});
     let mut new = old.clone();
     new.set(

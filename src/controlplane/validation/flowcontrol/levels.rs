@@ -1,9 +1,10 @@
-//! Priority levels.
+//! Validation of PriorityLevelConfigurations.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 
+/// Annotation of v1beta3 that distinguished zero shares from unset; forbidden in v1.
 const MARKER: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 pub(crate) fn priority_level(v: &Value) -> ErrorList {
@@ -155,7 +156,8 @@ fn queues(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// How many random bits it takes to deal a hand: one card from the whole deck, the next from one less, and so on.
+/// Random bits needed to deal a hand of distinct cards (`RequiredEntropyBits` in upstream's
+/// `apiserver/pkg/util/shufflesharding`). A shuffle-sharding hash has 64 bits, hence the limit of 60.
 fn entropy_bits(deck: i64, hand: i64) -> i64 {
     let bits: f64 = (0..hand).map(|i| ((deck - i) as f64).log2()).sum();
     bits.ceil() as i64
@@ -168,7 +170,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn hands_are_smaller_than_decks() {
+    fn hand_size_is_bounded_by_queues() {
         let said = |q: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue"}}}});
             v.set(&["spec", "limited", "limitResponse", "queuing"], q);

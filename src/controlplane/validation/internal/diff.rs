@@ -1,13 +1,14 @@
-//! A unified diff with three lines of context.
+//! Unified diffs with three lines of context, in the format of upstream's `diff` package. Entry point: [`unified`].
+//! Time and output are bounded, because the inputs come from clients.
 
 const CONTEXT: usize = 3;
 
-/// Pairs of lines that are compared to find the shortest edit.
+/// Upper bound on the compared pairs of lines; the search takes quadratic time and memory.
 const MOST_CELLS: usize = 1 << 20;
-/// Bytes of a difference; the rest is left out.
+/// Output length in bytes after which further hunks are omitted.
 const MOST_TEXT: usize = 64 * 1024;
 
-/// One step of an edit: a line of both, of the old one, or of the new one.
+/// One line of an edit script: kept, dropped from the old text, or added by the new one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Keep,
@@ -15,7 +16,7 @@ enum Step {
     Add,
 }
 
-/// The shortest edit, by the longest common subsequence of what differs.
+/// The shortest edit script, from the longest common subsequence between the common prefix and suffix.
 fn edit(old: &[String], new: &[String]) -> Vec<Step> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let tail = old[head..]
@@ -26,7 +27,7 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
         .count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
     if a.len().saturating_mul(b.len()) > MOST_CELLS {
-        // Nobody reads a difference of that size: all that differs, one after the other.
+        // Too large to search: drop all differing old lines, then add all new ones.
         let steps = [
             (Step::Keep, head),
             (Step::Drop, a.len()),
@@ -55,6 +56,7 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
             steps.push(Step::Keep);
             (i, j) = (i + 1, j + 1);
         } else if i < a.len() && (j == b.len() || common[(i + 1) * width + j] >= common[i * width + j + 1]) {
+            // `>=`: on a tie, drops come before additions.
             steps.push(Step::Drop);
             i += 1;
         } else {
@@ -66,7 +68,7 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
     steps
 }
 
-/// The diff; each line ends with a newline.
+/// Formats the diff. Every line ends with a newline.
 pub(super) fn unified(old: &[String], new: &[String]) -> String {
     let steps = edit(old, new);
     let changed: Vec<usize> = (0..steps.len()).filter(|i| steps[*i] != Step::Keep).collect();
@@ -80,7 +82,7 @@ pub(super) fn unified(old: &[String], new: &[String]) -> String {
     }
     let count = |range: &[Step], not: Step| range.iter().filter(|s| **s != not).count();
     let mut out = String::new();
-    // Lines of both before the next hunk.
+    // `i` and `j` count old and new lines, `at` edit steps, before the next hunk.
     let (mut i, mut j, mut at) = (0, 0, 0);
     for (from, to) in hunks {
         if out.len() > MOST_TEXT {
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distant_changes_are_hunks_of_their_own() {
+    fn distant_changes_form_separate_hunks() {
         let old: Vec<String> = (0..20).map(|n| n.to_string()).collect();
         let mut new = old.clone();
         new[1] = "x".into();
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_many_lines_is_not_searched_for_the_shortest() {
+    fn large_difference_is_not_minimized() {
         let old: Vec<String> = (0..20_000).map(|n| format!("a{n}")).collect();
         let new: Vec<String> = (0..20_000).map(|n| format!("b{n}")).collect();
         let said = unified(&old, &new);

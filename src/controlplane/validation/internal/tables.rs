@@ -1,4 +1,5 @@
-//! The structs: their fields in Go's order.
+//! Fields of the Go structs in upstream's `pkg/apis/core/types.go` and the workload, policy and batch groups,
+//! in Go's order. Each constant's doc names the Go struct. Pods' parts are in `pods`, volume sources in `sources`.
 
 mod pods;
 mod sources;
@@ -12,10 +13,10 @@ use pods::{
 };
 pub(in crate::controlplane::validation) use sources::PERSISTENT;
 
-/// A key and its file.
+/// `KeyToPath`.
 const KEY_ITEM: &[Field] = &[("Key", "key", Str), ("Path", "path", Str), ("Mode", "mode", Any)];
 
-/// A field in a file.
+/// `DownwardAPIVolumeFile`.
 const DOWNWARD_FILE: &[Field] = &[
     ("Path", "path", Str),
     ("FieldRef", "fieldRef", Ptr(FIELD_REF)),
@@ -23,34 +24,34 @@ const DOWNWARD_FILE: &[Field] = &[
     ("Mode", "mode", Any),
 ];
 
-/// A field of the pod.
+/// `ObjectFieldSelector`.
 const FIELD_REF: &[Field] = &[("APIVersion", "apiVersion", Str), ("FieldPath", "fieldPath", Str)];
 
-/// A resource of a container.
+/// `ResourceFieldSelector`.
 const RESOURCE_REF: &[Field] = &[
     ("ContainerName", "containerName", Str),
     ("Resource", "resource", Str),
     ("Divisor", "divisor", Any),
 ];
 
-/// A service account token.
+/// `ServiceAccountTokenProjection`.
 const TOKEN: &[Field] = &[
     ("Audience", "audience", Str),
     ("ExpirationSeconds", "expirationSeconds", Int),
     ("Path", "path", Str),
 ];
 
-/// Keys of a config map or a secret.
+/// `ConfigMapProjection` and `SecretProjection`.
 const NAMED_ITEMS: &[Field] = &[
     ("Name", "name", Str),
     ("Items", "items", List(KEY_ITEM)),
     ("Optional", "optional", Any),
 ];
 
-/// Fields in files.
+/// `DownwardAPIProjection`.
 const DOWNWARD_ITEMS: &[Field] = &[("Items", "items", List(DOWNWARD_FILE))];
 
-/// A bundle of trust.
+/// `ClusterTrustBundleProjection`.
 const TRUST_BUNDLE: &[Field] = &[
     ("Name", "name", Any),
     ("SignerName", "signerName", Any),
@@ -59,8 +60,8 @@ const TRUST_BUNDLE: &[Field] = &[
     ("Path", "path", Str),
 ];
 
-/// A source of a projected volume. The line numbers of recorded differences (`recordings/validation/update-pod`) leave room
-/// for a bundle in every source, whether it has one or not.
+/// `VolumeProjection`. The line numbers in upstream's recorded diffs count the fields of a trust bundle in every
+/// source, so it is printed as a struct even if absent.
 const PROJECTION: &[Field] = &[
     ("Secret", "secret", Ptr(NAMED_ITEMS)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),
@@ -70,16 +71,16 @@ const PROJECTION: &[Field] = &[
     ("PodCertificate", "podCertificate", Any),
 ];
 
-/// A projected volume.
+/// `ProjectedVolumeSource`.
 const PROJECTED: &[Field] = &[
     ("Sources", "sources", List(PROJECTION)),
     ("DefaultMode", "defaultMode", Any),
 ];
 
-/// An empty directory.
+/// `EmptyDirVolumeSource`.
 const EMPTY_DIR: &[Field] = &[("Medium", "medium", Str), ("SizeLimit", "sizeLimit", Any)];
 
-/// A secret.
+/// `SecretVolumeSource`.
 const SECRET_VOLUME: &[Field] = &[
     ("SecretName", "secretName", Str),
     ("Items", "items", List(KEY_ITEM)),
@@ -87,7 +88,7 @@ const SECRET_VOLUME: &[Field] = &[
     ("Optional", "optional", Any),
 ];
 
-/// A config map.
+/// `ConfigMapVolumeSource`.
 const CONFIG_MAP_VOLUME: &[Field] = &[
     ("Name", "name", Str),
     ("Items", "items", List(KEY_ITEM)),
@@ -95,16 +96,16 @@ const CONFIG_MAP_VOLUME: &[Field] = &[
     ("Optional", "optional", Any),
 ];
 
-/// A claim.
+/// `PersistentVolumeClaimVolumeSource`.
 const CLAIM_VOLUME: &[Field] = &[("ClaimName", "claimName", Str), ("ReadOnly", "readOnly", Bool)];
 
-/// Fields in files.
+/// `DownwardAPIVolumeSource`.
 const DOWNWARD_VOLUME: &[Field] = &[
     ("Items", "items", List(DOWNWARD_FILE)),
     ("DefaultMode", "defaultMode", Any),
 ];
 
-/// A volume.
+/// `Volume`, with the embedded `VolumeSource`.
 const VOLUME: &[Field] = &[
     ("Name", "name", Str),
     ("HostPath", "hostPath", Ptr(sources::HOST_PATH)),
@@ -143,7 +144,7 @@ const VOLUME: &[Field] = &[
     ("Image", "image", Ptr(sources::IMAGE)),
 ];
 
-/// A port.
+/// `ContainerPort`.
 const PORT: &[Field] = &[
     ("Name", "name", Str),
     ("HostPort", "hostPort", Int),
@@ -152,14 +153,14 @@ const PORT: &[Field] = &[
     ("HostIP", "hostIP", Str),
 ];
 
-/// A key of a config map or a secret.
+/// `ConfigMapKeySelector` and `SecretKeySelector`.
 const KEY_REF: &[Field] = &[
     ("Name", "name", Str),
     ("Key", "key", Str),
     ("Optional", "optional", Any),
 ];
 
-/// Where a variable comes from.
+/// `EnvVarSource`.
 const ENV_SOURCE: &[Field] = &[
     ("FieldRef", "fieldRef", Ptr(FIELD_REF)),
     ("ResourceFieldRef", "resourceFieldRef", Ptr(RESOURCE_REF)),
@@ -168,21 +169,21 @@ const ENV_SOURCE: &[Field] = &[
     ("FileKeyRef", "fileKeyRef", Ptr(FILE_KEY)),
 ];
 
-/// A variable.
+/// `EnvVar`.
 const ENV: &[Field] = &[
     ("Name", "name", Str),
     ("Value", "value", Str),
     ("ValueFrom", "valueFrom", Ptr(ENV_SOURCE)),
 ];
 
-/// Requests and limits.
+/// `ResourceRequirements`.
 const RESOURCES: &[Field] = &[
     ("Limits", "limits", Any),
     ("Requests", "requests", Any),
     ("Claims", "claims", List(CLAIM_PART)),
 ];
 
-/// A mount.
+/// `VolumeMount`.
 const MOUNT: &[Field] = &[
     ("Name", "name", Str),
     ("ReadOnly", "readOnly", Bool),
@@ -193,10 +194,10 @@ const MOUNT: &[Field] = &[
     ("SubPathExpr", "subPathExpr", Str),
 ];
 
-/// A device.
+/// `VolumeDevice`.
 const DEVICE: &[Field] = &[("Name", "name", Str), ("DevicePath", "devicePath", Str)];
 
-/// The security context of a container.
+/// `SecurityContext`.
 pub(in crate::controlplane::validation) const CONTEXT: &[Field] = &[
     ("Capabilities", "capabilities", Ptr(CAPABILITIES)),
     ("Privileged", "privileged", Any),
@@ -212,7 +213,7 @@ pub(in crate::controlplane::validation) const CONTEXT: &[Field] = &[
     ("AppArmorProfile", "appArmorProfile", Ptr(APP_ARMOR)),
 ];
 
-/// A container.
+/// `Container`.
 const CONTAINER: &[Field] = &[
     ("Name", "name", Str),
     ("Image", "image", Str),
@@ -241,7 +242,7 @@ const CONTAINER: &[Field] = &[
     ("TTY", "tty", Bool),
 ];
 
-/// An ephemeral container: a container and its target.
+/// `EphemeralContainer`: the fields of a container, then the target.
 pub(in crate::controlplane::validation) const EPHEMERAL_CONTAINER: [Field; CONTAINER.len() + 1] = {
     let mut all = [("TargetContainerName", "targetContainerName", Str); CONTAINER.len() + 1];
     let mut i = 0;
@@ -252,7 +253,7 @@ pub(in crate::controlplane::validation) const EPHEMERAL_CONTAINER: [Field; CONTA
     all
 };
 
-/// The security context of a pod.
+/// `PodSecurityContext`.
 const POD_CONTEXT: &[Field] = &[
     ("HostNetwork", "hostNetwork", Bool),
     ("HostPID", "hostPID", Bool),
@@ -274,7 +275,7 @@ const POD_CONTEXT: &[Field] = &[
     ("SELinuxChangePolicy", "seLinuxChangePolicy", Any),
 ];
 
-/// A toleration.
+/// `Toleration`.
 pub(in crate::controlplane::validation) const TOLERATION: &[Field] = &[
     ("Key", "key", Str),
     ("Operator", "operator", Str),
@@ -283,13 +284,13 @@ pub(in crate::controlplane::validation) const TOLERATION: &[Field] = &[
     ("TolerationSeconds", "tolerationSeconds", Any),
 ];
 
-/// Something with a name.
+/// Structs with only a name, such as `LocalObjectReference`, `PodOS` and `PodSchedulingGate`.
 const NAMED: &[Field] = &[("Name", "name", Str)];
 
-/// A readiness gate.
+/// `PodReadinessGate`.
 const GATE: &[Field] = &[("ConditionType", "conditionType", Str)];
 
-/// A pod's spec, as `pod_spec` prepares it.
+/// `PodSpec`, as rearranged by `pod_spec`.
 pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
     ("Volumes", "volumes", List(VOLUME)),
     ("InitContainers", "initContainers", List(CONTAINER)),
@@ -329,17 +330,17 @@ pub(in crate::controlplane::validation) const POD_SPEC: &[Field] = &[
     ("SchedulingGroup", "schedulingGroup", Any),
 ];
 
-/// What a claim asks for.
+/// `VolumeResourceRequirements`.
 const VOLUME_RESOURCES: &[Field] = &[("Limits", "limits", Any), ("Requests", "requests", Any)];
 
-/// Where a claim's data comes from.
+/// `TypedLocalObjectReference`.
 const DATA_SOURCE: &[Field] = &[
     ("APIGroup", "apiGroup", Any),
     ("Kind", "kind", Str),
     ("Name", "name", Str),
 ];
 
-/// The same, from anywhere.
+/// `TypedObjectReference`.
 const SOURCE_REF: &[Field] = &[
     ("APIGroup", "apiGroup", Any),
     ("Kind", "kind", Str),
@@ -347,7 +348,7 @@ const SOURCE_REF: &[Field] = &[
     ("Namespace", "namespace", Any),
 ];
 
-/// A claim's spec.
+/// `PersistentVolumeClaimSpec`.
 pub(in crate::controlplane::validation) const CLAIM_SPEC: &[Field] = &[
     ("AccessModes", "accessModes", Any),
     ("Selector", "selector", Ptr(SELECTOR)),
@@ -360,68 +361,69 @@ pub(in crate::controlplane::validation) const CLAIM_SPEC: &[Field] = &[
     ("VolumeAttributesClassName", "volumeAttributesClassName", Any),
 ];
 
-/// A scope and its values.
+/// `ScopedResourceSelectorRequirement`.
 const SCOPE: &[Field] = &[
     ("ScopeName", "scopeName", Str),
     ("Operator", "operator", Str),
     ("Values", "values", Any),
 ];
 
-/// Which objects a quota counts.
+/// `ScopeSelector`.
 pub(in crate::controlplane::validation) const SCOPE_SELECTOR: &[Field] =
     &[("MatchExpressions", "matchExpressions", List(SCOPE))];
 
-/// Exit codes a policy is about.
+/// `PodFailurePolicyOnExitCodesRequirement`.
 const POLICY_CODES: &[Field] = &[
     ("ContainerName", "containerName", Any),
     ("Operator", "operator", Str),
     ("Values", "values", Any),
 ];
 
-/// A condition a policy is about.
+/// `PodFailurePolicyOnPodConditionsPattern`.
 const POLICY_CONDITION: &[Field] = &[("Type", "type", Str), ("Status", "status", Str)];
 
-/// A rule about pods that fail.
+/// `PodFailurePolicyRule`.
 const FAILURE_RULE: &[Field] = &[
     ("Action", "action", Str),
     ("OnExitCodes", "onExitCodes", Ptr(POLICY_CODES)),
     ("OnPodConditions", "onPodConditions", List(POLICY_CONDITION)),
 ];
 
-/// When a Job's pods fail for good.
+/// `PodFailurePolicy`.
 pub(in crate::controlplane::validation) const FAILURE_POLICY: &[Field] = &[("Rules", "rules", List(FAILURE_RULE))];
 
-/// A rule about a Job that is done early.
+/// `SuccessPolicyRule`.
 const SUCCESS_RULE: &[Field] = &[
     ("SucceededIndexes", "succeededIndexes", Any),
     ("SucceededCount", "succeededCount", Any),
 ];
 
-/// When a Job is done early.
+/// `SuccessPolicy`.
 pub(in crate::controlplane::validation) const SUCCESS_POLICY: &[Field] = &[("Rules", "rules", List(SUCCESS_RULE))];
 
-/// The nodes that reach a volume.
+/// `VolumeNodeAffinity`.
 pub(in crate::controlplane::validation) const VOLUME_NODES: &[Field] = &[("Required", "required", Ptr(NODE_SELECTOR))];
 
+/// `RollingUpdateDeployment` and `RollingUpdateDaemonSet`.
 const ROLLING: &[Field] = &[("MaxUnavailable", "maxUnavailable", Int), ("MaxSurge", "maxSurge", Int)];
 
-/// The strategy of Deployments and DaemonSets.
+/// `DeploymentStrategy` and `DaemonSetUpdateStrategy`.
 pub(in crate::controlplane::validation) const STRATEGY: &[Field] =
     &[("Type", "type", Str), ("RollingUpdate", "rollingUpdate", Ptr(ROLLING))];
 
-/// What a StatefulSet rolls by.
+/// `RollingUpdateStatefulSetStrategy`.
 pub(in crate::controlplane::validation) const SET_ROLLING: &[Field] = &[
     ("Partition", "partition", Int),
     ("MaxUnavailable", "maxUnavailable", Any),
 ];
 
-/// The strategy of StatefulSets.
+/// `StatefulSetUpdateStrategy`.
 pub(in crate::controlplane::validation) const SET_STRATEGY: &[Field] = &[
     ("Type", "type", Str),
     ("RollingUpdate", "rollingUpdate", Ptr(SET_ROLLING)),
 ];
 
-/// A disruption budget.
+/// `PodDisruptionBudgetSpec`.
 pub(in crate::controlplane::validation) const BUDGET: &[Field] = &[
     ("MinAvailable", "minAvailable", Any),
     ("Selector", "selector", Ptr(SELECTOR)),

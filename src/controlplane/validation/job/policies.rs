@@ -1,4 +1,4 @@
-//! When a Job's pods fail for good, and when it is done early.
+//! Validation of a Job's pod failure policy, success policy and pod replacement policy.
 
 use super::super::internal;
 use super::choice;
@@ -154,7 +154,7 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
         if text.len() > 64 * 1024 {
             out.push(FieldError::too_long(&at, 64 * 1024));
         }
-        // What cannot be read names none.
+        // Malformed indexes count as none, so that the count below is still checked, as upstream.
         listed = Some(parse_indexes(text, completions).unwrap_or_else(|why| {
             let why = format!("error parsing succeededIndexes: {why}");
             out.push(FieldError::invalid(&at, text, why));
@@ -178,7 +178,7 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
     }
 }
 
-/// How many indexes a text like `1,3-5` names.
+/// Counts the indexes in a list such as `1,3-5`. Errors are upstream's texts.
 pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_rising_numbers_and_ranges() {
+    fn indexes_are_increasing_numbers_and_ranges() {
         assert_eq!(parse_indexes("0,2-4", 10), Ok(4));
         for (text, why) in [
             (

@@ -1,4 +1,5 @@
-//! The status of Jobs: what its writer may claim.
+//! Validation of a Job's status: counters, conditions, times and index lists must be consistent with each other and
+//! with the stored status. Entry point: [`status`].
 
 use super::super::common::not_negative;
 use super::policies::parse_indexes;
@@ -13,7 +14,7 @@ fn holds(v: &Value, kind: &str) -> bool {
         .any(|c| c.str_at(&["type"]) == kind && c.str_at(&["status"]) == "True")
 }
 
-/// Pairs of conditions that exclude each other: both, and the words.
+/// Mutually exclusive conditions, each with the error text.
 const EXCLUSIVE: &[(&str, &str, &str)] = &[
     (
         "Complete",
@@ -37,7 +38,7 @@ const EXCLUSIVE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Conditions that need another one.
+/// Conditions that require another one when they are added.
 const NEEDS: &[(&str, &str, &str)] = &[
     (
         "Failed",
@@ -51,7 +52,7 @@ const NEEDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Conditions that stay.
+/// Conditions that cannot be removed, nor set to anything but true.
 const TERMINAL: &[(&str, &str)] = &[
     ("Failed", "cannot disable the terminal Failed=True condition"),
     ("Complete", "cannot disable the terminal Complete=True condition"),
@@ -89,6 +90,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         }
     }
     let indexed = new.str_at(&["spec", "completionMode"]) == "Indexed";
+    // Scaling down an elastic indexed Job legitimately removes succeeded indexes.
     let elastic = indexed && new.at(&["spec", "completions"]) == new.at(&["spec", "parallelism"]);
     for (key, free) in [("failed", false), ("succeeded", elastic)] {
         if count(new, key) < count(old, key) && !free {
@@ -112,7 +114,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Indexes that are said to be done, or to have failed, where that is new.
+/// Checks changed lists of completed and failed indexes.
 fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     let (spec, status) = (new.get("spec"), new.get("status"));
     let said = |key: &str| {
@@ -140,7 +142,7 @@ fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// Pods that are gone and not counted yet: each once.
+/// Checks the uids of terminated pods that are not counted yet: no empty ones, no duplicates across both lists.
 fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut seen: Seen<&str> = Seen::new();
     for key in ["succeeded", "failed"] {
@@ -229,7 +231,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_finished_job_has_finished() {
+    fn finished_job_has_no_active_pods() {
         let old = json!({"status": {"startTime": "2024-01-01T00:00:00Z"}});
         let done = json!([{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]);
         let mut new = old.clone();
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_do_not_fall() {
+    fn counters_cannot_decrease() {
         let old = json!({"status": {"failed": 2}});
         let new = json!({"status": {"failed": 1}});
         assert_eq!(

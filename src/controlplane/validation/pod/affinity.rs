@@ -1,4 +1,4 @@
-//! Where pods want to run: affinities and spread.
+//! Validation of affinities, node selectors and topology spread constraints.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -45,7 +45,7 @@ fn weight(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// A `NodeSelector`.
+/// Checks a `NodeSelector`: terms are alternatives, of which there must be at least one.
 pub(in crate::controlplane::validation) fn node_selector(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let (at, terms) = (path.child("nodeSelectorTerms"), v.get("nodeSelectorTerms").items());
     if terms.is_empty() {
@@ -134,7 +134,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         label_selector(out, v.get(key), &at.child(key));
     }
     for name in strings(v.get("namespaces")) {
-        // Without an index, as upstream.
+        // As upstream, the path has no index.
         invalid_each(out, &at.child("namespace"), name, dns1123_label(name));
     }
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -151,7 +151,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     topology_key(out, v, at);
 }
 
-/// Keys of labels whose values are taken from the pod: they narrow a selector.
+/// Checks `matchLabelKeys` or `mismatchLabelKeys`, which extend the label selector and require one.
 fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     let (keys, at) = (strings(v.get(key)), at.child(key));
     if !keys.is_empty() && v.get("labelSelector").is_null() {
@@ -164,13 +164,13 @@ fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     }
 }
 
-/// Keys that the selector has beside what was made of `matchLabelKeys` (which stands there already). The path is
-/// upstream's.
+/// Reports `matchLabelKeys` that the selector also has on its own. The strategy has already merged each key into the
+/// selector once, so only a second occurrence is a conflict. As upstream, the path is that of the list's owner.
 fn taken_keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let selector = v.get("labelSelector");
     let labels = selector.get("matchLabels").as_object();
     let mut seen: Seen<&str> = labels.into_iter().flat_map(|m| m.keys()).collect();
-    // The last of several equal keys is reported.
+    // Of equal keys, the index of the last one is reported.
     let keys = strings(v.get("matchLabelKeys")).into_iter().enumerate();
     let keys: HashMap<&str, usize> = keys.map(|(i, key)| (key, i)).collect();
     for e in selector.get("matchExpressions").items() {
@@ -199,7 +199,8 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         let of = |key: &str| json::to_string(c.get(key));
         (of("topologyKey"), of("whenUnsatisfiable"))
     };
-    // Every pair that comes again is reported where it does not stand last.
+    // Counts the remaining occurrences of each pair: all but the last are reported as duplicates, as upstream does by
+    // comparing each constraint with those after it.
     let mut to_come: HashMap<(String, String), usize> = HashMap::new();
     if all.len() > 1 {
         all.iter().for_each(|c| *to_come.entry(pair(c)).or_default() += 1);

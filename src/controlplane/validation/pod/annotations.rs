@@ -1,4 +1,5 @@
-//! Annotations of pods that mean something.
+//! Validation of pod annotations with a meaning: mirror pods, deletion cost, and legacy tolerations, seccomp and
+//! AppArmor profiles.
 
 use super::super::sources::local_path;
 use crate::apimachinery::codec::json;
@@ -14,12 +15,12 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// The 32-bit integers that are written the one way.
+/// True for a 32-bit integer in canonical form: no plus sign, no leading zeros.
 fn is_cost(text: &str) -> bool {
     text.parse::<i32>().is_ok_and(|n| n.to_string() == text)
 }
 
-/// The annotations of a pod or of a template at `path`; `old` is what it was.
+/// Checks the annotations of a pod or template at `path`; `old` is the stored pod on update.
 pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, path: &FieldPath) {
     if let Some(mirror) = v.annotation(MIRROR)
         && v.str_at(&["spec", "nodeName"]).is_empty()
@@ -83,7 +84,7 @@ fn seccomp(out: &mut ErrorList, profile: &str, at: &FieldPath) {
     }
 }
 
-/// What cannot be read is reported at all annotations, as upstream.
+/// Checks legacy tolerations. As upstream, malformed JSON is reported at the annotations as a whole.
 fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
     match json::decode(text.as_bytes()) {
         Err(why) => out.push(FieldError::invalid(path, TOLERATIONS, why)),
@@ -95,7 +96,7 @@ fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
     }
 }
 
-/// Annotations that a pod keeps as they are.
+/// Checks that the immutable annotations are neither added, removed nor changed.
 pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = FieldPath::new("metadata").child("annotations");
     let entries = |v: &Value| -> Vec<(String, Value)> {
@@ -127,7 +128,7 @@ pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// Where a profile is said by an annotation and by a field, both say the same; `path` is the spec's.
+/// Checks that profiles set by both an annotation and a field agree; `path` is the spec's.
 pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut agree = |said: Option<&str>, field: &Value, at: FieldPath, word: &str| {
         let Some(said) = said else { return };
@@ -181,7 +182,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn annotations_are_refused_in_the_recorded_words() {
+    fn annotation_errors_match_the_recordings() {
         for (key, value, want) in [
             (
                 MIRROR,

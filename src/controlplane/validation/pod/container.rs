@@ -1,4 +1,4 @@
-//! Containers.
+//! Validation of containers: regular, init and ephemeral ones. Entry point: [`containers`].
 
 use super::env;
 use super::probe::{self, PROBES};
@@ -11,7 +11,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{PROTOCOLS, Seen, invalid_each, required_choice, required_valid};
 use crate::interrupt::checkpoint;
 
-/// All containers of a pod, names unique over regular and init containers.
+/// Checks all containers of a pod. Names are unique across regular, init and ephemeral containers.
 pub(super) fn containers(
     out: &mut ErrorList,
     spec: &Value,
@@ -49,12 +49,12 @@ pub(super) fn containers(
     ephemeral(out, &pod, &names, path);
 }
 
-/// What containers are judged with.
+/// The parts of a pod that validation of its containers depends on.
 struct Pod<'a> {
     spec: &'a Value,
     volumes: &'a Volumes<'a>,
     claims: &'a Claims<'a>,
-    /// The seconds it has to end.
+    /// The pod's grace period in seconds.
     grace: Option<i64>,
 }
 
@@ -76,7 +76,7 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Seen<&'a str>, path:
         } else if !name.is_empty() {
             names.insert(name);
         }
-        // The index is upstream's: containers are looked at one by one.
+        // Upstream checks init containers one at a time, hence the fresh set and index 0: they do not run together.
         conflicts(out, c, &mut Seen::new(), &path.index(0));
         if c.str_at(&["restartPolicy"]) == "Always" {
             probe::handlers(out, c, &at, pod.grace);
@@ -103,7 +103,7 @@ fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Seen<String>, at: &Fiel
     }
 }
 
-/// What only containers that keep running may have.
+/// Rejects fields that only containers that keep running may have.
 fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     for key in std::iter::once("lifecycle").chain(PROBES) {
         if !c.get(key).is_null() {
@@ -120,7 +120,7 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     }
 }
 
-/// What all containers share.
+/// Checks what all kinds of containers have in common.
 fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
     checkpoint();
     required_valid(out, &at.child("name"), c.str_at(&["name"]), dns1123_label);
@@ -144,7 +144,7 @@ fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
     security::container(out, c.get("securityContext"), &at.child("securityContext"), host_users);
 }
 
-/// A pod's image is written without blanks around it; a template's may be.
+/// Rejects whitespace around the image. As upstream, this applies to pods but not to templates.
 pub(super) fn image_of_pod(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     let image = c.str_at(&["image"]);
     if image.trim() != image {
@@ -217,7 +217,7 @@ fn restarts(out: &mut ErrorList, c: &Value, at: &FieldPath) {
     }
 }
 
-/// One of `supported`; nothing is none of them.
+/// Checks an enum; an absent value is reported as unsupported, not as missing.
 fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: &[&str]) {
     let said = v.str_at(&[key]);
     if !supported.contains(&said) {
@@ -253,7 +253,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
     }
 }
 
-/// What an ephemeral container cannot have.
+/// Fields that an ephemeral container cannot have.
 const NOT_EPHEMERAL: &[&str] = &[
     "ports",
     "resources",

@@ -1,4 +1,4 @@
-//! Environment variables.
+//! Validation of environment variables, and of the field and resource references that volumes use too.
 
 use super::super::common::quantity;
 use super::super::sources::no_backsteps;
@@ -12,7 +12,7 @@ use crate::interrupt::checkpoint;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
-/// Fields of a pod that variables may show.
+/// Pod fields that variables may refer to, besides single labels and annotations.
 const ENV_FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -25,7 +25,7 @@ const ENV_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-/// Fields of a pod that volumes may show.
+/// Pod fields that downward API volumes may refer to.
 pub(in crate::controlplane::validation) const VOLUME_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -48,9 +48,9 @@ pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
     }
 }
 
-/// Files that variables come from lie in volumes of the pod that are empty at first.
+/// Checks that variables read from files refer to an `emptyDir` volume of the pod.
 pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    // By name, made when the first file is asked for. Of several volumes of one name the first counts.
+    // Built on first use, as few pods have such variables. Reversed, so that the first of equal names wins.
     let volumes: LazyCell<HashMap<&str, &Value>, _> = LazyCell::new(|| {
         let all = spec.get("volumes").items().iter().rev();
         all.map(|v| (v.str_at(&["name"]), v)).collect()
@@ -125,7 +125,7 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
     out.push(FieldError::invalid(at, "", why));
 }
 
-/// Fields that can be named at all.
+/// True for fields that exist as field labels of pods; [`field_ref`] restricts them further.
 fn is_field(path: &str) -> bool {
     matches!(
         path,
@@ -146,7 +146,7 @@ fn is_field(path: &str) -> bool {
     )
 }
 
-/// Why a field cannot be named, if so.
+/// Returns why a field reference cannot be converted; `None` if it can.
 fn unknown_field(version: &str, text: &str) -> Option<String> {
     if version != "v1" {
         return Some(format!("unsupported pod version: {version}"));
@@ -154,13 +154,13 @@ fn unknown_field(version: &str, text: &str) -> Option<String> {
     match subscripted(text) {
         Some(("metadata.annotations" | "metadata.labels", _)) => None,
         Some(_) => Some(format!("field label does not support subscript: {text}")),
-        // An old name of the node's.
+        // `spec.host` is the v1 alias of `spec.nodeName`.
         None if text == "spec.host" || is_field(text) => None,
         None => Some(format!("field label not supported: {text}")),
     }
 }
 
-/// A map's path and the key in it: `metadata.labels['app']`.
+/// Splits a reference such as `metadata.labels['app']` into the map's path and the key.
 fn subscripted(text: &str) -> Option<(&str, &str)> {
     let (base, rest) = text.strip_suffix("']")?.split_once("['")?;
     (!base.is_empty()).then_some((base, rest))
@@ -180,7 +180,7 @@ pub(in crate::controlplane::validation) fn field_ref(out: &mut ErrorList, v: &Va
         return out.push(FieldError::invalid(&text_at, text, why));
     }
     match subscripted(text) {
-        // Keys are reported at the reference itself, as upstream.
+        // As upstream, an invalid key is reported at the reference, not at `fieldPath`.
         Some(("metadata.annotations", key)) => {
             let key = key.to_lowercase();
             let messages = qualified_name(&key);
@@ -252,8 +252,7 @@ fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     out.push(FieldError::invalid(at, name, why));
 }
 
-/// Objects whose keys become variables. What is wrong with an element is reported at the element, its shape at the list,
-/// as upstream.
+/// Checks an `envFrom` entry. As upstream, a missing or ambiguous source is reported at the list, not at the entry.
 fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
     let at = list.index(index);
     let prefix = e.str_at(&["prefix"]);

@@ -1,4 +1,4 @@
-//! Where a pod may run, while gates keep it from being scheduled: it may be said more narrowly.
+//! Updates of scheduling constraints while a pod has scheduling gates: they may only become narrower.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
@@ -6,7 +6,7 @@ use crate::controlplane::fields::same;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Node selector and required node affinity only grow.
+/// Checks that the node selector and the required node affinity only gain requirements.
 pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     let was = old.get("nodeSelector").as_object();
     let kept = |(k, v): (&str, &Value)| new.at(&["nodeSelector", k]) == v;
@@ -35,7 +35,7 @@ pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &Field
         return;
     }
     for (i, (now, was)) in now.items().iter().zip(was.items()).enumerate() {
-        // What was there stands first, unchanged.
+        // The old requirements must be an unchanged prefix of the new ones.
         let grew = |key: &str| {
             let (now, was) = (now.get(key).items(), was.get(key).items());
             now.len() >= was.len() && now.iter().zip(was).all(|(a, b)| same(a, b))
@@ -55,7 +55,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_gated_pod_is_only_narrowed() {
+    fn gated_pod_constraints_only_narrow() {
         let said = |new: Value, old: Value| {
             let mut out = ErrorList::new();
             places(&mut out, &new, &old, &FieldPath::new("spec"));

@@ -1,4 +1,4 @@
-//! Where volumes appear in containers.
+//! Validation of a container's volume mounts and block devices.
 
 use super::super::sources::local_path;
 use super::volume::Volumes;
@@ -37,7 +37,7 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
             refuse("mountPath", mount, "must not already exist as a path in volumeDevices");
         }
         let (below, computed) = (m.str_at(&["subPath"]), m.str_at(&["subPathExpr"]));
-        // Without an index, as upstream.
+        // As upstream, the paths of these checks have no index.
         local_path(out, below, &path.child("subPath"));
         if !below.is_empty() && !computed.is_empty() {
             let why = "subPathExpr and subPath are mutually exclusive";

@@ -1,4 +1,4 @@
-//! Updates of parts of a pod: `pods/ephemeralcontainers` and `pods/resize`.
+//! Validation of updates through `pods/ephemeralcontainers` and `pods/resize`.
 
 use super::checked_spec;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -14,24 +14,24 @@ fn is_mirror(pod: &Value) -> bool {
     !pod.at(&["metadata", "annotations", MIRROR]).is_null()
 }
 
-/// The only error; Go prints a path without a name so.
+/// A single error at the empty path, which Go prints as `[]`.
 fn only(why: &str) -> ErrorList {
     ErrorList::from(vec![FieldError::forbidden(&FieldPath::new("[]"), why)])
 }
 
-/// Ephemeral containers may be added, and stay as they are.
+/// Validates an update of ephemeral containers: they may be added, but not changed or removed.
 pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList {
     if is_mirror(new) {
         return only("static pods do not support ephemeral containers");
     }
     let path = FieldPath::new("spec").child("ephemeralContainers");
     let at = path.as_str().to_owned();
-    // The rest of the spec is the stored one, and was judged when it came.
+    // The strategy has restored the rest of the spec, so its errors are none of this request's.
     let mut out: ErrorList = checked_spec(new)
         .into_iter()
         .filter(|e| e.is_more() || e.field.starts_with(&at))
         .collect();
-    // Of several of one name the first counts.
+    // Reversed, so that the first of several containers with one name wins.
     let now = new.at(&["spec", "ephemeralContainers"]).items().iter().rev();
     let now: HashMap<&str, &Value> = now.map(|c| (c.str_at(&["name"]), c)).collect();
     for was in old.at(&["spec", "ephemeralContainers"]).items() {
@@ -53,7 +53,7 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
     out
 }
 
-/// A node that runs the pod says the resources it gives; one that does not cannot change them.
+/// False if a running container lacks `status.resources`: its kubelet does not support resizing.
 fn node_can_resize(pod: &Value) -> bool {
     let statuses = pod.at(&["status", "containerStatuses"]).items();
     !statuses
@@ -98,7 +98,7 @@ fn removed(out: &mut ErrorList, now: &Value, was: &Value, path: &FieldPath, what
     }
 }
 
-/// Makes cpu and memory what they were, so that only what may not change differs.
+/// Resets cpu and memory to the old values, so that only forbidden changes remain.
 fn forget_cpu_and_memory(now: &mut Value, was: &Value) {
     for side in ["requests", "limits"] {
         for resource in ["cpu", "memory"] {
@@ -113,7 +113,7 @@ fn forget_cpu_and_memory(now: &mut Value, was: &Value) {
     }
 }
 
-/// Requests and limits of cpu and memory may change in place.
+/// Validates a resize: only requests and limits of cpu and memory may change (`ValidatePodResize` upstream).
 pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
     if is_mirror(old) {
         return only("static pods cannot be resized");
@@ -159,7 +159,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
             }
         }
     }
-    // What is left when everything that may change is as it was.
+    // Reset everything that may change or has been checked above; any remaining difference is forbidden.
     let mut rest = new.get("spec").clone();
     restore(&mut rest, old.get("spec"), &["resources"]);
     restore(&mut rest, old.get("spec"), &["initContainers"]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_may_grow_and_nothing_else_may_change() {
+    fn only_cpu_and_memory_are_resizable() {
         let old = pod(json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}));
         let said = |resources: Value| aggregate(&resize(&pod(resources), &old));
         assert_eq!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_keep_their_names_and_number() {
+    fn containers_cannot_be_renamed_or_removed_on_resize() {
         let old = pod(json!({}));
         let mut new = old.clone();
         for c in elements_mut(&mut new, &["spec", "containers"]) {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn ephemeral_containers_stay() {
+    fn ephemeral_containers_cannot_be_removed() {
         let mut old = pod(json!({}));
         old.set(&["spec", "ephemeralContainers"], json!([{"name": "d", "image": "b"}]));
         crate::controlplane::defaults::pod::pod(&mut old);

@@ -1,4 +1,4 @@
-//! Probes and lifecycle handlers.
+//! Validation of probes and lifecycle handlers.
 
 use super::super::common::NOT_NEGATIVE;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -8,7 +8,7 @@ use crate::controlplane::fields::{invalid_each, required_choice};
 
 pub(super) const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
-/// The handlers of a container.
+/// Checks a container's lifecycle handlers and probes; `grace` is the pod's grace period in seconds.
 pub(super) fn handlers(out: &mut ErrorList, c: &Value, at: &FieldPath, grace: Option<i64>) {
     for key in ["postStart", "preStop"] {
         let v = c.at(&["lifecycle", key]);

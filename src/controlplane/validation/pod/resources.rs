@@ -1,4 +1,4 @@
-//! Requests and limits.
+//! Validation of requests, limits and resource claims of containers, and of pod-level resources.
 
 use super::super::common::{is_whole, quantity};
 use super::super::quota::{amount, container_name, is_overcommitted, resource_name};
@@ -19,10 +19,10 @@ fn is_huge_pages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// The rule of a resource's name.
+/// Checks a resource name at a path.
 type Names = fn(&mut ErrorList, &str, &FieldPath);
 
-/// Names and amounts of one list of a container's resources.
+/// Checks the names and quantities of a single resource list, as if it were a container's limits.
 pub(super) fn list(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut limits = Value::object();
     limits.set(&["limits"], v.clone());
@@ -41,11 +41,11 @@ fn huge_pages(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
     }
 }
 
-/// The names of a pod's resource claims.
+/// Names of a pod's resource claims.
 #[derive(Default)]
 pub(in crate::controlplane::validation) struct Claims<'a> {
     names: HashSet<&'a str>,
-    /// The names as an error lists them.
+    /// The names as listed in errors, formatted once, on first use.
     shown: OnceCell<String>,
 }
 
@@ -67,10 +67,10 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Bytes of names of claims in an error.
+/// Upper bound, in bytes, on the claim names listed in an error.
 const MAX_NAMES: usize = 4096;
 
-/// A container's resources; `claims` are the pod's.
+/// Checks a container's resources; `claims` are the pod's.
 pub(in crate::controlplane::validation) fn container(
     out: &mut ErrorList,
     v: &Value,
@@ -106,7 +106,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
                 out.push(FieldError::invalid(&requests_at, q.clone(), why));
             }
             (Some(_), None) if !is_overcommitted(name) => {
-                // The spelling is upstream's.
+                // The misspelling is upstream's.
                 let why = "Limit must be set for non overcommitable resources";
                 out.push(FieldError::required(&limits_at, why));
             }
@@ -126,7 +126,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
 
 fn container_claims(out: &mut ErrorList, v: &Value, known: &Claims<'_>, path: &FieldPath) {
     let mut seen: Seen<String> = Seen::new();
-    // How often a part of a claim was named.
+    // Number of distinct requests seen of each claim.
     let mut parts: HashMap<&str, usize> = HashMap::new();
     for (i, c) in v.get("claims").items().iter().enumerate() {
         let at = path.child("claims").index(i);
@@ -168,7 +168,7 @@ fn container_claims(out: &mut ErrorList, v: &Value, known: &Claims<'_>, path: &F
     }
 }
 
-/// What a pod as a whole may ask for.
+/// Checks the name of a resource that may be set at pod level.
 fn pod_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let before = out.len();
     resource_name(out, name, at);
@@ -177,18 +177,19 @@ fn pod_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
 }
 
-/// What containers need of one resource.
+/// Aggregate of one resource over a pod's containers.
 #[derive(Default)]
 struct Need {
-    /// What runs at once.
+    /// Sum of regular containers and sidecars, which run concurrently.
     all: Option<Quantity>,
     sidecars: Option<Quantity>,
-    /// The most that one of the first needs beside the sidecars before it.
+    /// Maximum of an init container plus the sidecars started before it.
     first: Option<Quantity>,
 }
 
-/// The most that containers need together at `side`, by resource: what runs at once, or what one of the first needs
-/// beside the sidecars before it.
+/// Aggregates `requests` or `limits` (`side`) per resource. The effective amount is the larger of the concurrent sum
+/// and the peak during initialization (upstream's `AggregateContainerRequests` in
+/// `k8s.io/component-helpers/resource`).
 fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
     let plus = |a: Option<Quantity>, b: Quantity| Some(a.map_or(b, |a| a.plus(b)));
     let mut needs: HashMap<&str, Need> = HashMap::new();
@@ -221,7 +222,7 @@ impl Need {
     }
 }
 
-/// Resources of the whole pod.
+/// Checks pod-level resources against those of the containers.
 pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, path: &FieldPath) {
     let (v, at) = (spec.get("resources"), path.child("resources"));
     if v.is_null() {
@@ -260,7 +261,7 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, 
             if let (Some(own), Some(most)) = (quantity(q), quantity(v.at(&["limits", name])))
                 && own > most
             {
-                // The path is upstream's.
+                // The misplaced path elements are upstream's.
                 let at = at.child("containers").index(i).key(name).child("limits");
                 let why = format!("must be less than or equal to pod limits of {most}");
                 out.push(FieldError::invalid(&at, q.clone(), why));

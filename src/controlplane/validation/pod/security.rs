@@ -1,4 +1,4 @@
-//! Security contexts of pods and containers, and what an operating system does not have.
+//! Validation of security contexts of pods and containers, and of fields that the pod's operating system lacks.
 
 use super::super::sources::local_path;
 use super::super::{common, internal};
@@ -23,8 +23,9 @@ pub(super) fn pod(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         id(out, g, &at.child("supplementalGroups").index(i));
     }
     let flag = |key: &str| spec.get(key).as_bool() == Some(true);
+    // Mutually exclusive: both would define the pod's PID namespace.
     if flag("shareProcessNamespace") && flag("hostPID") {
-        // The path is upstream's.
+        // Upstream reports this below the security context, where its internal struct has the field.
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
         out.push(FieldError::invalid(&at.child("shareProcessNamespace"), true, why));
     }
@@ -81,7 +82,7 @@ fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-/// The kinds of profiles.
+/// Types of seccomp and AppArmor profiles.
 const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 
 const SECCOMP: &[(&str, &str, &str)] = &[
@@ -109,7 +110,7 @@ fn seccomp(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         (true, Some(file)) => local_path(out, file, &local_at),
         (false, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
-            // The whole profile is shown, as upstream.
+            // As upstream, the bad value is the whole profile.
             out.push(FieldError::invalid_raw(&local_at, common::internal(v, SECCOMP), why));
         }
         (false, None) => {}
@@ -181,7 +182,7 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
     app_armor(out, v.get("appArmorProfile"), &at.child("appArmorProfile"));
 }
 
-/// What Windows does not have of a pod, in upstream's order: fields of its spec, or of its security context.
+/// Pod fields that Windows lacks, in upstream's order. True if the field is in the security context, not the spec.
 const LINUX_POD: &[(&str, bool)] = &[
     ("appArmorProfile", true),
     ("seLinuxOptions", true),
@@ -199,7 +200,7 @@ const LINUX_POD: &[(&str, bool)] = &[
     ("supplementalGroupsPolicy", true),
     ("seLinuxChangePolicy", true),
 ];
-/// The same of a container's.
+/// Fields of a container's security context that Windows lacks.
 const LINUX_CONTAINER: &[&str] = &[
     "appArmorProfile",
     "seLinuxOptions",
@@ -251,7 +252,7 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 } else {
                     (spec, path)
                 };
-                // The flags of the host are plain ones in Go: false is nothing.
+                // Host namespace flags are plain bools in Go, where false equals absent; the other two are pointers.
                 let said = match holder.get(key) {
                     Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
                     Value::Array(a) => !a.is_empty(),
@@ -269,7 +270,7 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 }
             }
         }
-        // At `spec.os`, as upstream.
+        // As upstream, reported at `os`, not at `os.name`.
         other => out.push(FieldError::not_supported(
             &path.child("os"),
             other,

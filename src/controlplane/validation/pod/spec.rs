@@ -1,4 +1,5 @@
-//! The spec of pods and templates, in upstream's order.
+//! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines the order
+//! of causes. Entry point: [`spec`].
 
 use super::super::common::internal;
 use super::resources::Claims;
@@ -11,17 +12,17 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
 use crate::interrupt::checkpoint;
 
-/// Whose spec it is.
+/// The owner of a spec. Templates skip some checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of<'a> {
-    /// A Pod's.
+    /// A pod.
     Pod {
-        /// Its name.
+        /// `metadata.name`, from which generated claim names derive.
         name: &'a str,
-        /// Does a node say of it, what the API cannot change?
+        /// True for a mirror pod, which represents a static pod of a kubelet.
         mirror: bool,
     },
-    /// A template's.
+    /// A pod template.
     Template,
 }
 
@@ -84,7 +85,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
     env::files(out, spec, path);
 }
 
-/// On the network of its host a pod has the host's ports.
+/// Checks that with `hostNetwork` every host port equals its container port.
 fn host_ports(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if spec.get("hostNetwork").as_bool() != Some(true) {
         return;
@@ -144,7 +145,7 @@ fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if spec.get("hostUsers").as_bool() != Some(false) {
         return;
     }
-    // Two of the names are upstream's.
+    // The capitalized names are upstream's.
     for (key, shown) in [
         ("hostNetwork", "hostNetwork"),
         ("hostPID", "HostPID"),
@@ -247,7 +248,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
         let at = path.child("resourceClaims").index(i);
         let name = c.str_at(&["name"]);
         if mirror {
-            // Without a field, as upstream.
+            // As upstream, the path is empty, which prints as brackets.
             let why = "static pods do not support resource claims";
             out.push(FieldError::forbidden(&FieldPath::new("[]"), why));
             names.insert(name);
@@ -279,7 +280,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
     names
 }
 
-/// What taints a pod bears.
+/// Checks a pod's tolerations of taints.
 pub(super) fn tolerations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     for (i, t) in spec.get("tolerations").items().iter().enumerate() {
         toleration(out, t, &path.child("tolerations").index(i));
@@ -308,7 +309,7 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
         "" | "Equal" => {
             let messages = label_value(value);
             if !messages.is_empty() {
-                // A bad value is reported at the operator, as upstream.
+                // As upstream, a bad value is reported at the operator.
                 out.push(FieldError::invalid(&at.child("operator"), value, messages.join(";")));
             }
         }
@@ -317,7 +318,7 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
             out.push(FieldError::invalid(&at.child("operator"), value, why));
         }
         "Exists" => {}
-        // Behind a gate that is off; and named all the same.
+        // The feature gate of these operators is off, yet upstream's message lists them as supported.
         "Lt" | "Gt" => out.push(FieldError::not_supported(
             &at.child("operator"),
             operator,

@@ -1,4 +1,4 @@
-//! `pods/status`: what a kubelet or a scheduler says about a pod.
+//! Validation of `pods/status`, which kubelets and schedulers write (`ValidatePodStatusUpdate` upstream).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
@@ -59,7 +59,7 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Lists of a status, and what they are about.
+/// Lists of container statuses, each with the spec's list of the same containers.
 const STATUSES: &[(&str, &str)] = &[
     ("containerStatuses", "containers"),
     ("initContainerStatuses", "initContainers"),
@@ -79,12 +79,12 @@ fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// Of several of one name the first counts.
+/// Indexes objects by name. Reversed, so that the first of several with one name wins.
 fn by_name(all: &[Value]) -> HashMap<&str, &Value> {
     all.iter().rev().map(|v| (v.str_at(&["name"]), v)).collect()
 }
 
-/// Does a container that ended with `code` run again?
+/// True if a container that exited with `code` is restarted by its rules or its policy.
 fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     let matches = |rule: &Value| {
         let codes = rule.get("exitCodes");
@@ -107,7 +107,7 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     }
 }
 
-/// A container that ended may run again only where something restarts it.
+/// Rejects transitions of terminated containers to another state, unless the container may be restarted.
 fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: &FieldPath) {
     let spec = old.get("spec");
     let containers = match list {
@@ -179,6 +179,7 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
                 invalid_each(out, &at.index(i), text, net::ip_strict(text));
             }
         }
+        // Upstream's dual-stack check fails with an internal error if any address is malformed.
         let mut strange = all.iter().map(|ip| ip.str_at(&["ip"])).enumerate();
         if all.len() > 1
             && let Some((i, text)) = strange.find(|(_, s)| s.parse::<IpAddr>().is_err())
@@ -199,7 +200,7 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// The claim made for resources of vendors.
+/// Checks `extendedResourceClaimStatus`: the claim that the scheduler generated for extended resources.
 fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
     let status = new.at(&["status", "extendedResourceClaimStatus"]);
     if status.is_null() {
@@ -229,7 +230,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
             Some(_) => {}
         }
         let request = m.str_at(&["requestName"]);
-        // Without an index, as upstream.
+        // As upstream, the path has no index.
         invalid_each(out, &path.child("requestName"), request, dns1123_label(request));
         if !seen.insert((container, resource, request)) {
             for (key, value) in [
@@ -249,7 +250,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
     );
 }
 
-/// Whom a container runs as.
+/// Checks the user and group ids a container reports.
 fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
     let (linux, at) = (user.get("linux"), path.child("linux"));
     if linux.is_null() {
@@ -272,7 +273,7 @@ fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
     }
 }
 
-/// Health of the devices a container has.
+/// Checks the reported health of a container's devices.
 fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, path: &FieldPath) {
     checkpoint();
     const HEALTH: &[&str] = &["Healthy", "Unhealthy", "Unknown"];
@@ -324,7 +325,7 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
     }
 }
 
-/// Bytes that a message about a device's health may have.
+/// Maximum length, in bytes, of a message about a device's health.
 const LONGEST_MESSAGE: i64 = 1024;
 
 #[cfg(test)]
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ended_for_good_stays_so() {
+    fn terminated_container_cannot_restart() {
         let ended = json!({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}}]});
         let runs = json!({"containerStatuses": [{"name": "a", "state": {"running": {}}}]});
         let of = |policy: &str| {
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_one_per_family() {
+    fn addresses_are_limited_to_one_per_family() {
         let new =
             json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "hostIP": "a", "hostIPs": [{"ip": "10.0.0.1"}]});
         assert_eq!(

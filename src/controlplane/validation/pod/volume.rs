@@ -1,4 +1,4 @@
-//! Volumes.
+//! Validation of a pod's volumes. The rules of each source are in `validation::sources`.
 
 use super::super::sources::{self, Whose};
 use super::spec::Of;
@@ -9,7 +9,7 @@ use crate::controlplane::fields::{Seen, invalid_each, required_choice};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-/// The volumes of a pod that are right.
+/// The valid volumes of a pod, by name. References to invalid ones are reported as not found, as upstream.
 pub(super) struct Volumes<'a>(HashMap<&'a str, &'a Value>);
 
 impl Volumes<'_> {
@@ -17,14 +17,15 @@ impl Volumes<'_> {
         self.0.contains_key(name)
     }
 
-    /// May it be a device?
+    /// True if the volume's source allows block mode.
     pub(super) fn is_block(&self, name: &str) -> bool {
         let found = self.0.get(name);
         found.is_some_and(|v| !v.get("persistentVolumeClaim").is_null() || !v.get("ephemeral").is_null())
     }
 }
 
-/// Sources, in the order upstream looks at them, with the name a second one is told by where that is not its own.
+/// Sources in upstream's order, each with its name in the error path if it is not the first one. Misspellings
+/// (`downwarAPI`) are upstream's.
 const SOURCES: &[(&str, &str)] = &[
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -58,10 +59,11 @@ const SOURCES: &[(&str, &str)] = &[
     ("image", "image"),
 ];
 
-/// Checks volumes; gives those that are right.
+/// Checks a pod's volumes and returns the valid ones.
 pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, of: Of<'_>) -> Volumes<'a> {
     let mut found = Volumes(HashMap::new());
     let all = spec.get("volumes").items();
+    // Names of the claims that the ephemeral volume controller will generate for this pod.
     let made: Seen<String> = match of {
         Of::Pod { name, .. } if !name.is_empty() => all
             .iter()
@@ -135,7 +137,7 @@ fn image(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
     required_choice(out, v, "pullPolicy", at, &["Always", "IfNotPresent", "Never"]);
 }
 
-/// A token has an account.
+/// Checks that projected service account tokens have a service account.
 pub(super) fn tokens(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if !spec.str_at(&["serviceAccountName"]).is_empty() {
         return;

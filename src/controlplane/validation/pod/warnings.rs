@@ -1,4 +1,5 @@
-//! What is accepted, and better left alone.
+//! Warnings about pods and pod templates: valid but deprecated, ineffective or suspicious fields (upstream's
+//! `pkg/api/pod/warnings.go`). Entry point: [`template`].
 
 mod paths;
 mod ports;
@@ -11,7 +12,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, strings};
 use crate::interrupt::checkpoint;
 
-/// What a label of nodes that has a successor is told.
+/// The warning for a deprecated node label; `None` for all others.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
     let (since, instead) = match key {
         "beta.kubernetes.io/arch" => ("v1.14", "kubernetes.io/arch"),
@@ -24,7 +25,7 @@ pub(crate) fn deprecated_label(key: &str) -> Option<String> {
     Some(format!("deprecated since {since}; use \"{instead}\" instead"))
 }
 
-/// Annotations without effect, and what to use.
+/// Annotations without effect, each with its warning.
 const ANNOTATIONS: &[(&str, &str)] = &[
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -40,7 +41,7 @@ const ANNOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Volumes that are gone or going.
+/// Deprecated or removed volume types: JSON name, name in the warning, and text.
 const VOLUMES: &[(&str, &str, &str)] = &[
     (
         "photonPersistentDisk",
@@ -69,7 +70,7 @@ const VOLUMES: &[(&str, &str, &str)] = &[
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// All containers with their paths, in the order upstream visits them.
+/// All containers with their paths, in the order of upstream's visitor.
 fn containers<'a>(spec: &'a Value, path: &str) -> Vec<(&'a Value, String)> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let each = |list: &'static str| {
@@ -79,7 +80,7 @@ fn containers<'a>(spec: &'a Value, path: &str) -> Vec<(&'a Value, String)> {
     lists.into_iter().flat_map(each).collect()
 }
 
-/// All of a pod (`at` empty) or of a template at this path.
+/// Warnings about a pod (`at` is empty) or about the template at path `at`.
 pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
     let mut out = Vec::new();
     let base = if at.is_empty() { String::new() } else { format!("{at}.") };
@@ -155,7 +156,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const FRACTIONS: [&str; 2] = ["memory", "ephemeral-storage"];
 
-/// Labels of nodes that have successors, wherever they are asked for.
+/// Warnings about scheduling constraints: deprecated node labels, invalid values and null selectors.
 fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
     let selector = spec.get("nodeSelector").as_object();
     for key in selector.into_iter().flat_map(|m| m.keys()) {
@@ -237,7 +238,7 @@ fn container(out: &mut Vec<String>, c: &Value, at: &str) {
     for (i, e) in c.get("env").items().iter().enumerate() {
         let name = e.str_at(&["name"]);
         if !seen.insert(name) {
-            // A value that grows from the one before is fine.
+            // A value that extends the previous one (`PATH=$(PATH):/x`) is intended.
             let (value, reference) = (e.str_at(&["value"]), format!("$({name})"));
             let grows = e.get("valueFrom").is_null() && value != reference && value.contains(&reference);
             if !grows {
@@ -255,7 +256,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn warnings_read_as_recorded() {
+    fn warnings_match_the_recordings() {
         let v = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "imagePullSecrets": [{}],
             "volumes": [{"name": "g", "gitRepo": {}}],
             "containers": [{"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}]}});

@@ -1,4 +1,4 @@
-//! What Windows asks of pods.
+//! Validation of Windows options: host process containers, GMSA credentials and user names.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_subdomain;
@@ -13,7 +13,7 @@ fn options(holder: &Value) -> &Value {
     holder.at(&["securityContext", "windowsOptions"])
 }
 
-/// All containers run in the host's processes, or none does; and then on the host's network.
+/// Checks that either all or no containers are host process containers; if all are, the pod needs `hostNetwork`.
 pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let of_pod = options(spec).get("hostProcess").as_bool();
     let (mut host, mut other) = (0, 0);
@@ -53,7 +53,7 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
     }
 }
 
-/// Who runs containers on Windows.
+/// Checks GMSA credentials and `runAsUserName`.
 pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(name) = v.get("gmsaCredentialSpecName").as_str() {
         invalid_each(out, &at.child("gmsaCredentialSpecName"), name, dns1123_subdomain(name));
@@ -76,7 +76,7 @@ pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// A name of NetBIOS, or one of DNS.
+/// True for a NetBIOS or DNS domain name.
 fn is_domain(name: &str) -> bool {
     let plain = |c: char| !"\\/:*?\"<>|".contains(c);
     let net_bios = (1..=15).contains(&name.chars().count()) && !name.starts_with('.') && name.chars().all(plain);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn host_processes_are_all_or_none() {
+    fn host_process_applies_to_all_or_no_containers() {
         let host = json!({"securityContext": {"windowsOptions": {"hostProcess": true}}});
         let mixed = json!({"hostNetwork": true, "containers": [(host.clone()), {}]});
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names_are_those_of_windows() {
+    fn user_names_follow_windows_rules() {
         let of = |name: &str| {
             said(json!({"securityContext": {"windowsOptions": {"runAsUserName": name}}, "containers": []}))
         };

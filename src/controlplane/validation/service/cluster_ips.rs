@@ -1,4 +1,5 @@
-//! `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, judged together.
+//! Validation of the interdependent fields `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`
+//! (`ValidateServiceClusterIPsRelatedFields` upstream).
 
 use super::super::super::allocators::Family;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -6,7 +7,7 @@ use crate::apimachinery::validation::{net, parse_ip};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 
-/// What is wrong with them; nothing is judged for ExternalName.
+/// Validates the fields; ExternalName Services are exempt. The strategy also calls this before allocation.
 pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let spec = v.get("spec");

@@ -3,7 +3,7 @@ use crate::apimachinery::field::aggregate;
 use crate::controlplane::defaults;
 use crate::json;
 
-/// What upstream answers, without the `Service "x" is invalid: ` before it.
+/// The error text without upstream's prefix `Service "x" is invalid: `.
 fn said(spec: Value) -> String {
     let mut v = json!({"metadata": {"name": "x"}});
     v.set(&["spec"], spec);
@@ -21,7 +21,7 @@ fn said(spec: Value) -> String {
 }
 
 #[test]
-fn recorded_refusals_are_said_in_the_recorded_words() {
+fn errors_match_the_recordings() {
     let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
     let cases: Vec<(Value, String)> = vec![
         (json!({}), "spec.ports: Required value".into()),
@@ -55,7 +55,7 @@ fn recorded_refusals_are_said_in_the_recorded_words() {
 }
 
 #[test]
-fn a_cluster_ip_may_not_change() {
+fn cluster_ip_is_immutable() {
     let with = |ip: &str| {
         json!({"spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
                         "sessionAffinity": "None", "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}})

@@ -1,4 +1,4 @@
-//! Load balancers, traffic policies and traffic distribution.
+//! Validation of load balancer fields, traffic policies and traffic distribution.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{net, qualified_name};
@@ -9,7 +9,8 @@ use crate::controlplane::fields::{Seen, invalid_each, optional_choice, required_
 const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// Checks a CIDR as legacy fields are checked since v1.36.
+/// Checks a CIDR strictly, as v1.36 checks new values of legacy fields: no leading zeros, no IPv4-mapped IPv6, no bits
+/// beyond the prefix.
 pub(crate) fn cidr_strict(text: &str) -> Vec<String> {
     let Some((ip, bits)) = net::parse_cidr(text) else {
         return net::cidr(text);
@@ -36,7 +37,7 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
     let spec = v.get("spec");
     let balanced = kind == "LoadBalancer";
     let ranges = spec.get("loadBalancerSourceRanges").items();
-    // Upstream spells this one path with a capital letter.
+    // Upstream's path has a capital `L`.
     let at = path.child("LoadBalancerSourceRanges");
     let annotation = v.at(&["metadata", "annotations", SOURCE_RANGES]).as_str();
     if !ranges.is_empty() {
@@ -72,7 +73,7 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
     balancer_class(out, spec, balanced, path);
 }
 
-/// The class of a load balancer has a name's form, and nothing else has one.
+/// Checks `loadBalancerClass`: a qualified name, only for load balancers.
 pub(super) fn balancer_class(out: &mut ErrorList, spec: &Value, balanced: bool, path: &FieldPath) {
     let at = path.child("loadBalancerClass");
     match spec.get("loadBalancerClass").as_str() {
@@ -118,7 +119,7 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     );
 }
 
-/// True where the Service has a health check port.
+/// True if the Service needs a health check node port.
 pub(crate) fn needs_health_check(service: &Value) -> bool {
     service.str_at(&["spec", "type"]) == "LoadBalancer" && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
 }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_strictly() {
+    fn source_ranges_are_checked_strictly() {
         let why = |s| cidr_strict(s).pop().unwrap_or_default();
         assert_eq!(why("10.0.0.0/8"), "");
         assert_eq!(why("2001:db8::/64"), "");

@@ -1,4 +1,4 @@
-//! What may not change about a Service.
+//! Validation of Service updates: immutable fields, and changes between single-stack and dual-stack.
 
 use super::traffic::{balancer_class, needs_health_check};
 use super::{is_headless, service};
@@ -6,7 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, strings};
 
-/// A changed Service: upgrade and downgrade rules first, then everything a new one must be.
+/// Validates an update: first the rules for changes of addresses and families, then those of a new Service.
 pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let addressed = |v: &Value| matches!(v.str_at(&["spec", "type"]), "ClusterIP" | "NodePort" | "LoadBalancer");
@@ -26,7 +26,7 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
-    // Upstream judges its form here and with the rest; causes show it.
+    // As upstream, the syntax is checked here and again by `service`, so causes repeat.
     balancer_class(&mut out, new.get("spec"), balanced(new), &path);
     if needs_health_check(new) && needs_health_check(old) {
         let port = |v: &Value| v.at(&["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0);
@@ -38,7 +38,7 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// What is said of the first of a list that lost it, of one that was replaced, and of a second one let go.
+/// Error texts of a list: primary cleared, and secondary released without a change of the policy.
 struct Words {
     key: &'static str,
     unset: &'static str,
@@ -82,18 +82,19 @@ fn families(out: &mut ErrorList, new: &Value, old: &Value) {
     let (now, was) = (strings(shown), strings(old.at(&["spec", FAMILIES.key])));
     let ips = new.at(&["spec", IPS.key]);
     if now.len() == was.len() {
-        // All at the first, as upstream.
+        // As upstream, every change is reported at index 0.
         let changed = was.iter().zip(&now).filter(|(a, b)| a != b).count();
         out.push_times(changed, || FieldError::invalid(&at, shown.clone(), CHANGED));
     } else {
-        // The addresses are looked at and shown, as upstream.
+        // An upstream quirk: emptiness and bad value are those of `clusterIPs`.
         resized(out, new, &FAMILIES, (&now, &was), ips.items().is_empty(), ips);
     }
 }
 
 const CHANGED: &str = "may not change once set";
 
-/// A list that grew or shrank keeps its first; it shrinks only with the policy.
+/// Checks a list whose length changed: the primary entry must remain, and the secondary may be released only with
+/// `SingleStack`.
 fn resized(
     out: &mut ErrorList,
     new: &Value,

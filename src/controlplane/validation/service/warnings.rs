@@ -1,4 +1,4 @@
-//! What is worth a warning about a Service.
+//! Warnings about Services, addresses and CIDRs (upstream's `pkg/api/service/warnings.go`).
 
 use super::is_headless;
 use crate::apimachinery::validation::net;
@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 use std::net::IpAddr;
 
-/// Warnings of a create or an update, in upstream's order.
+/// Warnings about a created or updated Service, in upstream's order.
 pub(crate) fn service(v: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let spec = v.get("spec");
@@ -65,7 +65,7 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
     out
 }
 
-/// An address that is accepted but not written as it should be.
+/// Warns if an accepted address is not in canonical form.
 pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     let ip = net::parse_ip(text)?;
     let canonical = match ip {
@@ -84,14 +84,14 @@ pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     })
 }
 
-/// Addresses of a load balancer (of a Service or an Ingress) that are not written as they should be.
+/// Warns about load balancer addresses (of a Service or an Ingress) that are not in canonical form.
 pub(crate) fn balancer(v: &Value) -> Vec<String> {
     let all = v.at(&["status", "loadBalancer", "ingress"]).items().iter().enumerate();
     all.filter_map(|(i, a)| ip_warning(&format!("status.loadBalancer.ingress[{i}]"), a.str_at(&["ip"])))
         .collect()
 }
 
-/// A range that is accepted but not written as it should be.
+/// Warns if an accepted CIDR is ambiguous or not in canonical form.
 pub(crate) fn cidr_warning(path: &str, text: &str) -> Option<String> {
     let (ip, bits) = net::parse_cidr(text)?;
     let (address, prefix) = text.split_once('/')?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_spellings_are_warned_about() {
+    fn noncanonical_addresses_yield_warnings() {
         assert_eq!(ip_warning("p", "10.0.0.1"), None);
         assert_eq!(
             ip_warning("p", "010.0.0.1").unwrap(),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn external_ips_of_headless_services_are_ignored_rather_than_deprecated() {
+    fn headless_external_ips_warn_as_ignored_not_deprecated() {
         let said = |cluster_ip: &str| {
             service(
                 &crate::json!({"spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],

@@ -1,4 +1,4 @@
-//! Disks of clouds.
+//! Validation of cloud disk sources.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
@@ -11,7 +11,7 @@ pub(super) fn google(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     partition(out, v, at);
 }
 
-/// Nought is fine, whatever the words say.
+/// Checks a partition. Zero is valid (the whole disk), despite upstream's text.
 pub(super) fn partition(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.get("partition").as_i64().filter(|n| !(0..=255).contains(n)) {
         let why = "must be between 1 and 255, inclusive";

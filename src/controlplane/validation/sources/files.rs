@@ -1,11 +1,12 @@
-//! Files made of objects, and their places in a volume.
+//! Validation of sources that project objects as files (config maps, secrets, downward API, projected volumes), and of
+//! their file paths.
 
 use super::super::pod::{VOLUME_FIELDS, field_ref, resource_ref};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::Seen;
 
-/// A path below another one.
+/// Checks that a path is relative and has no `..`.
 pub(in crate::controlplane::validation) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.starts_with('/') {
         out.push(FieldError::invalid(at, text, "must be a relative path"));
@@ -13,7 +14,7 @@ pub(in crate::controlplane::validation) fn local_path(out: &mut ErrorList, text:
     no_backsteps(out, text, at);
 }
 
-/// No `..` among the parts of a path.
+/// Checks that no component of a path is `..`.
 pub(in crate::controlplane::validation) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.split('/').any(|p| p == "..") {
         out.push(FieldError::invalid(at, text, "must not contain '..'"));
@@ -27,7 +28,7 @@ fn mode(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// A file's place in a volume.
+/// Checks the path of a file in a volume.
 fn file_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
@@ -38,7 +39,7 @@ fn file_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
     }
 }
 
-/// The keys of a secret or a config map.
+/// Checks the projected keys of a secret or config map.
 pub(super) fn keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     mode(out, v.get("defaultMode"), &at.child("defaultMode"));
     for (i, item) in v.get("items").items().iter().enumerate() {
@@ -61,7 +62,7 @@ pub(super) fn downward_volume(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// A field of the pod in a file. Its path has no index, as upstream.
+/// Checks a pod field projected as a file. As upstream, the error path has no index.
 fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
     file_path(out, item.str_at(&["path"]), &at.child("path"));
     let (field, resource) = (item.get("fieldRef"), item.get("resourceFieldRef"));
@@ -82,11 +83,11 @@ fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
     mode(out, item.get("mode"), &at.child("mode"));
 }
 
-/// The files a projected volume has so far.
+/// File paths already used in a projected volume.
 struct Taken<'a>(Seen<&'a str>);
 
 impl<'a> Taken<'a> {
-    /// Takes `file`; of a second one `told` is said.
+    /// Records `file`; if it is a duplicate, reports it with the bad value `told`.
     fn take(&mut self, out: &mut ErrorList, file: &'a str, told: &str, at: &FieldPath) {
         if !self.0.insert(file) {
             out.push(FieldError::invalid(at, told, "conflicting duplicate paths"));

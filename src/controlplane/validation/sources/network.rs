@@ -1,4 +1,4 @@
-//! Storage reached over a network.
+//! Validation of network volume sources: NFS, iSCSI, Fibre Channel, Quobyte, Flocker and Glusterfs.
 
 use super::Whose;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -13,7 +13,7 @@ pub(super) fn nfs(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// What is wrong with an iSCSI name. A PersistentVolume is told less.
+/// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's text is less specific for PersistentVolumes.
 fn iscsi_name(name: &str, whose: Whose<'_>) -> Option<&'static str> {
     let alphanumeric = |s: &str, n: usize| s.len() == n && s.bytes().all(|c| c.is_ascii_alphanumeric());
     let fine = if name.starts_with("iqn") {
@@ -30,8 +30,8 @@ fn iscsi_name(name: &str, whose: Whose<'_>) -> Option<&'static str> {
     (!fine).then_some("must be valid format")
 }
 
-/// `iqn.`, a year and a month, a domain, `:` and what the owner of the domain likes; the last of these may stand anywhere
-/// in the text.
+/// True for a name like `iqn.2026-01.com.example:storage`. Upstream's regular expression is anchored only at the end,
+/// so the match may start at any `iqn.` in the text.
 fn qualified(name: &str) -> bool {
     name.match_indices("iqn.").any(|(i, lead)| {
         let text = &name[i + lead.len()..];
@@ -66,6 +66,7 @@ pub(super) fn iscsi(out: &mut ErrorList, v: &Value, volume: &FieldPath, whose: W
     let initiator = v.get("initiatorName").as_str();
     let long = initiator.is_some() && owner.len() + 1 + portal.len() > 64;
     const LONG: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+    // Upstream's two functions report this at different points and paths.
     if long && whose.persists() {
         out.push(FieldError::invalid(&at.child("targetportal"), portal, LONG));
     }
@@ -131,6 +132,7 @@ pub(super) fn quobyte(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         let why = "must be a UUID and may not exceed a length of 64 characters";
         out.push(FieldError::required(&at.child("tenant"), why));
     } else {
+        // One error per invalid pair, each with the whole list as bad value, as upstream.
         for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
             out.push(FieldError::invalid(&at.child("registry"), registry, PAIRS));
         }
@@ -140,7 +142,7 @@ pub(super) fn quobyte(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// `host:port` or `[host]:port`, as Go splits them.
+/// True for `host:port` or `[host]:port`, with the rules of Go's `net.SplitHostPort`.
 fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;

@@ -25,7 +25,7 @@ fn persistent(holder: Value) -> String {
 }
 
 #[test]
-fn network_names_have_the_form_of_their_kind() {
+fn iscsi_names_follow_their_scheme() {
     let of = |iqn: &str| pod(json!({"iscsi": {"targetPortal": "a:1", "iqn": iqn}}));
     assert_eq!(of("iqn.2026-01.com.example:storage:a"), "[]");
     assert_eq!(of("eui.0123456789abcdef"), "[]");
@@ -45,7 +45,7 @@ fn network_names_have_the_form_of_their_kind() {
 }
 
 #[test]
-fn azure_disks_are_addressed_by_their_kind() {
+fn azure_disk_uris_depend_on_the_kind() {
     let disk = |kind: &str, uri: &str| pod(json!({"azureDisk": {"diskName": "d", "diskURI": uri, "kind": kind}}));
     assert_eq!(disk("Managed", "/subscriptions/x"), "[]");
     assert_eq!(disk("Shared", "https://x"), "[]");
@@ -55,7 +55,7 @@ fn azure_disks_are_addressed_by_their_kind() {
 }
 
 #[test]
-fn what_lies_outside_namespaces_names_them() {
+fn persistent_volume_secrets_require_a_namespace() {
     let reference = json!({"csi": {"driver": "d", "volumeHandle": "h", "nodeExpandSecretRef": {"name": "s"}}});
     assert_eq!(
         persistent(reference),
@@ -70,7 +70,7 @@ fn what_lies_outside_namespaces_names_them() {
 }
 
 #[test]
-fn rarer_sources_are_refused_in_upstreams_words() {
+fn source_errors_match_upstream() {
     for (holder, want) in [
         (
             json!({"nfs": {"server": "s"}}),
@@ -105,7 +105,7 @@ fn rarer_sources_are_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_file_lies_below_its_volume() {
+fn file_paths_stay_within_the_volume() {
     let at = |path: &str| pod(json!({"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}}));
     assert_eq!(at("a/b"), "[]");
     let field = "v.configMap.items[0].path: Invalid value";

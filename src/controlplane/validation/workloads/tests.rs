@@ -20,7 +20,7 @@ fn with(default: fn(&mut Value), changes: &[(&[&str], Value)]) -> Value {
 }
 
 #[test]
-fn deployments_are_refused_in_the_recorded_words() {
+fn deployment_errors_match_the_recordings() {
     let said = |changes: &[(&[&str], Value)]| aggregate(&deployment(&with(defaults::deployment, changes)));
     let cases: Vec<(Vec<(&[&str], Value)>, String)> = vec![
         (vec![], "[]".into()),
@@ -45,7 +45,7 @@ fn deployments_are_refused_in_the_recorded_words() {
 }
 
 #[test]
-fn an_unreadable_selector_stops_at_itself() {
+fn unparsable_selector_skips_template_validation() {
     let mut v = with(defaults::deployment, &[]);
     v.set(
         &["spec", "selector", "matchExpressions"],
@@ -57,7 +57,7 @@ fn an_unreadable_selector_stops_at_itself() {
 }
 
 #[test]
-fn daemon_sets_are_refused_in_the_recorded_words() {
+fn daemon_set_errors_match_the_recordings() {
     let said = |changes: &[(&[&str], Value)]| aggregate(&daemon_set(&with(defaults::daemon_set, changes)));
     assert_eq!(said(&[(&["selector"], Value::Null)]), MISMATCH);
     assert_eq!(
@@ -77,7 +77,7 @@ fn daemon_sets_are_refused_in_the_recorded_words() {
 }
 
 #[test]
-fn a_revision_holds_an_object_that_stays() {
+fn revision_data_is_an_immutable_object() {
     let v = json!({"revision": 1, "data": {"a": 1}});
     assert_eq!(aggregate(&controller_revision(&v)), "[]");
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_revision_holds_an_object_that_stays() {
 }
 
 #[test]
-fn strategies_show_their_go_names_all_the_way_down() {
+fn strategies_print_nested_go_names() {
     let rolling = json!({"type": "X", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}});
     let shown = "Unsupported value: {\"Type\":\"X\",\"RollingUpdate\":{\"MaxUnavailable\":1,\"MaxSurge\":\"25%\"}}: supported values: ";
     let v = with(defaults::deployment, &[(&["strategy"], rolling.clone())]);

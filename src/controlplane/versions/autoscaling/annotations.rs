@@ -1,4 +1,4 @@
-//! What v1 writes into annotations.
+//! Encodes v2 fields as the annotations of v1, byte for byte as Go does. `parse` is the inverse.
 
 use super::text::{always, given, list, object, selector};
 use crate::apimachinery::value::Value;
@@ -14,7 +14,7 @@ fn reference(v: &Value) -> Option<String> {
     ]))
 }
 
-/// The sources of a metric or its status, in Go's order.
+/// Encodes the sources of a metric or metric status, in Go's order.
 fn sources(v: &Value, one: fn(&str, &Value) -> String) -> String {
     let source = |key: &str| {
         let source = v.get(key);
@@ -30,7 +30,7 @@ fn sources(v: &Value, one: fn(&str, &Value) -> String) -> String {
     ])
 }
 
-/// A `v1.MetricSpec`.
+/// Encodes a `v1.MetricSpec`.
 pub(super) fn metric(v: &Value) -> String {
     sources(v, |key, s| {
         let name = always(s.at(&["metric", "name"]), NO_TEXT);
@@ -65,7 +65,7 @@ pub(super) fn metric(v: &Value) -> String {
     })
 }
 
-/// A `v1.MetricStatus`.
+/// Encodes a `v1.MetricStatus`.
 pub(super) fn status(v: &Value) -> String {
     sources(v, |key, s| {
         let name = always(s.at(&["metric", "name"]), NO_TEXT);
@@ -106,7 +106,7 @@ fn container(key: &str, source: &Value) -> Option<String> {
         .flatten()
 }
 
-/// A `v1.HorizontalPodAutoscalerCondition`.
+/// Encodes a `v1.HorizontalPodAutoscalerCondition`.
 pub(super) fn condition(v: &Value) -> String {
     object([
         ("type", always(v.get("type"), NO_TEXT)),
@@ -117,7 +117,8 @@ pub(super) fn condition(v: &Value) -> String {
     ])
 }
 
-/// The behavior, as the internal struct is encoded: every field, by its Go name.
+/// Encodes the behavior. Upstream encodes its internal struct here, which has no JSON tags: every field is written,
+/// under its Go name.
 pub(super) fn behavior(v: &Value) -> String {
     let policy = |p: &Value| {
         object([

@@ -1,10 +1,11 @@
-//! What v1's annotations say, in v2's shape. `None`: it cannot be read, and the whole annotation counts for nothing.
+//! Decodes the annotations of v1 into v2 fields. `None` means that the annotation is malformed; the caller then ignores
+//! all of it. `annotations` is the inverse.
 
 use crate::apimachinery::quantity;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 
-/// A member by its name, as Go's decoder finds it: exactly, or else whatever the case.
+/// Looks up a member like Go's decoder: an exact match, else the last one that matches ignoring case.
 fn member<'a>(v: &'a Value, name: &str) -> &'a Value {
     let exact = v.get(name);
     if !exact.is_null() {
@@ -18,7 +19,7 @@ fn member<'a>(v: &'a Value, name: &str) -> &'a Value {
         .unwrap_or(exact)
 }
 
-/// Members that are copied: where from, where to, and what they must be.
+/// Copies members from a v1 object to a v2 one, with a type check. Absent members are skipped.
 struct Reader<'a> {
     from: &'a Value,
     to: Value,
@@ -117,7 +118,7 @@ fn sources(v: &Value, one: fn(&str, &mut Reader<'_>) -> Option<()>) -> Option<Va
     v.as_object().map(|_| out)
 }
 
-/// Which object and which metric of it.
+/// Copies the members that identify a metric.
 fn named(key: &str, r: &mut Reader<'_>) -> Option<()> {
     match key {
         "resource" => r.text("name", &["name"]),
@@ -152,7 +153,7 @@ pub(super) fn metric(v: &Value) -> Option<Value> {
                 r.amount("targetValue", &value)?;
                 r.amount("averageValue", &average)?;
                 let averaged = has(r, "averageValue");
-                // v1 cannot leave the value out.
+                // v1 always encodes a value; zero stands for absent if there is an average.
                 if averaged && r.to.str_at(&value) == "0" {
                     r.to.unset(&value);
                 } else if !averaged && !has(r, "value") {

@@ -22,7 +22,7 @@ fn annotation<'a>(v: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_v1_autoscaler_without_a_target_is_one_of_eighty_percent() {
+fn v1_target_defaults_to_eighty_percent_cpu() {
     let v1 = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
         "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "K", "name": "n"}}, "status": {}});
     let back = (&AUTOSCALERS).serve((&AUTOSCALERS).store(v1));
@@ -31,7 +31,7 @@ fn a_v1_autoscaler_without_a_target_is_one_of_eighty_percent() {
 }
 
 #[test]
-fn metrics_of_every_source_survive_v1() {
+fn metrics_of_every_source_round_trip_through_v1() {
     let metrics = json!([
         {"type": "Object", "object": {"describedObject": {"kind": "S", "name": "s", "apiVersion": "v1"},
             "metric": {"name": "m", "selector": {"matchLabels": {"a": "b"}}}, "target": {"type": "Value", "value": "5"}}},
@@ -56,7 +56,7 @@ fn metrics_of_every_source_survive_v1() {
 }
 
 #[test]
-fn status_and_behavior_travel_in_annotations() {
+fn status_and_behavior_round_trip_through_annotations() {
     let mut hub = v2(
         json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}]),
         json!({"conditions": [{"type": "AbleToScale", "status": "True", "lastTransitionTime": "2024-01-02T03:04:05Z", "reason": "R"}],
@@ -84,7 +84,7 @@ fn status_and_behavior_travel_in_annotations() {
 }
 
 #[test]
-fn annotations_that_cannot_be_read_are_dropped() {
+fn malformed_annotations_are_dropped() {
     let v1 = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": "[{\"pods\": 1}]",
             "autoscaling.alpha.kubernetes.io/behavior": "nonsense", "mine": "stays"}},

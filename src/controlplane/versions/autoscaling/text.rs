@@ -1,9 +1,9 @@
-//! JSON as Go's encoder writes a struct: members in the order of the declaration, not of the alphabet.
+//! Writes JSON like Go's encoder for structs: members in declaration order, not sorted like those of a `Value`.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 
-/// Members of an object; `None`: left out.
+/// An object; members that are `None` are omitted.
 pub(super) fn object<const N: usize>(members: [(&str, Option<String>); N]) -> String {
     let members = members.into_iter().filter_map(|(k, v)| Some(format!("{k:?}:{}", v?)));
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
@@ -13,7 +13,7 @@ pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
-/// A scalar that is always written; absent: as `zero`.
+/// A scalar without `omitempty`: written as `zero` if absent.
 pub(super) fn always(v: &Value, zero: &str) -> Option<String> {
     Some(if v.is_null() {
         zero.to_owned()
@@ -22,12 +22,12 @@ pub(super) fn always(v: &Value, zero: &str) -> Option<String> {
     })
 }
 
-/// A member that is written where it says something.
+/// A member with `omitempty`: `None` if absent or empty.
 pub(super) fn given(v: &Value) -> Option<String> {
     (!v.is_null() && v.as_str() != Some("")).then(|| json::to_string(v))
 }
 
-/// A `metav1.LabelSelector`.
+/// Encodes a `metav1.LabelSelector`.
 pub(super) fn selector(v: &Value) -> Option<String> {
     let labels = v.get("matchLabels");
     let expressions = v.get("matchExpressions").items();

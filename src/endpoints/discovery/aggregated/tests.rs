@@ -40,7 +40,7 @@ fn order(d: &AggregatedDiscovery) -> Vec<String> {
 }
 
 #[test]
-fn groups_stand_by_their_highest_priority_and_versions_by_theirs() {
+fn groups_and_versions_sort_by_priority() {
     let d = with(&[
         ("b", "v1", 10, 1),
         ("a", "v1", 10, 1),
@@ -51,7 +51,7 @@ fn groups_stand_by_their_highest_priority_and_versions_by_theirs() {
 }
 
 #[test]
-fn of_two_sources_the_lower_is_shown_until_it_goes() {
+fn lowest_source_is_shown_until_removed() {
     let d = with(&[("a", "v1", 10, 1)]);
     let gv = GroupVersion::new("a", "v1");
     let stale = crate::json!({"version": "v1", "freshness": "Stale"});
@@ -62,7 +62,7 @@ fn of_two_sources_the_lower_is_shown_until_it_goes() {
 }
 
 #[test]
-fn the_etag_is_compared_whole_and_an_equal_part_keeps_it() {
+fn if_none_match_compares_the_whole_etag() {
     let d = with(&[("a", "v1", 10, 1)]);
     let r = d.respond(&headers(&[(ACCEPT, ASK)])).unwrap();
     let etag = r.headers()[ETAG].to_str().unwrap().to_owned();
@@ -79,7 +79,7 @@ fn the_etag_is_compared_whole_and_an_equal_part_keeps_it() {
 }
 
 #[test]
-fn any_clause_that_asks_is_served_and_the_old_version_is_not() {
+fn any_clause_with_the_current_version_is_served() {
     let d = with(&[]);
     let accept = format!("application/json,{ASK}");
     assert!(d.respond(&headers(&[(ACCEPT, accept.as_str())])).is_some());

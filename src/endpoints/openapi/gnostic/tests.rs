@@ -1,7 +1,7 @@
 use super::*;
 use crate::json;
 
-/// `field number: content` of a message, one level deep.
+/// Decodes a message one level deep into `(field number, content)` pairs.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let (mut n, mut shift) = (0, 0);
@@ -32,7 +32,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// The content of the only field at each step.
+/// The content reached by following `path`, whose fields must each occur exactly once.
 fn at(bytes: &[u8], path: &[u64]) -> Vec<u8> {
     path.iter().fold(bytes.to_vec(), |b, n| {
         let mut found: Vec<_> = fields(&b).into_iter().filter(|f| f.0 == *n).collect();
@@ -46,7 +46,7 @@ fn text(bytes: &[u8], path: &[u64]) -> String {
 }
 
 #[test]
-fn schemas_are_named_and_their_extensions_are_yaml() {
+fn schemas_are_named_fields_with_yaml_extensions() {
     let document = json!({"definitions": {"a.Kind": {
         "type": "object",
         "required": ["x"],
@@ -58,7 +58,11 @@ fn schemas_are_named_and_their_extensions_are_yaml() {
     let schema = at(&out, &[9, 1, 2]);
     assert_eq!(text(&schema, &[22, 1]), "object");
     assert_eq!(text(&schema, &[19]), "x");
-    assert_eq!(text(&schema, &[25, 1, 1]), "x-y", "a property is not an extension");
+    assert_eq!(
+        text(&schema, &[25, 1, 1]),
+        "x-y",
+        "a property starting with x- is not an extension"
+    );
     assert_eq!(text(&schema, &[25, 1, 2, 1]), "#/definitions/b");
     assert_eq!(text(&schema, &[21, 1, 22, 1]), "string");
     assert_eq!(text(&schema, &[31, 1]), "x-kubernetes-group-version-kind");
@@ -69,7 +73,7 @@ fn schemas_are_named_and_their_extensions_are_yaml() {
 }
 
 #[test]
-fn parameters_and_responses_go_where_their_kind_belongs() {
+fn parameters_and_responses_select_the_right_oneof_field() {
     let document = json!({"paths": {"/a": {
         "get": {"responses": {"200": {"description": "OK", "schema": {"type": "string"}}}},
         "parameters": [
@@ -91,7 +95,7 @@ fn parameters_and_responses_go_where_their_kind_belongs() {
 }
 
 #[test]
-fn defaults_of_version_three_are_scalars() {
+fn v3_defaults_are_limited_to_scalars() {
     let one = |default: Value| {
         let mut schema = json!({"type": "object"});
         schema.set(&["default"], default);
@@ -103,7 +107,7 @@ fn defaults_of_version_three_are_scalars() {
             .find(|f| f.0 == 33)
             .map(|f| fields(&f.1))
     };
-    assert_eq!(one(json!(false)).unwrap()[0].0, 2, "written although it is zero");
+    assert_eq!(one(json!(false)).unwrap()[0].0, 2, "zero values are written in a oneof");
     assert_eq!(one(json!("a")).unwrap(), [(3, b"a".to_vec())]);
     assert_eq!(one(json!(2)).unwrap(), [(1, 2f64.to_le_bytes().to_vec())]);
     assert_eq!(one(json!({})), None);
@@ -111,7 +115,7 @@ fn defaults_of_version_three_are_scalars() {
 
 proptest::proptest! {
     #[test]
-    fn lengths_stand_before_what_they_count(texts in proptest::collection::vec(".{0,300}", 0..20)) {
+    fn nested_messages_are_length_prefixed(texts in proptest::collection::vec(".{0,300}", 0..20)) {
         let mut m = Map::new();
         for t in &texts {
             m.insert(t.as_str(), json!({"description": (t.as_str())}));

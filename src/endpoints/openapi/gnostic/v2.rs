@@ -1,4 +1,4 @@
-//! The messages of `openapi.v2`.
+//! The message table of `openapi.v2` (gnostic-models' `openapiv2/OpenAPIv2.proto`).
 
 use super::Form::{Any, Bool, Choice, Double, Each, Int, List, Message as One, Text};
 use super::Test::{Boolean, Has, Is, Object, Otherwise};
@@ -167,7 +167,7 @@ const PLACE: [Row; 4] = [
 
 const PLACE_OR_EMPTY: [Row; 5] = concat(&PLACE, &[("allowEmptyValue", 5, Bool)]);
 
-/// The fields of a value that is no object, numbered from `n`.
+/// The fields of a primitive value, numbered from `n`.
 const fn primitive(n: u32) -> [Row; 17] {
     [
         ("type", n, Text),

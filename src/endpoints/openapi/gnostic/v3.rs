@@ -1,4 +1,5 @@
-//! The messages of `openapi.v3`, without those that no API server publishes: callbacks, links, servers' variables.
+//! The message table of `openapi.v3` (gnostic-models' `openapiv3/OpenAPIv3.proto`), without callbacks, links and
+//! server variables, which no API server publishes.
 
 use super::Form::{Any, Bool, Choice, Double, Each, Int, List, Message as One, Text};
 use super::Test::{Boolean, Has, Number, Object, Otherwise, String};
@@ -6,14 +7,14 @@ use super::{Form, Message};
 
 const TEXTS: Form = Each(&Text);
 
-/// A message, or a reference where there is a `$ref`.
+/// A oneof of the message and a reference, chosen by the presence of `$ref`.
 macro_rules! or_reference {
     ($message:ident) => {
         Choice(&[(Has("$ref"), 2, One(&REFERENCE)), (Otherwise, 1, One(&$message))])
     };
 }
 
-/// A map of one kind of value.
+/// A map from names to values of one form.
 macro_rules! map_of {
     ($form:expr) => {
         Message {
@@ -298,7 +299,7 @@ static SCHEMA: Message = Message {
             32,
             Choice(&[(Boolean, 2, Bool), (Object, 1, or_reference!(SCHEMA))]),
         ),
-        // A default that is an object or an array has no field.
+        // The message has no field for a default that is an object or an array.
         (
             "default",
             33,

@@ -18,14 +18,14 @@ async fn ask(headers: &[(&str, &str)]) -> Response {
 }
 
 #[tokio::test]
-async fn both_spellings_of_protobuf_are_answered_with_the_newer_one() {
+async fn both_protobuf_media_types_yield_the_newer_one() {
     for accept in [NEW, OLD] {
         let r = ask(&[("accept", accept)]).await;
         assert_eq!(r.headers()[CONTENT_TYPE], NEW);
         assert_eq!(
             r.headers()[ETAG],
             kept().etag().as_str(),
-            "the same as that of the JSON"
+            "the ETag is that of the JSON encoding"
         );
         let bytes = r.into_body().collect(1 << 20).await.unwrap();
         assert_eq!(&bytes[..], b"\x0a\x032.0\x12\x06\x0a\x01t\x12\x011");
@@ -33,7 +33,7 @@ async fn both_spellings_of_protobuf_are_answered_with_the_newer_one() {
 }
 
 #[tokio::test]
-async fn the_first_acceptable_form_is_answered() {
+async fn first_acceptable_encoding_is_used() {
     for (accept, answered) in [
         ("", "application/json"),
         ("*/*", "application/json"),
@@ -51,7 +51,7 @@ async fn the_first_acceptable_form_is_answered() {
 }
 
 #[tokio::test]
-async fn documents_of_v3_depend_on_the_encoding_only_where_it_is_asked_for() {
+async fn v3_varies_on_accept_encoding_only_if_compressed() {
     let document = crate::json!({"openapi": "3.0.0", "info": {"title": "t", "version": "1"}});
     let kept = Kept::new(&document, Dialect::V3);
     let mut headers = HeaderMap::new();
@@ -72,7 +72,7 @@ async fn documents_of_v3_depend_on_the_encoding_only_where_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn protobuf_is_compressed_and_not_sent_twice() {
+async fn protobuf_supports_gzip_and_if_none_match() {
     let r = ask(&[("accept", OLD), ("accept-encoding", "gzip")]).await;
     assert_eq!(r.headers()[CONTENT_ENCODING], "gzip");
     let packed = r.into_body().collect(1 << 20).await.unwrap();

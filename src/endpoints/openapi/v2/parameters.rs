@@ -1,19 +1,21 @@
-//! Parameters that many operations have are written once, as upstream's kube-openapi does.
+//! Moves common parameters of the v2 document into its `parameters` section, as upstream's kube-openapi does.
+//!
+//! Entry point: [`share`].
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::discovery::aggregated::hash;
 
-/// What upstream writes where it is used, although many operations have it.
+/// Parameters that upstream keeps inline although many operations have them.
 const INLINE: [&str; 2] = ["dryRun", "fieldValidation"];
-/// Bodies that are the same for every kind.
+/// Body definitions common to all kinds, whose parameters are shared as well.
 const SHARED_BODIES: [&str; 2] = [
     "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
     "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 ];
 
-/// Takes shared parameters out of the paths and leaves references; the names have a hash of the content, so that
-/// documents of several servers agree.
+/// Replaces common parameters in the paths by references and returns the shared ones. Their names contain a hash of
+/// the content, so that the documents of several servers can be merged.
 pub fn share(paths: &mut Map) -> Map {
     let mut shared = Map::new();
     for (_, item) in paths.iter_mut() {
@@ -45,7 +47,7 @@ fn is_shared(parameter: &Value) -> bool {
     let name = parameter.str_at(&["name"]);
     match parameter.str_at(&["in"]) {
         "body" => SHARED_BODIES.contains(&parameter.str_at(&["schema", "$ref"])),
-        // Its description names the kind.
+        // The description of `name` contains the kind, so it is not shared.
         "path" => name != "name",
         _ => !INLINE.contains(&name),
     }
@@ -57,7 +59,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn parameters_of_many_operations_are_written_once() {
+    fn common_parameters_are_shared() {
         let watch = json!({"in": "query", "name": "watch", "type": "boolean"});
         let dry_run = json!({"in": "query", "name": "dryRun", "type": "string"});
         let mut paths = Map::new();

@@ -1,11 +1,13 @@
-//! Schemas of other kinds than the built-in ones, said in the smaller language of Swagger 2.0.
+//! Converts OpenAPI v3 schemas of custom kinds to the smaller vocabulary of Swagger 2.0.
+//!
+//! Entry point: [`definition`].
 
 use crate::apimachinery::value::{Map, Value};
 
 const EXTENSION_PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Rewrites an OpenAPI v3 component; as upstream's `controller/openapi/v2/conversion.go` in what is left out: what
-/// Swagger has no word for, and what kubectl's validation would take for more than is meant.
+/// Rewrites an OpenAPI v3 component. Like upstream's `controller/openapi/v2/conversion.go`, drops what Swagger cannot
+/// express and what kubectl's validation would interpret too strictly.
 pub fn definition(component: &mut Value) {
     if component.get(EXTENSION_PRESERVE).as_bool() == Some(true) {
         let kind = component.get("x-kubernetes-group-version-kind").clone();
@@ -33,6 +35,7 @@ fn rewrite(schema: &mut Value) {
     }
     let preserve = is(m, EXTENSION_PRESERVE);
     let nullable = m.remove("nullable") == Some(Value::Bool(true));
+    // Swagger can express neither null nor additional unknown fields: accept anything instead.
     if nullable || preserve {
         m.remove("items");
         m.remove("properties");
@@ -43,7 +46,7 @@ fn rewrite(schema: &mut Value) {
     }
 }
 
-/// `allOf` around one reference is how v3 puts words beside it.
+/// In v3, `allOf` around a single reference serves to add a description to it; v2 allows both side by side.
 fn unwrap_reference(m: &mut Map) {
     let wrapped = match m.get("allOf").map(Value::items) {
         Some([one]) => one.get("$ref").as_str(),
@@ -87,7 +90,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn what_swagger_has_no_word_for_is_left_out() {
+    fn inexpressible_keywords_are_dropped() {
         let mut s = json!({
             "type": "object",
             "required": ["a", "b"],
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_takes_everything_says_no_more_than_that() {
+    fn preserve_unknown_fields_reduces_the_schema_to_an_object() {
         let mut s = json!({
             "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}},
             "x-kubernetes-group-version-kind": []});

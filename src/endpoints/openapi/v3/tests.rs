@@ -16,7 +16,7 @@ async fn get(all: &OpenApiV3, path: &str, accept: &str) -> Response {
 }
 
 #[tokio::test]
-async fn the_hash_in_the_url_decides_about_caching() {
+async fn caching_depends_on_the_hash_in_the_url() {
     let all = with("apis/apps/v1");
     let (_, url) = all.urls().await.remove(0);
     let right = get(&all, &url, "application/json").await;
@@ -32,7 +32,7 @@ async fn the_hash_in_the_url_decides_about_caching() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_acceptable_has_no_body() {
+async fn errors_have_no_body() {
     let all = with("api/v1");
     assert_eq!(get(&all, "/openapi/v3/", "").await.status().as_u16(), 404);
     assert_eq!(get(&all, "/openapi/v3/x", "").await.status().as_u16(), 404);

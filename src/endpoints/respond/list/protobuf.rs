@@ -1,6 +1,8 @@
-//! Lists in protobuf. The length of the whole stands at the beginning: a large list is gone through twice, once for the
-//! length and once for the bytes, so that it takes the memory of a chunk. Messages that are kept beside the objects, and
-//! for most lists there is room for all, are made once all the same.
+//! Lists in protobuf.
+//!
+//! Protobuf needs the total length up front. A large list is therefore walked twice, once to measure and once to
+//! write, so that only one chunk is in memory at a time. Messages cached with the objects (usually all of them) are
+//! not encoded twice.
 
 use super::{CHUNK, ListMeta, sent};
 use crate::apimachinery::codec::protobuf::{
@@ -17,10 +19,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// From this many bytes of JSON on, a list is sent in chunks.
+/// Lists of at least this many bytes of JSON are sent in chunks.
 const BIG: usize = 4 * CHUNK;
 
-/// The message of an item.
+/// Returns the message of an item.
 pub(super) type Item = Box<dyn Fn(&Entry) -> Bytes + Send>;
 
 pub(super) fn list(
@@ -30,7 +32,7 @@ pub(super) fn list(
     item: Item,
     headers: &HeaderMap,
 ) -> Response {
-    // The one list whose members have other numbers.
+    // The v1beta1 list is the only one with different field numbers.
     let (metadata, items) = match (api_version, kind) {
         ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => (2, 1),
         _ => (1, 2),
@@ -82,19 +84,19 @@ struct ListBody {
     head: Vec<u8>,
     /// The message up to its items.
     first: Vec<u8>,
-    /// Of the message, as far as it was gone through.
+    /// The length of the message as measured so far.
     length: usize,
-    /// The number of the member that the items are.
+    /// The field number of the items.
     items: u8,
     entries: Vec<Arc<Entry>>,
     item: Item,
-    /// The entry that comes next in this stage.
+    /// The index of the next entry in this stage.
     next: usize,
     stage: Stage,
 }
 
 impl ListBody {
-    /// Measures about a chunk; false: that was all.
+    /// Measures about one chunk; returns false at the end.
     fn measure(&mut self) -> bool {
         let until = self.length + CHUNK;
         while self.length < until {
@@ -108,7 +110,7 @@ impl ListBody {
         true
     }
 
-    /// What stands before the items: the length of the whole is known.
+    /// The bytes before the items, with the measured length.
     fn opening(&mut self) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.head);
         put_length(&mut out, 2, self.length);
@@ -140,7 +142,7 @@ impl http_body::Body for ListBody {
         let mut chunk = match stage {
             Stage::Sent => return Poll::Ready(None),
             Stage::Measuring if this.measure() => {
-                // Others run in between.
+                // Yield to other tasks between chunks.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

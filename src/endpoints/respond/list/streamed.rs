@@ -1,8 +1,8 @@
-//! Lists that are not spliced: each object is turned into its item, row or metadata when its turn comes, so that a list
-//! of any size takes the memory of a chunk.
+//! Lists whose items are converted one by one while the response is sent, so that a list of any size needs the memory
+//! of one chunk.
 //!
-//! The document around the items is encoded with one mark for them and cut there. That works in every media type that
-//! says no length in advance; protobuf has a way of its own.
+//! The surrounding document is encoded with a placeholder for the items and split there. This works for every media
+//! type without up-front lengths; protobuf is handled separately.
 
 use super::{CHUNK, sent};
 use crate::apimachinery::codec::{cbor, json, yaml};
@@ -21,18 +21,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Stands where the items go. No character of it is escaped anywhere.
+/// Placeholder for the items. None of its characters is escaped in any encoding.
 const MARK: &str = "the-items-go-here-5f0c1e6b";
 
-/// Appends an item to what is sent.
+/// Appends an item to the chunk.
 pub(super) type Item = Box<dyn Fn(&Entry, &mut Vec<u8>) + Send>;
 
-/// The member of the document that holds the items, with the mark as its only one.
+/// The value of the items member: a list with only the placeholder.
 pub(super) fn mark() -> Value {
     Value::Array(vec![Value::from(MARK)])
 }
 
-/// Appends a tree as an item of this media type.
+/// Builds the function that appends an item in the negotiated encoding.
 pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send + 'static) -> Item {
     match (negotiated.media, negotiated.pretty) {
         (Media::Yaml, _) => Box::new(move |e, out| {
@@ -42,7 +42,7 @@ pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send
                 }
                 out.extend_from_slice(line);
             }
-            // The end of the line is between items.
+            // Newlines belong to the separator between items.
             out.pop_if(|b| *b == b'\n');
         }),
         (Media::Cbor, _) => Box::new(move |e, out| cbor::append(&make(e), out)),
@@ -51,10 +51,10 @@ pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send
     }
 }
 
-/// Answers with a document around the items of the entries. `document` has [`mark`] where they go.
+/// Responds with a document around the items of the entries. `document` has [`mark`] in their place.
 ///
 /// # Errors
-/// 406 for a media type that kind has not.
+/// 406 for a media type the kind does not support.
 pub(super) fn respond(
     entries: Vec<Arc<Entry>>,
     mut document: Value,
@@ -66,7 +66,7 @@ pub(super) fn respond(
     let Negotiated { media, pretty, .. } = negotiated;
     let content_type = media.content_type();
     if entries.is_empty() || media == Media::Protobuf {
-        // A kind without messages is refused before anything is made.
+        // Encoding the empty document rejects kinds without protobuf messages up front.
         document.set(&[member], Value::Array(vec![]));
         let whole = respond::encode(&document, media, pretty)?;
         return Ok(respond::bytes(200, content_type, Body::full(whole)));
@@ -98,10 +98,10 @@ pub(super) fn respond(
     Ok(sent(response, size as u64 > gzip::THRESHOLD, headers))
 }
 
-/// What stands before the items, between two of them, and behind them.
+/// The bytes before the items, between two items, and after them.
 fn cut(document: &[u8], items: usize, media: Media, pretty: bool) -> (Vec<u8>, &'static [u8], Vec<u8>) {
     let marked = match media {
-        // The head of an array of one, and of a string of so many bytes.
+        // In CBOR the placeholder is preceded by the heads of its array and its string.
         Media::Cbor => {
             let mut marked = Vec::new();
             cbor::append(&mark(), &mut marked);
@@ -130,13 +130,13 @@ struct Streamed {
     item: Item,
     between: &'static [u8],
     chunk: Vec<u8>,
-    /// Taken when everything before it was appended.
+    /// Taken once everything before it has been appended.
     tail: Option<Vec<u8>>,
     started: bool,
 }
 
 impl Streamed {
-    /// Appends items until there is a chunk, or all of them and the end.
+    /// Appends items until the chunk reaches the size, or the items and the tail end.
     fn fill(&mut self, until: usize) {
         while self.chunk.len() < until {
             let Some(entry) = self.entries.next() else {

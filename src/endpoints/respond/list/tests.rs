@@ -15,10 +15,10 @@ fn spliced_item(v: &Value) -> Value {
 }
 
 #[test]
-fn items_lose_kind_and_version_wherever_they_stand() {
+fn kind_and_api_version_are_removed_at_any_position() {
     for v in [
         crate::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"kind": "x"}}),
-        // Members sort before apiVersion, and one between kind and metadata.
+        // One member sorts before apiVersion, and one between kind and metadata.
         crate::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
             "addressType": "\"kind\":\"ConfigMap\",", "involved": {"kind": "ConfigMap", "z": 1}, "lastTimestamp": "x"}),
     ] {

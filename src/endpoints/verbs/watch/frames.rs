@@ -1,4 +1,6 @@
-//! Events as lines of JSON, or as messages with their length in front.
+//! Encodes watch events as JSON lines, length-prefixed protobuf messages or CBOR items.
+//!
+//! Entry point: [`Frames::make`].
 
 use crate::api::protobuf;
 use crate::apimachinery::codec::protobuf::{frame, frame_around};
@@ -14,7 +16,7 @@ use crate::storage::{Budget, Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What objects are turned into.
+/// The representation of the objects in events.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     Object,
@@ -22,31 +24,31 @@ pub enum Form {
     Table(&'static str, Include),
 }
 
-/// A frame.
+/// An encoded event.
 pub enum Made {
-    /// Of this watch alone.
+    /// Built for this watch only.
     Own(Vec<u8>),
-    /// Shared with others.
+    /// Shared with other watches.
     Shared(Bytes),
-    /// Shared with others but for what stands before and behind it.
+    /// A shared object with its own head and tail.
     Around(Vec<u8>, Bytes, &'static [u8]),
 }
 
-/// From this size on an object is not copied into its frame.
+/// Objects from this size on are not copied into their frame.
 const LARGE: usize = 16 << 10;
 
 /// Objects from this size on are encoded on the compute pool.
 const HEAVY: usize = 32 << 10;
-/// The same of objects that are only copied.
+/// The same limit for objects that only need to be copied.
 const HEAVY_TO_COPY: usize = 1 << 20;
 
-/// Makes the frames of one watch.
+/// Encodes the events of one watch.
 pub struct Frames {
     resource: Arc<Resource>,
     media: Media,
     form: Form,
     bookmarks: bool,
-    /// The bookmark that closes the initial state says so.
+    /// Annotate the bookmark that ends the initial events.
     mark_initial_end: bool,
     columns_sent: bool,
     budget: Option<Arc<Budget>>,
@@ -56,7 +58,7 @@ fn line(kind: &str, object: &[u8]) -> Vec<u8> {
     line_of(kind, object.len(), |out| out.extend_from_slice(object))
 }
 
-/// A line around what is written, which has about this size.
+/// Builds a line around the content written by `object`, of approximately `size` bytes.
 fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::with_capacity(size + kind.len() + 24);
     out.extend_from_slice(b"{\"type\":\"");
@@ -67,20 +69,20 @@ fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     out
 }
 
-/// What closes a line.
+/// The end of a line, after the object.
 const LINE_END: &[u8] = b"}\n";
 
 /// The frame of a tree.
 fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
     match media {
-        // Negotiation keeps kinds without messages away from protobuf.
+        // Negotiation never selects protobuf for kinds without messages, so encoding succeeds.
         Media::Protobuf => frame(kind, &protobuf::encode(object).unwrap_or_default()),
         Media::Cbor => cbor::event(kind, object),
         _ => line(kind, &json::to_vec(object)),
     }
 }
 
-/// An ERROR event.
+/// The frame of an ERROR event.
 pub fn error(status: &Status, media: Media) -> Vec<u8> {
     encoded(media, "ERROR", &status.to_value())
 }
@@ -106,13 +108,13 @@ impl Frames {
         }
     }
 
-    /// Keeps frames and encodings for others, counted there.
+    /// Enables sharing of frames and encodings, charged to `budget`.
     pub fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
         let budget = budget.cloned();
         Self { budget, ..self }
     }
 
-    /// True where making the frame of an item may take longer than a reactor may be held.
+    /// True if encoding the item may block a reactor thread for too long.
     pub fn is_heavy(&self, item: &WatchItem) -> bool {
         let (size, copied) = match item {
             WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
@@ -125,7 +127,7 @@ impl Frames {
         }
     }
 
-    /// The frame of an item; `None`: this client does not want it.
+    /// Encodes an item; `None` for bookmarks the client did not request.
     pub fn make(&mut self, item: WatchItem) -> Option<Made> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
@@ -143,14 +145,14 @@ impl Frames {
     }
 
     fn change(&mut self, t: EventType, event: &Event) -> Made {
-        // A deletion's object is that of before, with another revision: it is made for the frame.
+        // The object of a deletion is the previous one with a new revision, so its bytes cannot be shared.
         if t != EventType::Deleted
             && let Some(made) = self.around(text(t), &event.entry)
         {
             return made;
         }
         let metadata = match self.form {
-            // Ages in rows are those of the moment.
+            // Rows contain ages relative to now and cannot be shared.
             Form::Table(..) => return Made::Own(self.entry(text(t), &event.object(t))),
             Form::Object => None,
             Form::Partial(version) => Some(version),
@@ -164,7 +166,7 @@ impl Frames {
         )
     }
 
-    /// The frame around a large object, which is not copied; `None` where it has to be made.
+    /// A frame around a large object that is shared instead of copied; `None` if the frame must be built.
     fn around(&self, kind: &str, entry: &Entry) -> Option<Made> {
         if !matches!(self.form, Form::Object) || entry.json.len() < LARGE {
             return None;
@@ -185,7 +187,7 @@ impl Frames {
         }
     }
 
-    /// The frame of an entry, of which no more is decoded than it needs.
+    /// The frame of an entry, decoding no more of it than necessary.
     fn entry(&mut self, kind: &str, entry: &Entry) -> Vec<u8> {
         let budget = self.budget.as_ref();
         match (self.form, self.media) {
@@ -226,7 +228,7 @@ impl Frames {
         }
     }
 
-    /// The column definitions, the first time or always.
+    /// The column definitions for the first event, or for every event if the kind requires it.
     fn columns(&mut self) -> Value {
         let always = self.resource.columns.as_ref().is_some_and(|c| c.always_headed);
         if std::mem::replace(&mut self.columns_sent, true) && !always {
@@ -240,7 +242,7 @@ impl Frames {
         object.set(&["apiVersion"], self.resource.gvk().api_version());
         object.set(&["kind"], self.resource.kind.as_str());
         object.set(&["metadata", "resourceVersion"], version);
-        // Members that Go writes even when they are empty stand in bookmarks, too.
+        // Normalise to add the fields Go always serialises, which upstream's bookmarks contain.
         let bare = object.clone();
         if self.resource.schema.normalize(&mut object).is_err() {
             object = bare;
@@ -251,7 +253,7 @@ impl Frames {
         }
         match (self.form, initial_end) {
             (Form::Object, _) => encoded(self.media, "BOOKMARK", &object),
-            // The mark must be readable even where rows carry no objects.
+            // The initial-events-end annotation must be visible even if rows embed no objects.
             (Form::Table(version, Include::None), true) => {
                 self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
             }
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_around_a_message_is_the_frame_of_its_envelope() {
+    fn frame_around_equals_an_enveloped_frame() {
         for size in [0, 1, 100, 127, 128, 16_000, 16_383, 16_384, 3 << 20] {
             let message = vec![7; size];
             let (head, tail) = frame_around("ADDED", "apps/v1", "Deployment", size);

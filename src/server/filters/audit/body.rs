@@ -1,4 +1,4 @@
-//! A body on its way out: its end is an event, and what it holds may be part of that.
+//! Recording of streamed response bodies: the end of the body is an event, which may include the response object.
 
 use super::record::Record;
 use crate::audit::event::ResponseStatus;
@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Records the end of a streamed answer. Where storing the event is waited for, the end of the body waits.
+/// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the event is
+/// stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
     let worth = record.wants_answers() && FromBackend::of(&response).is_none();
     let copy = (worth && answer::is_object(response.headers())).then(|| Copy {
@@ -119,7 +120,7 @@ impl Copy {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // The client went away, or the transport knew the length and asked for no end.
+        // The client disconnected, or the transport stopped at the announced length without polling for the end.
         if let Some(last) = self.last.take() {
             drop(last.submit());
         }

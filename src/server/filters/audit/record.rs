@@ -1,4 +1,4 @@
-//! One request that is recorded: what is known of it, and the events made of that.
+//! A recorded request: the data collected about it ([`Seen`]), and its events ([`Record::submit`]).
 
 use crate::audit::event::{ObjectRef, ResponseStatus, Subject};
 use crate::audit::{Audit, Event, Pending, Stage, Verdict};
@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
-/// Longest name of a client that is recorded, in bytes.
+/// Maximum length of a recorded user agent, in bytes.
 const LONGEST_AGENT: usize = 1024;
-/// A request that took longer says how long.
+/// Requests slower than this are annotated with their latency.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What the head of a request says, and the filters before this one know.
+/// Data for the events, collected from the request head and the request context.
 pub(in crate::server::filters) struct Seen {
     pub info: Arc<RequestInfo>,
     audit_id: Arc<str>,
@@ -47,12 +47,12 @@ impl Seen {
     }
 }
 
-/// Tokio's clock, which tests can hold.
+/// Tokio's clock, because tests can pause it.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The client's name for itself, cut to a length.
+/// The user agent, truncated like upstream's.
 fn user_agent(headers: &HeaderMap) -> String {
     let said = headers.get(USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes()));
     let said = said.unwrap_or_default();
@@ -62,7 +62,8 @@ fn user_agent(headers: &HeaderMap) -> String {
     format!("{}...TRUNCATED", &said[..said.floor_char_boundary(LONGEST_AGENT)])
 }
 
-/// Those the request says it came by, and the peer last; as upstream's `net.SourceIPs`.
+/// The client addresses: those in the forwarding headers, then the peer (upstream's `SourceIPs` in
+/// `k8s.io/apimachinery/pkg/util/net/http.go`).
 fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
     let said = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
     let forwarded = said("x-forwarded-for").split(',');
@@ -80,14 +81,14 @@ fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
     ips
 }
 
-/// One request that is recorded.
+/// A request that is being recorded.
 pub(super) struct Record {
     audit: Arc<Audit>,
     verdict: Verdict,
     subject: Arc<Subject>,
     received: Instant,
     deadline: Option<Instant>,
-    /// What those who serve it leave.
+    /// Collects annotations and objects from the handlers.
     pub trail: AuditTrail,
 }
 
@@ -120,12 +121,12 @@ impl Record {
         matches!(self.subject.info.verb.as_str(), "delete" | "deletecollection")
     }
 
-    /// Whether answers are recorded, too. Streams of them are not.
+    /// Whether response objects are recorded. Those of long-running requests are not.
     pub fn wants_answers(&self) -> bool {
         self.verdict.level == AuditLevel::RequestResponse && !self.is_long_running()
     }
 
-    /// Makes the event of a stage, unless the policy leaves it out, and hands it over.
+    /// Submits the event of a stage to the backends, unless the policy omits that stage.
     pub fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> Pending {
         if self.verdict.omit_stages.has(stage) {
             return Pending::default();
@@ -169,7 +170,7 @@ impl Record {
         })
     }
 
-    /// What is said of a request that was never answered: its client went away, or its time was over.
+    /// The status recorded for a request without a response: its deadline passed, or its client disconnected.
     fn unanswered(&self) -> ResponseStatus {
         if self.deadline.is_some_and(|d| now() >= d) {
             return ResponseStatus {
@@ -189,7 +190,7 @@ impl Record {
     }
 }
 
-/// A request whose last event is to be made by whoever lets go of it last.
+/// Records a request's last event when dropped, unless closed before.
 pub(super) struct Open(Mutex<(Option<Arc<Record>>, Option<ResponseStatus>)>);
 
 impl Open {
@@ -201,12 +202,12 @@ impl Open {
         self.0.lock().expect("no code panics while holding this lock")
     }
 
-    /// It has been answered.
+    /// Sets the status to record.
     pub fn answered(&self, status: ResponseStatus) {
         self.lock().1 = Some(status);
     }
 
-    /// Its last event is somebody else's to make.
+    /// Disarms the guard, because the last event is recorded elsewhere.
     pub fn close(&self) {
         self.lock().0 = None;
     }
@@ -217,7 +218,7 @@ impl Drop for Open {
         let (record, status) = std::mem::take(&mut *self.lock());
         if let Some(record) = record {
             let status = status.unwrap_or_else(|| record.unanswered());
-            // Nobody is left to wait.
+            // Nothing waits for the event to be stored.
             drop(record.submit(Stage::ResponseComplete, Some(status), None));
         }
     }
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_from_proxies_and_the_peer() {
+    fn source_ips_are_the_forwarded_ones_and_the_peer() {
         let peer = Some("9.9.9.9".parse().unwrap());
         for (list, want) in [
             (&[][..], "9.9.9.9"),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_of_clients_are_cut() {
+    fn long_user_agents_are_truncated() {
         let long = "x".repeat(2000);
         let cut = user_agent(&headers(&[("user-agent", &long)]));
         assert_eq!(cut, format!("{}...TRUNCATED", "x".repeat(1024)));

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Keeps events, or fails.
+/// A sink that collects events, and optionally reports failure.
 #[derive(Default)]
 struct Kept {
     events: Mutex<Vec<Value>>,
@@ -40,7 +40,7 @@ impl Sink for Kept {
 }
 
 impl Kept {
-    /// `stage code` of each event.
+    /// The `stage code` pairs of the events.
     fn stages(&self) -> Vec<String> {
         let kept = self.events.lock().unwrap();
         let shown = |e: &Value| {
@@ -102,7 +102,7 @@ fn of(code: u16, body: &'static str) -> Response {
 const SECRET: &str = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"k":"SHH"}}"#;
 
 #[tokio::test]
-async fn an_answer_that_is_there_is_recorded_at_its_level() {
+async fn a_complete_response_is_recorded_at_the_policy_level() {
     for (level, stages, spoken) in [
         ("None", &[][..], false),
         ("Metadata", &["RequestReceived 0", "ResponseComplete 200"], false),
@@ -119,7 +119,7 @@ async fn an_answer_that_is_there_is_recorded_at_its_level() {
 }
 
 #[tokio::test]
-async fn an_event_says_who_what_and_why() {
+async fn events_contain_user_object_and_decision() {
     let (s, kept) = served("Metadata", |_| of(200, "{}"));
     let asked = get("/api/v1/namespaces/n/pods/p")
         .header("audit-id", "mine")
@@ -148,7 +148,7 @@ async fn an_event_says_who_what_and_why() {
 }
 
 #[tokio::test]
-async fn a_proxied_answer_is_recorded_by_its_code_alone() {
+async fn only_the_code_of_a_proxied_response_is_recorded() {
     let (s, kept) = served("RequestResponse", |_| {
         let mut r = of(404, r#"{"kind":"Status","apiVersion":"v1","message":"theirs"}"#);
         r.extensions_mut().insert(FromBackend::Proxied);
@@ -171,7 +171,7 @@ fn chunks(parts: &'static [&'static str]) -> Response {
 }
 
 #[tokio::test]
-async fn a_streamed_answer_is_complete_when_its_body_is() {
+async fn a_streamed_response_completes_with_its_body() {
     let (s, kept) = served("RequestResponse", |_| {
         chunks(&["{\"kind\":\"PodList\",", "\"items\":[]}"])
     });
@@ -183,7 +183,7 @@ async fn a_streamed_answer_is_complete_when_its_body_is() {
 }
 
 #[tokio::test]
-async fn a_watch_is_recorded_when_it_starts_and_when_its_client_goes() {
+async fn a_watch_is_recorded_at_its_start_and_end() {
     let (s, kept) = served("RequestResponse", |_| chunks(&["{\"type\":\"ADDED\"}", "{}"]));
     let answer = send(&s, get("/api/v1/pods?watch=1")).await;
     assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseStarted 200"]);
@@ -193,7 +193,7 @@ async fn a_watch_is_recorded_when_it_starts_and_when_its_client_goes() {
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_is_complete_when_it_ends() {
+async fn an_upgrade_completes_when_its_connection_ends() {
     let carried = Arc::new(Mutex::new(None));
     let carrier = carried.clone();
     let (s, kept) = served("Metadata", move |req| {
@@ -208,7 +208,7 @@ async fn an_upgraded_connection_is_complete_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_stage_of_its_own() {
+async fn a_panic_is_recorded_as_its_own_stage() {
     let (s, kept) = served("Metadata", |_| panic!("on purpose"));
     assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 500);
     assert_eq!(kept.stages(), ["RequestReceived 0", "Panic 500"]);
@@ -216,7 +216,7 @@ async fn a_panic_is_a_stage_of_its_own() {
     assert_eq!(text, "APIServer panic'd: on purpose");
 }
 
-/// Never answers.
+/// A handler that never answers.
 struct Stuck;
 
 #[async_trait::async_trait]
@@ -227,7 +227,7 @@ impl crate::request::UnprotectedHandler for Stuck {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_time_is_over_or_whose_client_goes_is_complete_all_the_same() {
+async fn timeouts_and_disconnects_are_recorded_as_complete() {
     let kept = Arc::new(Kept::default());
     let head = GenericServer::new("head", Arc::new(EmptyDelegate));
     head.mux().handle_prefix("/api/v1/", Arc::new(Stuck));
@@ -247,7 +247,7 @@ async fn a_request_whose_time_is_over_or_whose_client_goes_is_complete_all_the_s
 }
 
 #[tokio::test]
-async fn refusals_before_anybody_is_known_are_one_event() {
+async fn unauthenticated_rejections_are_a_single_event() {
     let (s, kept) = served("RequestResponse", |_| of(200, "{}"));
     let asked = http::Request::get("/api/v1/pods").header("authorization", "Bearer wrong");
     assert_eq!(send(&s, asked).await.status(), 401);
@@ -276,7 +276,7 @@ async fn refusals_before_anybody_is_known_are_one_event() {
 }
 
 #[tokio::test]
-async fn only_strict_blocking_refuses_what_cannot_be_recorded() {
+async fn only_blocking_strict_rejects_requests_it_cannot_record() {
     for (mode, code) in [(Mode::Blocking, 200), (Mode::BlockingStrict, 500)] {
         let kept = Arc::new(Kept {
             fails: true,
@@ -295,7 +295,7 @@ async fn only_strict_blocking_refuses_what_cannot_be_recorded() {
 }
 
 #[tokio::test]
-async fn those_who_serve_find_a_trail_only_where_it_is_recorded() {
+async fn handlers_get_an_audit_trail_only_if_recorded() {
     for (level, found) in [("None", false), ("Metadata", true)] {
         let (s, _) = served(level, move |req| {
             assert_eq!(Facts::of(req).audit.is_some(), found);

@@ -1,4 +1,4 @@
-//! The head of an answer over HTTP/2.
+//! Response heads over HTTP/2.
 
 use crate::request::Body;
 use crate::request::headers::{self, remove_all};
@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Turns `Connection: close` into GOAWAY, as Go does, takes out what HTTP/2 does not know, and dates the answer.
+/// Translates `Connection: close` into GOAWAY, as Go does; removes hop-by-hop headers, which HTTP/2 forbids; adds
+/// `Date`.
 pub(super) fn finish(headers: &mut HeaderMap, activity: &Activity, date: &mut Date) {
     let says_close = |v: &HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
     if headers.get_all(CONNECTION).iter().any(says_close) {
@@ -27,17 +28,17 @@ pub(super) fn finish(headers: &mut HeaderMap, activity: &Activity, date: &mut Da
     }
 }
 
-/// Says how long a body is, where that is known and not said.
+/// Adds `Content-Length` if the body's length is known.
 pub(super) fn announce_length(headers: &mut HeaderMap, body: &Body) {
     if let Some(length) = body.size_hint().exact() {
         headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
 }
 
-/// The time, written once a second.
+/// The formatted `Date` value, refreshed once a second.
 #[derive(Debug, Default)]
 pub(super) struct Date {
-    /// Since 1970.
+    /// Seconds since the Unix epoch.
     second: u64,
     written: Option<HeaderValue>,
 }

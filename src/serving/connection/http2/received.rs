@@ -1,4 +1,4 @@
-//! The bytes of a request, as they arrive on its stream.
+//! Request bodies over HTTP/2, read from their stream as they arrive.
 
 use crate::request::Body;
 use crate::request::interim::Lanes;
@@ -13,10 +13,10 @@ use std::task::{Context, Poll, ready};
 
 struct Received {
     stream: RecvStream,
-    /// Bytes to come, where that is known.
+    /// Bytes still to come, if announced.
     left: Option<u64>,
     data_ended: bool,
-    /// A client that waits until somebody wants its bytes.
+    /// Set while the client waits for `100 Continue`.
     waiting: Option<Waiting>,
 }
 
@@ -25,7 +25,7 @@ struct Waiting {
     stream: u32,
 }
 
-/// The body of a request with these headers, on the stream of this number.
+/// The body of a request with these headers on this stream. `100 Continue` is sent when the body is first polled.
 pub(super) fn body(stream: RecvStream, headers: &HeaderMap, lanes: &Arc<Lanes>, number: u32) -> Body {
     if stream.is_end_stream() {
         return Body::empty();
@@ -45,7 +45,7 @@ pub(super) fn body(stream: RecvStream, headers: &HeaderMap, lanes: &Arc<Lanes>, 
     })
 }
 
-/// A reset without an error says that nobody needs the rest (RFC 9113, 8.1).
+/// A reset with NO_ERROR means that the rest of the body is not needed (RFC 9113, section 8.1).
 fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
 }
@@ -64,7 +64,7 @@ impl http_body::Body for Received {
             }
             match ready!(data) {
                 Some(Ok(data)) => {
-                    // It fails where the stream is over, of which the next poll tells.
+                    // Fails only if the stream has ended, which the next poll reports.
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                     return Poll::Ready(Some(Ok(Frame::data(data))));

@@ -1,4 +1,4 @@
-//! One stream: a handler's future, then its answer.
+//! One HTTP/2 stream: polls its handler, then sends the response.
 
 use super::head::{self, Date};
 use crate::request::interim::{self, Lanes};
@@ -12,15 +12,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Frames of a body that are sent before the other streams have their turn.
+/// Maximum number of body frames sent per poll, so that the other streams get their share.
 const FRAMES: usize = 32;
-/// Bytes of 1xx answers on one stream: no window holds them back.
+/// Maximum number of bytes of informational responses on one stream; flow control does not apply to headers.
 const MOST_EARLY: usize = 64 << 10;
 
-/// A stream that was accepted. Dropped, it is reset where it is not over.
+/// An accepted stream. Dropping it resets the stream unless it has ended.
 pub(super) struct Stream<'a> {
     number: u32,
-    /// The request was HEAD.
+    /// True if the request method was HEAD.
     head_alone: bool,
     respond: SendResponse<Bytes>,
     in_flight: InFlight,
@@ -28,18 +28,18 @@ pub(super) struct Stream<'a> {
 }
 
 enum Phase<'a> {
-    /// The handler works, and has sent so many bytes of 1xx answers.
+    /// The handler is running; the number counts the bytes of informational responses sent so far.
     Asked(Answering<'a>, usize),
     Answers(Sending),
 }
 
-/// An answer's body on its way down.
+/// A response body being sent.
 struct Sending {
     body: Body,
     to: SendStream<Bytes>,
-    /// The body is asked only while the client's window is open ([`WhenRead`]).
+    /// Poll the body only while the client's window is open ([`WhenRead`]).
     when_read: bool,
-    /// Waits for the client's window; true: it is the last.
+    /// Data waiting for the client's window; the flag marks the last chunk.
     chunk: Option<(Bytes, bool)>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Ready when the stream is over, for whatever reason.
+    /// Ready when the stream has ended, for whatever reason.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, lanes: &Lanes, date: &mut Date, deadline: Instant) -> Poll<()> {
         if let Phase::Asked(handling, _) = &mut self.phase {
             let polled = handling.as_mut().poll(cx);
@@ -68,14 +68,14 @@ impl<'a> Stream<'a> {
                 self.say_early(lanes);
             }
             let Poll::Ready(response) = polled else {
-                // The client may lose interest.
+                // Registers interest in a reset, so that the handler is dropped when the client cancels the request.
                 return self.respond.poll_reset(cx).map(drop);
             };
             match self.answer(response, date) {
                 Ok(Some(sending)) => self.phase = Phase::Answers(sending),
                 Ok(None) => return Poll::Ready(()),
                 Err(error) => {
-                    tracing::debug!(%error, "an answer could not be sent");
+                    tracing::debug!(%error, "a response could not be sent");
                     self.reset();
                     return Poll::Ready(());
                 }
@@ -87,7 +87,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Says what is to be said ahead of the answer.
+    /// Sends the queued informational responses ahead of the final one.
     pub(super) fn say_early(&mut self, lanes: &Lanes) {
         let Phase::Asked(_, said) = &mut self.phase else {
             return;
@@ -98,7 +98,7 @@ impl<'a> Stream<'a> {
                 return;
             }
             if let Err(error) = self.respond.send_informational(early) {
-                tracing::debug!(%error, "a 1xx answer could not be sent");
+                tracing::debug!(%error, "an informational response could not be sent");
             }
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Stream<'a> {
         self.respond.send_reset(Reason::INTERNAL_ERROR);
     }
 
-    /// Sends the head, and the body where it is there: that which remains to be sent.
+    /// Sends the head, and the body if it is complete already. Returns what remains to be sent.
     fn answer(&mut self, mut response: Response, date: &mut Date) -> Result<Option<Sending>, h2::Error> {
         let activity = self.in_flight.activity();
         head::finish(response.headers_mut(), activity, date);
@@ -123,7 +123,8 @@ impl<'a> Stream<'a> {
             return Ok(None);
         }
         let mut to = self.respond.send_response(response, false)?;
-        // Where one body waits for the client's window, all do: whether the client takes anything must be seen.
+        // While any body of this connection waits for the client's window, send this one chunk by chunk too: stall
+        // detection must see whether the client accepts anything.
         if !activity.is_held()
             && let Some(whole) = body.take_full()
         {
@@ -143,13 +144,13 @@ impl<'a> Stream<'a> {
 }
 
 impl Sending {
-    /// Ready when there is nothing more to send: all is sent, or the client or the body failed.
+    /// Ready when everything is sent, or when the client or the body has failed.
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight, deadline: Instant) -> Poll<()> {
         for sent in 0..FRAMES {
             if sent > 0 && Instant::now() >= deadline {
                 break;
             }
-            // No bytes, such as behind the last ones where the end came late, need no window.
+            // Empty data, such as an end of stream that arrives after the last chunk, needs no window.
             let needs_room = match &self.chunk {
                 Some((chunk, _)) => !chunk.is_empty(),
                 None => self.when_read,
@@ -164,14 +165,14 @@ impl Sending {
                     }
                 }
             }
-            // h2 keeps what is more than the window, and has no capacity for the next one until that is gone.
+            // h2 buffers what exceeds the window, and reports no capacity for the next chunk until that is sent.
             if let Some((chunk, last)) = self.chunk.take()
                 && (self.to.send_data(chunk, last).is_err() || last)
             {
                 return Poll::Ready(());
             }
             if self.when_read {
-                // Of the window that all streams share, one byte.
+                // One byte is enough to learn that the window is open; reserving more would take it from other streams.
                 self.to.reserve_capacity(1);
                 if self.to.capacity() == 0 {
                     continue;
@@ -185,7 +186,7 @@ impl Sending {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         in_flight.hold();
-                        // Of the window that all streams share, only what there are bytes for.
+                        // Likewise: one byte of the shared window, and none for an empty frame.
                         self.to.reserve_capacity(usize::from(!data.is_empty()));
                         self.chunk = Some((data, self.body.is_end_stream()));
                         continue;
@@ -197,17 +198,18 @@ impl Sending {
                 },
                 None => self.to.send_data(Bytes::new(), true),
                 Some(Err(error)) => {
-                    tracing::debug!(error, "an answer's body broke off");
+                    tracing::debug!(error, "a response body failed");
                     self.to.send_reset(Reason::INTERNAL_ERROR);
                     Ok(())
                 }
             };
             if let Err(error) = sent {
-                tracing::debug!(%error, "an answer's end could not be sent");
+                tracing::debug!(%error, "the end of a response could not be sent");
                 self.to.send_reset(Reason::INTERNAL_ERROR);
             }
             return Poll::Ready(());
         }
+        // The budget of this poll is used up; yield to the other streams.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

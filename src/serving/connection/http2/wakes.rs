@@ -1,13 +1,13 @@
-//! Who was woken: a task that polls many futures itself learns which of them have something to do.
+//! Wake-up bookkeeping for a task that polls many futures itself: records which of them were woken.
 //!
-//! The connection and each of its streams have a waker of their own. Waking one puts it on a list, and wakes the task
-//! where that sleeps; in the middle of a turn nobody needs to be woken, since the turn ends with a look at the list.
+//! The connection and each of its streams have their own waker. Waking one adds it to the list in [`Wakes`], and wakes
+//! the task if it is asleep. During a round no wake-up is needed, because the round ends by checking the list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Wake, Waker};
 
-/// The list.
+/// The list of woken streams, and whether the connection itself was woken.
 #[derive(Debug, Default)]
 pub(super) struct Wakes(Mutex<List>);
 
@@ -15,18 +15,18 @@ pub(super) struct Wakes(Mutex<List>);
 struct List {
     connection: bool,
     streams: Vec<usize>,
-    /// Of the task, where it sleeps.
+    /// The task's waker while the task is asleep.
     task: Option<Waker>,
 }
 
-/// Wakes the connection itself: bytes came, frames are to be written.
+/// Wakes the connection itself, because bytes have arrived or frames are to be written.
 struct ConnectionWake(Arc<Wakes>);
 
-/// Wakes the stream that has this place.
+/// Wakes the stream in one slot.
 pub(super) struct StreamWake {
     wakes: Arc<Wakes>,
     place: usize,
-    /// It is on the list.
+    /// True while the slot is on the list; avoids duplicates.
     listed: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ impl Wakes {
         Waker::from(Arc::new(ConnectionWake(self.clone())))
     }
 
-    /// What wakes the stream at a place.
+    /// The waker of the stream in a slot.
     pub(super) fn stream(self: &Arc<Self>, place: usize) -> Arc<StreamWake> {
         Arc::new(StreamWake {
             wakes: self.clone(),
@@ -47,7 +47,7 @@ impl Wakes {
         })
     }
 
-    /// A turn begins: moves the woken streams to `woken`, behind those that the last turn has left.
+    /// Begins a round: moves the woken streams to `woken`, behind those left over from the previous round.
     pub(super) fn begin(&self, woken: &mut Vec<usize>) {
         let mut list = self.lock();
         list.task = None;
@@ -58,13 +58,13 @@ impl Wakes {
         }
     }
 
-    /// Whether the connection was woken, once.
+    /// Returns whether the connection was woken, and clears the flag.
     pub(super) fn take_connection(&self) -> bool {
         std::mem::take(&mut self.lock().connection)
     }
 
-    /// The turn ends: the task sleeps, or takes another turn behind the others where streams are left or somebody was
-    /// woken meanwhile.
+    /// Ends a round. The task goes to sleep, or yields and runs again if streams are left over or something was woken
+    /// meanwhile.
     pub(super) fn end(&self, cx: &Context<'_>, has_left: bool) {
         let mut list = self.lock();
         if has_left || list.connection || !list.streams.is_empty() {
@@ -101,7 +101,8 @@ impl Wake for ConnectionWake {
 // === impl StreamWake ===
 
 impl StreamWake {
-    /// The stream is about to be polled: what wakes it from now on counts, and what woke it before is seen.
+    /// Called before the stream is polled: later wake-ups list it again, and the poll observes the effects of earlier
+    /// ones.
     pub(super) fn unlist(&self) {
         self.listed.swap(false, Ordering::AcqRel);
     }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_task_is_woken_once_and_one_in_its_turn_looks_again() {
+    fn wakes_a_sleeping_task_once_and_a_running_one_at_its_end() {
         let (wakes, task) = (Arc::<Wakes>::default(), Arc::<Task>::default());
         let (waker, woken) = (Waker::from(task.clone()), &mut Vec::new());
         let cx = &Context::from_waker(&waker);
@@ -149,15 +150,15 @@ mod tests {
         let (first, second) = (wakes.stream(0), wakes.stream(1));
         wakes.begin(woken);
         first.wake_by_ref();
-        assert_eq!(woken_so_far(), 0, "it has its turn");
+        assert_eq!(woken_so_far(), 0, "the task is running");
         wakes.end(cx, false);
-        assert_eq!(woken_so_far(), 1, "it takes another");
+        assert_eq!(woken_so_far(), 1, "it runs again");
 
         wakes.begin(woken);
         assert_eq!(std::mem::take(woken), [0]);
         first.unlist();
         wakes.end(cx, false);
-        assert_eq!(woken_so_far(), 1, "it sleeps");
+        assert_eq!(woken_so_far(), 1, "it is asleep");
         second.wake_by_ref();
         second.wake_by_ref();
         first.wake_by_ref();
@@ -172,6 +173,6 @@ mod tests {
         woken.push(7);
         first.wake_by_ref();
         wakes.begin(woken);
-        assert_eq!(*woken, [7, 0], "those that were left come first");
+        assert_eq!(*woken, [7, 0], "left-over streams come first");
     }
 }

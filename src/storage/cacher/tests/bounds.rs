@@ -1,9 +1,9 @@
-//! What is forgotten, and when.
+//! When history is discarded.
 
 use super::*;
 
 #[tokio::test]
-async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
+async fn compacted_error_carries_the_oldest_available_revision() {
     let bounds = Bounds {
         min_events: 5,
         max_events: 10,
@@ -18,7 +18,7 @@ async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
         since: Some(Revision(r)),
         ..watching()
     };
-    // Revisions 2 to 21 were written, the last ten are kept.
+    // Revisions 2 to 21 were written; the last ten are kept.
     assert!(matches!(
         feed.cacher.watch(since(10)).await.err(),
         Some(Error::Compacted(Revision(11)))
@@ -33,7 +33,7 @@ async fn a_ring_out_of_bounds_forgets_and_says_from_where_to_start() {
 }
 
 #[test]
-fn a_ring_keeps_the_window_and_a_minimum() {
+fn history_keeps_its_time_window_and_a_minimum() {
     let bounds = Bounds {
         min_events: 5,
         max_events: 1000,
@@ -50,14 +50,14 @@ fn a_ring_keeps_the_window_and_a_minimum() {
     }
     history.trim(start + Duration::from_secs(200), usize::MAX);
     let kept = |h: &History, since| h.after(Revision(since), usize::MAX).map(|e| e.len()).ok();
-    // At 200 s those of 130 s and later are young enough: 13 to 19, revisions 15 to 21.
+    // At 200 s, events from 130 s on are within the window: 13 to 19, which are revisions 15 to 21.
     assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
     history.trim(start + Duration::from_secs(9000), usize::MAX);
     assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
 }
 
 #[test]
-fn a_ring_forgets_when_its_bytes_are_too_many() {
+fn history_is_bounded_in_bytes() {
     let bounds = Bounds {
         min_events: 2,
         max_bytes: 20_000,
@@ -79,7 +79,7 @@ fn a_ring_forgets_when_its_bytes_are_too_many() {
 }
 
 #[test]
-fn rings_give_way_when_all_caches_together_take_too_much() {
+fn histories_shrink_under_a_shared_budget() {
     let budget = Budget::new(60_000, 0);
     let mut a = Feed::within(Bounds::default(), budget.clone());
     let mut b = Feed::within(Bounds::default(), budget.clone());
@@ -93,7 +93,7 @@ fn rings_give_way_when_all_caches_together_take_too_much() {
     assert!(read.objects + read.history <= 60_000 * 11 / 10, "{read:?}");
     assert!((100..300).contains(&kept.events), "{} events", kept.events);
     assert!(!budget.is_over());
-    // Objects alone are too much: history goes down to its minimum, and nothing of the state.
+    // Objects alone exceed the budget: history shrinks to its minimum, and the state stays complete.
     for i in 0..1000 {
         b.put(&format!("ns/{i}"));
     }
@@ -102,12 +102,12 @@ fn rings_give_way_when_all_caches_together_take_too_much() {
     assert!(budget.is_over());
     assert_eq!(b.cacher.count(), 1001);
     drop(b);
-    assert!(!budget.is_over(), "a cache that goes gives its share back");
+    assert!(!budget.is_over(), "a dropped cache returns its share");
     assert_eq!(budget.read().objects, a.cacher.snapshot().bytes());
 }
 
 #[tokio::test]
-async fn what_pages_hold_on_to_is_bounded_too() {
+async fn pinned_snapshots_are_bounded_in_bytes() {
     let bounds = Bounds {
         min_events: 2,
         max_events: 2,
@@ -135,10 +135,7 @@ async fn what_pages_hold_on_to_is_bounded_too() {
     (0..40).for_each(|i| put(&mut feed, i));
     let token = first.next.clone();
     let next = ListOptions { token, ..page.clone() };
-    assert!(
-        feed.cacher.list(next.clone()).await.is_ok(),
-        "4 MB are within the bound"
-    );
+    assert!(feed.cacher.list(next.clone()).await.is_ok(), "4 MB is within the bound");
     (0..100).for_each(|i| put(&mut feed, i));
     assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
     assert!(feed.cacher.figures().history_bytes <= 8 << 20);

@@ -1,4 +1,4 @@
-//! What watches hold whose clients read nothing.
+//! Memory held by watches whose clients do not read.
 
 use super::*;
 use crate::storage::budget::WatchBounds;
@@ -6,7 +6,7 @@ use std::sync::Weak;
 
 const OBJECT: usize = 100_000;
 
-/// A ring that forgets all but two events, and watches that may keep ten objects.
+/// A ring that keeps only two events, and watches that may keep ten objects alive.
 fn feed() -> Feed {
     let bounds = Bounds {
         min_events: 2,
@@ -47,7 +47,7 @@ fn alive(all: &[Weak<Entry>]) -> usize {
 }
 
 #[tokio::test]
-async fn stalled_watches_hold_nothing_of_their_own() {
+async fn stalled_watches_share_one_snapshot() {
     let mut feed = feed();
     let objects: Vec<_> = (0..100).map(|i| put(&mut feed, &format!("ns/{i}"))).collect();
     let counts = || objects.iter().map(Weak::strong_count).collect::<Vec<_>>();
@@ -58,7 +58,7 @@ async fn stalled_watches_hold_nothing_of_their_own() {
 }
 
 #[tokio::test]
-async fn an_old_snapshot_is_kept_only_up_to_the_bound() {
+async fn watches_keep_old_snapshots_only_up_to_the_bound() {
     let mut feed = feed();
     let mut versions = Vec::new();
     let mut watches = Vec::new();
@@ -66,7 +66,7 @@ async fn an_old_snapshot_is_kept_only_up_to_the_bound() {
         versions.push(put(&mut feed, &format!("ns/{}", i % 4)));
         watches.push(feed.watch(initial()));
     }
-    // The present state, the ring and what watches may keep; an eighth more until they are looked at again.
+    // The current state, the ring, and what watches may keep alive, plus an eighth until the next sweep.
     let kept = alive(&versions);
     assert!(kept <= 4 + 2 * 2 + 10 + 2, "{kept} of 200 versions are kept");
     let mut ended = 0;
@@ -81,7 +81,7 @@ async fn an_old_snapshot_is_kept_only_up_to_the_bound() {
 }
 
 #[tokio::test]
-async fn queued_changes_are_kept_only_up_to_the_bound_and_readers_lose_nothing() {
+async fn queued_changes_are_bounded_without_loss_for_active_readers() {
     let mut feed = feed();
     let mut stalled: Vec<_> = (0..100).map(|_| feed.watch(watching())).collect();
     let mut reader = feed.watch(watching());
@@ -90,7 +90,7 @@ async fn queued_changes_are_kept_only_up_to_the_bound_and_readers_lose_nothing()
         versions.push(put(&mut feed, "ns/a"));
         match reader.try_next() {
             Some(WatchItem::Change(_, e)) => assert_eq!(e.entry.revision, Revision(2 + i)),
-            _ => panic!("the reader is served"),
+            _ => panic!("the reader gets every change"),
         }
     }
     let kept = alive(&versions);
@@ -104,7 +104,7 @@ async fn queued_changes_are_kept_only_up_to_the_bound_and_readers_lose_nothing()
 }
 
 #[tokio::test]
-async fn a_watch_that_is_not_read_for_long_ends_and_an_idle_one_does_not() {
+async fn stalled_watch_ends_but_idle_watch_stays_open() {
     let mut feed = feed();
     let mut stalled = feed.watch(watching());
     let mut idle = feed.watch(WatchOptions {
@@ -124,7 +124,7 @@ async fn a_watch_that_is_not_read_for_long_ends_and_an_idle_one_does_not() {
 }
 
 #[tokio::test]
-async fn past_changes_are_read_from_the_ring_a_few_at_a_time() {
+async fn past_changes_are_read_from_the_ring_in_batches() {
     let mut feed = Feed::new(Bounds::default());
     for i in 0..3000 {
         feed.put(&format!("ns/{}", i % 10));

@@ -1,10 +1,10 @@
-//! What one watcher gets, and what becomes of it.
+//! What a single watcher receives, and when it is ended.
 
 use super::hub::Subscriber;
 use super::*;
 
 #[tokio::test]
-async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
+async fn stalled_watcher_is_ended_after_a_gapless_queue() {
     let mut feed = Feed::new(Bounds::default());
     let mut w = feed.watch(watching());
     for _ in 0..hub::HARD_LIMIT + 10 {
@@ -21,7 +21,7 @@ async fn a_stalled_watcher_is_ended_and_what_was_queued_has_no_gap() {
 }
 
 #[test]
-fn a_full_queue_is_forgiven_if_it_is_read_within_the_patience() {
+fn full_queue_read_in_time_does_not_end_the_watch() {
     let mut feed = Feed::new(Bounds::default());
     let subscriber = Arc::new(Subscriber::new("", false, Predicate(None), Revision(0), 2));
     let mut hub = Hub::default();
@@ -45,7 +45,7 @@ fn a_full_queue_is_forgiven_if_it_is_read_within_the_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_comes_shortly_before_the_end_if_there_is_something_to_tell() {
+async fn bookmark_precedes_the_announced_end_if_there_is_progress() {
     let mut feed = Feed::new(Bounds::default());
     let until = Some(Instant::now() + Duration::from_millis(2020));
     let options = WatchOptions {
@@ -68,11 +68,11 @@ async fn a_bookmark_comes_shortly_before_the_end_if_there_is_something_to_tell()
         }) => assert_eq!(revision, Revision(2)),
         _ => panic!("a bookmark"),
     }
-    assert!(idle.try_next().is_none(), "its start is not reached");
+    assert!(idle.try_next().is_none(), "its start revision has not been reached");
 }
 
 #[tokio::test]
-async fn a_dropped_watch_is_forgotten() {
+async fn dropped_watch_is_unsubscribed() {
     let feed = Feed::new(Bounds::default());
     let scopes = [("", false), ("ns/", false), ("ns/a", true), ("ns", false)];
     let all: Vec<_> = scopes
@@ -90,7 +90,7 @@ async fn a_dropped_watch_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
+async fn only_readers_of_the_changed_namespace_are_woken() {
     let mut feed = Feed::new(Bounds::default());
     let mut other = feed.watch(WatchOptions {
         prefix: "b/".into(),
@@ -109,12 +109,12 @@ async fn a_reader_asleep_is_woken_and_one_of_another_namespace_is_not() {
         reader.await.expect("joined"),
         Some(WatchItem::Change(EventType::Added, _))
     ));
-    assert!(!other.woken(), "nothing of its own happened");
+    assert!(!other.woken(), "no event in its namespace");
     feed.put("b/1");
     assert!(other.woken() && other.poll_woken());
 }
 
-/// A future polled by hand, with a count of its wakes.
+/// A manually polled future that records wake-ups.
 struct ByHand<F> {
     future: std::pin::Pin<Box<F>>,
     wakes: Arc<Wakes>,
@@ -149,7 +149,7 @@ impl<F: Future> ByHand<F> {
 }
 
 #[tokio::test]
-async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
+async fn initial_state_is_read_in_batches() {
     let entry = |i: u64| {
         let draft = Draft::new(&crate::json!({"metadata": {}}), vec![]);
         Arc::new(draft.into_entry(&format!("ns/{i:05}"), Revision(i)))
@@ -173,8 +173,8 @@ async fn the_initial_state_of_a_watch_is_taken_a_little_at_a_time() {
     let mut seen = 0;
     while let Some(WatchItem::Initial(e)) = watch.try_next() {
         seen += 1;
-        assert_eq!(e.revision, Revision(seen), "in order, none twice and none left out");
-        assert!(watch.held().0 <= 64, "{:?} are held at once", watch.held());
+        assert_eq!(e.revision, Revision(seen), "in order, without duplicates or gaps");
+        assert!(watch.held().0 <= 64, "{:?} are buffered at once", watch.held());
     }
     assert_eq!(seen, 5000);
 }

@@ -1,4 +1,4 @@
-//! All of the file at once, when a store is opened: checked, and held against its checksums.
+//! Loading the whole file when a store is opened ([`Disk::load`]), verifying structure and checksums.
 
 use super::Disk;
 use crate::storage::embedded::OpenError;
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// An object as it was found.
+/// A stored object.
 #[derive(Clone)]
 pub(in super::super) struct Raw {
     pub revision: u64,
@@ -16,25 +16,25 @@ pub(in super::super) struct Raw {
     pub expires: Option<i64>,
 }
 
-/// A past write as it was found.
+/// A past write.
 pub(in super::super) struct RawEvent {
     pub revision: u64,
     pub value: Option<Bytes>,
-    /// Revision and bytes of the state before.
+    /// Revision and value of the previous state.
     pub previous: Option<(u64, Bytes)>,
 }
 
-/// All that a store held when it was opened.
+/// Everything a store contained when it was opened.
 pub(in super::super) struct Contents {
     pub revision: u64,
     pub objects: Vec<(String, Raw)>,
-    /// Writes after this revision are in `events`.
+    /// `events` holds all writes after this revision.
     pub base: u64,
     pub events: Vec<(String, RawEvent)>,
     pub marks: Vec<(u64, i64)>,
 }
 
-/// Looks at the structure of the file.
+/// Checks the structure of the file with SQLite's `quick_check`.
 fn quick_check(path: &Path) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -47,21 +47,21 @@ fn quick_check(path: &Path) -> Result<(), OpenError> {
 }
 
 impl Disk {
-    /// Checks the file and reads all of it; at most `max_events` of history.
+    /// Verifies the file and loads it, with at most `max_events` of history.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn load(&mut self, max_events: u64) -> Result<Contents, OpenError> {
         let sql = |e| OpenError::sqlite(&self.path, e);
-        // Whatever would come up at the first write comes up now; nothing is written.
+        // Provokes the errors of a first write now, without writing anything.
         self.db
             .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
             .map_err(|e| match e.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::ReadOnly) => OpenError::damaged(&self.path, "it cannot be written"),
                 _ => sql(e),
             })?;
-        // The file's structure is looked at by a connection of its own while its contents are read and verified: either
-        // may find damage, and nothing is served before both have found none.
+        // A second connection checks the structure while this one reads the contents. Either may find damage; nothing
+        // is served before both have succeeded.
         let path = self.path.clone();
         std::thread::scope(|threads| {
             let structure = threads.spawn(move || quick_check(&path));

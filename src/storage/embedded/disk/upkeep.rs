@@ -1,5 +1,5 @@
-//! What a file needs from time to time: history that goes, space that is given back, a look at whether all is as it was
-//! written. Errors are as of [`Disk::commit`].
+//! Maintenance of the file: compaction of history, returning free space, checkpoints, and comparison with the caches.
+//! Errors are as for [`Disk::commit`]. The schedule is in [`embedded::upkeep`](crate::storage::embedded::upkeep).
 
 use super::Disk;
 use crate::storage::cacher::Digest;
@@ -8,7 +8,7 @@ use crate::storage::embedded::space::{self, PAGE};
 use rusqlite::params;
 
 impl Disk {
-    /// Removes up to `step` writes of history up to `target`, and marks up to there.
+    /// Compacts up to `step` writes of history, not beyond `target`, and removes the marks before them.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -52,7 +52,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes a revision, not before any that was written, the newest, and all history before it gone.
+    /// Sets the newest revision, which must not precede any write, and discards all history before it.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -65,7 +65,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes the file anew, without its free space.
+    /// Rewrites the file without free space.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -73,7 +73,7 @@ impl Disk {
         self.db.execute_batch("VACUUM")
     }
 
-    /// Notes when a revision was current.
+    /// Records the time at which a revision was current, in seconds since 1970.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -93,7 +93,7 @@ impl Disk {
         ))
     }
 
-    /// True where history takes too much room beside objects that need `packed` bytes.
+    /// True if history takes too much space compared to objects of `packed` bytes.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -102,8 +102,8 @@ impl Disk {
         Ok(space::is_crowded(all.saturating_sub(free) * PAGE, packed))
     }
 
-    /// Gives some free pages back to the file system: where a fifth of the file or more is free, or, in a busy time,
-    /// where it is too large for objects that need `packed` bytes. True: there is more.
+    /// Returns some free pages to the file system if at least a fifth of the file is free, or, while the store is
+    /// busy, only if the file is too large for objects of `packed` bytes. Returns true if there may be more.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -121,17 +121,17 @@ impl Disk {
         Ok(true)
     }
 
-    /// Writes something large and takes it away again: it succeeds where there is space.
+    /// Writes and removes 64 KiB to find out whether the disk has space.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit); nothing of the store has changed.
+    /// As [`commit`](Self::commit); the store's contents are unchanged.
     pub fn probe(&mut self) -> rusqlite::Result<()> {
         self.strike(Step::Upkeep)?;
         self.db.execute("INSERT INTO room VALUES (zeroblob(65536))", [])?;
         self.db.execute("DELETE FROM room", []).map(drop)
     }
 
-    /// A digest of the keys and revisions under a prefix, in the order of the keys.
+    /// Computes the digest of the keys and revisions under a prefix, in key order.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -149,7 +149,7 @@ impl Disk {
         Ok(digest)
     }
 
-    /// Moves what was written into the database file, so that a busy time begins with an empty write-ahead log.
+    /// Moves the write-ahead log into the database file, so that the next burst starts with an empty log.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

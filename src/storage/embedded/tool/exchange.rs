@@ -1,4 +1,4 @@
-//! All objects of a store at once, read and written: what export and import are made of.
+//! Reading and writing all objects of a store at once, for export and import: [`objects`] and [`fill`].
 
 use super::super::DirectoryLock;
 use super::super::disk::{Disk, Row};
@@ -7,23 +7,23 @@ use super::{OpenError, Progress, clear, file, look_in};
 use bytes::Bytes;
 use std::path::Path;
 
-/// An object of a store.
+/// A stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// The whole key.
+    /// The full key.
     pub key: String,
     /// The revision of its last write.
     pub revision: u64,
-    /// The bytes that are kept.
+    /// The stored bytes, possibly encrypted.
     pub value: Bytes,
-    /// When it goes by itself, in milliseconds since 1970.
+    /// Expiry time in milliseconds since 1970.
     pub expires: Option<i64>,
 }
 
-/// All objects of a store, which may be in use, in order of their revisions, and the store's revision.
+/// Returns the store's revision and all objects in order of revision. The store may be in use.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`OpenError`] if the store is missing, damaged or inaccessible.
 pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     let path = file(dir);
     let db = look_in(dir)?;
@@ -56,18 +56,18 @@ pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     Ok((revision.cast_unsigned(), out))
 }
 
-/// Makes a store of objects, in a directory that has none, which keep their revisions, as of a revision of the whole. They must
-/// come in order of their revisions.
+/// Creates a store at `revision` in a directory that has none. The objects keep their revisions and must be in order
+/// of revision.
 ///
 /// # Errors
-/// [`OpenError`]: there is a store, or the disk refuses; nothing is left then.
+/// [`OpenError`]: a store exists already, or writing failed; nothing is left behind then.
 pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
     let _lock = DirectoryLock::acquire(dir)?;
     let path = file(dir);
     if path.exists() {
         return Err(OpenError::Exists { path });
     }
-    // Elsewhere first: half of it is no store.
+    // Built in a subdirectory and renamed, so that no partial store can be opened.
     let aside = dir.join("filling");
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
@@ -77,7 +77,7 @@ pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_
     clear(&file(&aside))?;
     let filled = fill_file(&aside, revision, objects, progress);
     let moved = filled.and_then(|()| std::fs::rename(file(&aside), &path).map_err(|e| io(&path, e)));
-    // What is left of an attempt is of no use.
+    // Best effort: an incomplete attempt is useless.
     let _ = std::fs::remove_dir_all(&aside);
     moved?;
     let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());

@@ -26,11 +26,11 @@ async fn filled(dir: &Path, n: usize) -> std::sync::Arc<Engine> {
 }
 
 #[tokio::test]
-async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead() {
+async fn store_in_use_can_be_checked_and_backed_up_then_restored() {
     let dir = tempfile::tempdir().expect("a directory");
     let (store, copy) = (dir.path().join("a"), dir.path().join("copy"));
     let engine = filled(&store, 20).await;
-    let found = check(&store, &mut quiet()).expect("it is whole");
+    let found = check(&store, &mut quiet()).expect("it is intact");
     assert_eq!((found.revision, found.objects), (41, 20));
     assert_eq!(found.resources.get("configmaps").map(|r| r.0), Some(20));
     backup(&store, &copy, &mut quiet()).expect("backed up");
@@ -43,7 +43,7 @@ async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead()
     drop(engine);
     let aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
     assert!(aside.is_some_and(|p| p.exists()));
-    let found = check(&store, &mut quiet()).expect("it is whole");
+    let found = check(&store, &mut quiet()).expect("it is intact");
     assert_eq!(
         (found.revision, found.compacted, found.objects, found.writes),
         (1041, 1041, 20, 20)
@@ -52,7 +52,7 @@ async fn a_store_in_use_is_checked_and_backed_up_and_the_backup_restores_ahead()
 }
 
 #[tokio::test]
-async fn compaction_leaves_the_objects_and_a_filled_store_keeps_revisions() {
+async fn compaction_keeps_objects_and_fill_keeps_revisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (store, other) = (dir.path().join("a"), dir.path().join("b"));
     drop(filled(&store, 20).await);
@@ -62,5 +62,5 @@ async fn compaction_leaves_the_objects_and_a_filled_store_keeps_revisions() {
     fill(&other, revision, &all, &mut quiet()).expect("filled");
     assert!(fill(&other, revision, &all, &mut quiet()).is_err(), "only once");
     assert_eq!(objects(&other).expect("read"), (revision, all));
-    assert_eq!(check(&other, &mut quiet()).expect("whole").revision, 41);
+    assert_eq!(check(&other, &mut quiet()).expect("intact").revision, 41);
 }

@@ -1,4 +1,4 @@
-//! Answers to requests that no server would give.
+//! Malformed and abusive responses to proxied requests.
 
 use super::{OK, gzip_of_spaces, repeat, things};
 use crate::attackers::Cases;
@@ -7,7 +7,7 @@ use crate::backend::{Tls, json, with_discovery};
 use crate::form::Form;
 use std::io::Write;
 
-/// What it answers when it is asked for an object.
+/// A case in which requests for objects get this response.
 fn answer(cases: &mut Cases, name: &str, otherwise: impl Fn(&mut Tls) + Send + Sync + Clone + 'static) {
     cases.add(format!("answer: {name}"), move |scene| {
         let (_backend, group) = register_until_available(scene, |group| {

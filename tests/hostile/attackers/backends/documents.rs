@@ -1,4 +1,4 @@
-//! Discovery and OpenAPI documents that are large, deep, false or endless.
+//! Discovery and OpenAPI documents that are large, deep, wrong or endless.
 
 use super::{OK, gzip_of_spaces};
 use crate::attackers::Cases;
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What it answers when it is asked for a document, which is waited for.
+/// A case in which requests for a document get this response. Waits until the gateway has fetched it.
 fn document(
     cases: &mut Cases,
     name: &str,
@@ -31,7 +31,7 @@ fn document(
             })
         });
         scene.until("the document is asked for", |_| asked.load(Ordering::Relaxed) > 0);
-        // What it makes of it, it makes while the prober asks.
+        // The gateway processes the document while the prober measures.
         for _ in 0..if scene.form.whole { 8 } else { 2 } {
             scene.hold();
         }

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 that no library would answer with.
+//! HTTP/2 responses with frames that no library would send.
 
 use super::{repeat, things};
 use crate::attackers::Cases;
@@ -10,7 +10,7 @@ use crate::scene::Scene;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// Answers every stream by what `respond` writes.
+/// Serves a connection on which `respond` writes the response of each stream.
 fn serve_http2(io: &mut Tls, respond: &dyn Fn(u32, &mut Tls)) {
     let mut preface = [0; 24];
     if io.read_exact(&mut preface).is_err() || io.write_all(&frame(frames::SETTINGS, 0, 0, &[])).is_err() {

@@ -1,4 +1,4 @@
-//! Answers that stop in the middle, or never begin.
+//! Responses that stop in the middle or never begin.
 
 use super::{OK, things};
 use crate::attackers::Cases;
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Reads until the other side ends the connection.
+/// Reads until the peer closes the connection.
 fn hang(io: &mut Tls) {
     let mut rest = [0; 1024];
     while io.read(&mut rest).is_ok_and(|n| n > 0) {}

@@ -31,7 +31,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 ),
             )
         };
-        // Rules that match nothing, so that nobody else's requests are asked about.
+        // The rules match nothing, so that other clients' requests are not affected by design.
         let rule = |i: usize| {
             format!(r#"{{"apiGroups":["g{i}"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["r{i}"]}}"#)
         };

@@ -1,4 +1,4 @@
-//! Bodies that are costly to read: YAML, JSON, CBOR, protobuf, and what HTTP wraps around them.
+//! Bodies that are expensive to decode: YAML, JSON, CBOR, protobuf, and HTTP framing.
 
 use super::{CONFIG_MAPS, PODS, config_map, joined};
 use crate::attackers::Cases;
@@ -246,7 +246,7 @@ fn protobuf(body: Vec<u8>) -> Request {
     Request::new("POST", CONFIG_MAPS).body("application/vnd.kubernetes.protobuf", bytes)
 }
 
-/// A field of bytes.
+/// Encodes a bytes field.
 pub fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut n = bytes.len();
@@ -259,7 +259,7 @@ pub fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What wraps an object of core/v1.
+/// Wraps a core/v1 object in the protobuf envelope `runtime.Unknown`.
 fn unknown(kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
     [field(1, &meta), field(2, raw)].concat()

@@ -1,4 +1,4 @@
-//! Reading: lists, selectors, watches and what a query can ask for.
+//! Reads: lists, selectors, watches and query parameters.
 
 use super::{CONFIG_MAPS, config_map, joined};
 use crate::attackers::Cases;

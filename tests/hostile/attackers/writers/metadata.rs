@@ -1,4 +1,4 @@
-//! Metadata that is long, and objects whose maps are.
+//! Long metadata, and objects with large maps.
 
 use super::{CONFIG_MAPS, config_map, joined};
 use crate::attackers::Cases;
@@ -10,7 +10,7 @@ fn with(metadata: String) -> Request {
     Request::post(CONFIG_MAPS, config_map("meta", &metadata, ""))
 }
 
-/// Stores what has finalizers, and takes them away again so that it can be deleted.
+/// Stores an object with finalizers, then removes these so that it can be deleted.
 fn finalized(scene: &mut Scene<'_>, metadata: String) {
     scene.ask(&Request::post(CONFIG_MAPS, config_map("final", &metadata, "")));
     let none = Request::patch(

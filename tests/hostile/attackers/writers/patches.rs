@@ -1,4 +1,4 @@
-//! Patches: small requests that stand for much work on an object.
+//! Patches: small requests that cause much work on an object.
 
 use super::{CONFIG_MAPS, PODS, config_map, joined};
 use crate::attackers::Cases;

@@ -1,4 +1,4 @@
-//! Roles: what they say is multiplied out by whoever compares or asks for it.
+//! Roles whose combinations of groups, resources and verbs are expensive to enumerate.
 
 use super::{CONFIG_MAPS, ROLES, joined};
 use crate::attackers::Cases;
@@ -17,7 +17,7 @@ fn strings(n: usize, prefix: &str) -> String {
     joined(n, |i| format!(r#""{prefix}{i}""#))
 }
 
-/// A rule of so many groups, resources and verbs.
+/// A rule with this many groups, resources and verbs.
 fn rule(groups: usize, resources: usize, verbs: usize) -> String {
     format!(
         r#"{{"apiGroups":[{}],"resources":[{}],"verbs":[{}]}}"#,
@@ -27,7 +27,7 @@ fn rule(groups: usize, resources: usize, verbs: usize) -> String {
     )
 }
 
-/// Stored by the administrator, bound to the writer and every other attacker of the namespace.
+/// Stores a role as the administrator and binds it to the user `writer`.
 fn grant(scene: &mut crate::scene::Scene<'_>, name: &str, rules: &str) {
     let stored = scene.stage.admin(&Request::post(ROLES, role(name, rules)));
     let binding = format!(

@@ -1,4 +1,4 @@
-//! Specs with long lists, by kind: what is compared, sorted, defaulted and counted.
+//! Specs with long lists, by kind: comparison, sorting, defaulting and counting of elements.
 
 mod others;
 mod pods;
@@ -8,7 +8,7 @@ use crate::attackers::Cases;
 use crate::form::Form;
 use crate::wire::Request;
 
-/// A list in the place `%` of an object, whose items are made from their number.
+/// An object with a list in the place of `%`, whose items are generated from their index.
 struct Shape {
     name: &'static str,
     path: &'static str,
@@ -18,7 +18,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Path of the object.
+    /// The path of the object.
     fn location(&self) -> String {
         let name = self
             .object
@@ -39,7 +39,7 @@ fn shape(name: &'static str, path: &'static str, object: &str, n: usize, item: f
     }
 }
 
-/// All of them.
+/// All shapes.
 fn shapes() -> impl Iterator<Item = Shape> {
     pods::shapes().into_iter().chain(others::shapes())
 }
@@ -65,7 +65,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
     }
 }
 
-/// What is compared with what is stored when it is written again.
+/// Shapes that are also updated with their items in another order, which makes validation compare old and new items.
 const REORDERED: [&str; 7] = [
     "10,000 containers",
     "20,000 volumes",

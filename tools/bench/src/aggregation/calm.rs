@@ -1,4 +1,4 @@
-//! Fifty APIServices, ten of them black holes: what the other forty and discovery feel of it.
+//! Fifty APIServices, ten of which never answer: the effect on the other forty and on discovery.
 
 use super::paced::{self, Sample, Stop};
 use super::{API_SERVICES, Rig, group, patch, path};
@@ -14,7 +14,7 @@ const HOLES: usize = 10;
 const GOOD: usize = ALL - HOLES;
 const PHASE: Duration = Duration::from_secs(5);
 
-/// Takes connections and never says anything.
+/// A server that accepts connections and never sends anything.
 async fn black_hole() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| e.to_string())?;
     let port = listener.local_addr().map_err(|e| e.to_string())?.port();
@@ -27,7 +27,7 @@ async fn black_hole() -> Result<u16, String> {
     Ok(port)
 }
 
-/// What one phase saw: the good groups, and discovery.
+/// The measurements of one phase: the healthy groups, and discovery.
 async fn phase(rig: &Rig) -> (Vec<Sample>, Vec<Sample>) {
     let stop: Stop = Arc::default();
     let good = paced::start(&rig.g.target, 40, Duration::from_millis(40), &stop, |n| {
@@ -36,7 +36,7 @@ async fn phase(rig: &Rig) -> (Vec<Sample>, Vec<Sample>) {
     let discovery = paced::start(&rig.g.target, 4, Duration::from_millis(20), &stop, |_| {
         "/apis".to_owned()
     });
-    // Those who want something of the ten, whether they are holes or not.
+    // Clients of the ten groups send requests in both phases.
     let hopeful = paced::start(&rig.g.target, 20, Duration::from_millis(50), &stop, |n| {
         format!("{}?timeout=3s", path(GOOD + n as usize % HOLES))
     });
@@ -71,7 +71,7 @@ pub(super) async fn black_holes(rig: &Rig, r: &mut Report) -> Result<(), String>
     phase(rig).await;
     let (mut ratios, mut failures) = ([vec![], vec![]], 0);
     let (mut healthy_p99, mut holes_p99) = ([vec![], vec![]], [vec![], vec![]]);
-    // Phases take turns, because these machines are noisy.
+    // Phases alternate, because the machines are noisy.
     for _ in 0..3 {
         let healthy = phase(rig).await;
         lead(rig, hole).await?;

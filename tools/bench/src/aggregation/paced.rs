@@ -1,4 +1,5 @@
-//! Load at a steady pace, from clients who wait for nobody: what users feel, not what a server can bear.
+//! Open-loop load at a constant rate: requests do not wait for earlier ones, so the latencies are those that users
+//! see.
 
 use crate::client::{Target, exchange};
 use bytes::Bytes;
@@ -8,19 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// One answer.
+/// One request.
 pub(super) struct Sample {
     pub(super) path: String,
     pub(super) began: Instant,
     pub(super) took: Duration,
-    /// The status and the body, or why there is none.
+    /// The status and the body, or the error.
     pub(super) outcome: Result<(StatusCode, Bytes), String>,
 }
 
-/// A stop that everybody sees.
+/// A stop flag shared by all workers.
 pub(super) type Stop = Arc<AtomicBool>;
 
-/// `workers` connections, each asking for a path every `every`, until `stop`.
+/// Starts `workers` connections, each of which requests a path every `every`, until `stop`.
 pub(super) fn start(
     target: &Target,
     workers: usize,
@@ -34,7 +35,7 @@ pub(super) fn start(
         let (target, stop, make) = (target.clone(), stop.clone(), make.clone());
         all.spawn(async move {
             let mut samples = Vec::new();
-            // Spread over the interval.
+            // Spread the workers over the interval.
             tokio::time::sleep(every * worker as u32 / workers as u32).await;
             let mut ticks = tokio::time::interval(every);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -73,14 +74,14 @@ pub(super) fn start(
     all
 }
 
-/// What all of them saw.
+/// The samples of all workers.
 pub(super) async fn collect(all: JoinSet<Vec<Sample>>) -> Vec<Sample> {
     let mut samples: Vec<Sample> = all.join_all().await.into_iter().flatten().collect();
     samples.sort_by_key(|s| s.began);
     samples
 }
 
-/// A percentile of the times of what was answered 2xx, in milliseconds, and how many were not.
+/// A percentile of the latencies of 2xx responses, in milliseconds, and the number of other outcomes.
 pub(super) fn percentile(samples: &[Sample], p: f64) -> (f64, usize) {
     let good = |s: &&Sample| matches!(&s.outcome, Ok((status, _)) if status.is_success());
     let mut times: Vec<f64> = samples

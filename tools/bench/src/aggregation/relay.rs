@@ -1,4 +1,4 @@
-//! What stands between the gateway and a replica: passes bytes on, or holds them back as a broken network does.
+//! A TCP relay between the gateway and a replica that can hold back all bytes, as a broken network does.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A port of its own that leads to another.
+/// A listening port that forwards to another one.
 pub(super) struct Relay {
     pub(super) port: u16,
     to: Arc<AtomicU16>,
@@ -27,12 +27,12 @@ impl Relay {
                 let (target, hold) = (target.clone(), hold.clone());
                 tokio::spawn(async move {
                     let mut waits = hold.clone();
-                    // Its end is the run's.
+                    // Fails only when the sender is dropped at the end of the run.
                     let _ = waits.wait_for(|held| !held).await;
                     let Ok(far) = TcpStream::connect(("127.0.0.1", target.load(Ordering::Relaxed))).await else {
                         return;
                     };
-                    // Small answers leave at once.
+                    // Send small responses without delay.
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
                     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                     tokio::select! {
@@ -45,12 +45,12 @@ impl Relay {
         Ok(Self { port, to, held })
     }
 
-    /// New connections lead there.
+    /// Forwards new connections to this port.
     pub(super) fn lead(&self, to: u16) {
         self.to.store(to, Ordering::Relaxed);
     }
 
-    /// Nothing passes, and nothing is closed.
+    /// Holds back all bytes without closing connections.
     pub(super) fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }

@@ -1,4 +1,4 @@
-//! The example server in three replicas behind endpoints: killed, restarted, stopped, cut off, under load.
+//! Three replicas of the example server behind endpoints: killed, restarted, suspended and partitioned under load.
 
 use super::paced::{self, Sample, Stop};
 use super::relay::Relay;
@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const GADGETS: &str = "/apis/gadgets.example.com/v1/namespaces/default/gadgets";
-/// Objects that every replica has.
+/// The number of objects that every replica has.
 const SHARED: u64 = 50;
 const WATCHES: usize = 500;
-/// An answer later than this was held up.
+/// A response that takes longer than this counts as delayed.
 const LATE: Duration = Duration::from_millis(500);
 
 struct Replica {
@@ -34,7 +34,7 @@ struct Replica {
     relay: Relay,
 }
 
-/// The example server, built where this program was.
+/// The path of the example server, next to this program.
 fn example() -> Result<PathBuf, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let path = me.with_file_name("examples").join("extension-server");
@@ -45,7 +45,8 @@ fn example() -> Result<PathBuf, String> {
     }
 }
 
-/// An address of this host that may stand in an EndpointSlice. Nothing is sent to find it.
+/// A non-loopback address of this host, as EndpointSlices require. Connecting a UDP socket selects it without sending
+/// anything.
 fn own_address() -> Result<IpAddr, String> {
     let found = UdpSocket::bind("0.0.0.0:0").and_then(|s| {
         s.connect("192.0.2.1:9")?;
@@ -57,7 +58,7 @@ fn own_address() -> Result<IpAddr, String> {
     }
 }
 
-/// Starts a server and reads its port from the line it says when it is ready.
+/// Starts a server and reads its port from its READY line.
 async fn serve(dir: &Path, kubeconfig: &Path) -> Result<(Server, u16), String> {
     let log = dir.join("log");
     let mut command = Command::new(example()?);
@@ -99,7 +100,7 @@ async fn replica(dir: PathBuf, kubeconfig: &Path, at: IpAddr) -> Result<Replica,
     })
 }
 
-/// Service, slices and APIService: three endpoints, always said to be ready.
+/// Creates Service, slices and APIService: three endpoints that are always marked ready.
 async fn register(g: &Gateway, replicas: &[Replica], at: IpAddr) -> Result<(), String> {
     let meta = |name: &str| json!({"name": name, "namespace": "gadgets-system"});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gadgets-system"}});
@@ -138,7 +139,7 @@ async fn register(g: &Gateway, replicas: &[Replica], at: IpAddr) -> Result<(), S
     Ok(())
 }
 
-/// What the watches saw.
+/// The statistics of the watches.
 #[derive(Default)]
 struct Watched {
     opened: AtomicU64,
@@ -147,7 +148,7 @@ struct Watched {
     broken: AtomicU64,
 }
 
-/// Watches that are opened again whenever they end.
+/// Starts watches that are reopened whenever they end.
 async fn watch(target: &Target, stop: &Stop, seen: &Arc<Watched>) -> Result<JoinSet<()>, String> {
     let mut all = JoinSet::new();
     let mut sender = target.connect().await?;
@@ -187,7 +188,7 @@ async fn watch(target: &Target, stop: &Stop, seen: &Arc<Watched>) -> Result<Join
     Ok(all)
 }
 
-/// Creates one object after another; what was acknowledged.
+/// Creates objects one after the other. Returns the acknowledged names and the number of failures.
 async fn write(target: Target, stop: Stop) -> (BTreeSet<String>, u64) {
     let (mut acknowledged, mut failed) = (BTreeSet::new(), 0);
     let mut sender = None;
@@ -222,7 +223,7 @@ async fn write(target: Target, stop: Stop) -> (BTreeSet<String>, u64) {
     (acknowledged, failed)
 }
 
-/// Whether an answer is the right one for its path.
+/// Whether a response is wrong for its path.
 fn is_wrong(sample: &Sample) -> bool {
     let Ok((status, body)) = &sample.outcome else {
         return false;
@@ -237,7 +238,7 @@ fn is_wrong(sample: &Sample) -> bool {
     object["metadata"]["name"] != name || Some(object["spec"]["size"].to_string().as_str()) != name.strip_prefix("g-")
 }
 
-/// How many of each name the replicas have.
+/// How many replicas have each object.
 async fn kept(replicas: &[Replica]) -> Result<BTreeMap<String, usize>, String> {
     let mut all = BTreeMap::new();
     for replica in replicas {
@@ -253,7 +254,7 @@ async fn kept(replicas: &[Replica]) -> Result<BTreeMap<String, usize>, String> {
     Ok(all)
 }
 
-/// One thing that happens, and how long it is watched.
+/// A fault, and how long its effect is observed.
 type Step = (&'static str, Duration);
 
 const STEPS: [Step; 7] = [
@@ -359,7 +360,7 @@ pub(super) async fn replicas(torana: &Path, dir: &Path, r: &mut Report) -> Resul
     Ok(())
 }
 
-/// What readers felt of one step.
+/// Reports the effect of one step on readers.
 fn step(r: &mut Report, what: &str, since: Instant, of: &[&Sample], ended: u64) {
     let failed: Vec<&&Sample> = of
         .iter()
@@ -382,7 +383,7 @@ fn step(r: &mut Report, what: &str, since: Instant, of: &[&Sample], ended: u64) 
         ),
         Err(e) => format!("; first: {e}"),
     });
-    // When those who waited had asked, in seconds from the event.
+    // When the delayed requests were sent, in seconds after the event.
     let mut when: Vec<f64> = of
         .iter()
         .filter(late)

@@ -1,4 +1,4 @@
-//! What the number of APIServices costs.
+//! Costs by the number of APIServices.
 
 use super::{API_SERVICES, Rig, group, patch, path};
 use crate::backend::KINDS;
@@ -33,7 +33,7 @@ pub(super) async fn many(rig: &Rig, r: &mut Report) -> Result<(), String> {
         rig.group(i, "bench").await?;
     }
     rig.answered(0..MANY).await?;
-    // Probes, discovery and OpenAPI of a thousand new ones have their turn first.
+    // Wait for the probes, discovery and OpenAPI of a thousand new APIServices.
     let idle = idle_cpu(rig).await;
     let (many, l) = proxied(rig, MANY).await?;
     let text = format!("{}; {idle:.1} % of a core for all probes beside it", note(&l));
@@ -49,7 +49,7 @@ pub(super) async fn many(rig: &Rig, r: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Percent of a core that the gateway takes when nobody asks, once that has settled.
+/// The CPU usage of the idle gateway, in percent of a core, once it has settled.
 async fn idle_cpu(rig: &Rig) -> f64 {
     let mut last = f64::MAX;
     for _ in 0..30 {
@@ -64,7 +64,7 @@ async fn idle_cpu(rig: &Rig) -> f64 {
     last
 }
 
-/// CustomResourceDefinitions, ten to a group: each of their groups gets an APIService of its own.
+/// Creates CustomResourceDefinitions, ten per group; each group gets an APIService.
 async fn definitions(rig: &Rig, n: u64) -> Result<(), String> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let made = load(&rig.g.target, 2, 4, Duration::ZERO, n, move |i| {
@@ -85,7 +85,8 @@ async fn definitions(rig: &Rig, n: u64) -> Result<(), String> {
     }
 }
 
-/// The aggregated discovery document of 300 APIServices beside 1,000 CustomResourceDefinitions: asked for again, and after a change.
+/// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated requests, and
+/// requests after a change.
 pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
     const GROUPS: usize = 300;
     const DEFINITIONS: u64 = 1000;
@@ -125,10 +126,10 @@ pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
     let mut sender = target.connect().await?;
     for n in 0..CHANGES {
         let before = self::etag(&target).await?.0;
-        // From the first place to the last, and back.
+        // Moves the group from the first position to the last, and back.
         let change = json!({"spec": {"groupPriorityMinimum": if n % 2 == 0 { 1100 } else { 900 }}});
         patch(&rig.g.target, &format!("{API_SERVICES}/v1.{}", group(7)), &change).await?;
-        // The change is a watch event away.
+        // The change takes effect with a watch event.
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until {
             let t = Instant::now();
@@ -137,7 +138,7 @@ pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
             let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
             let took = t.elapsed();
             let etag = answer.headers().get("etag").cloned();
-            // Read to its end: a server has enough of clients who reset one stream after the other.
+            // Read to the end: a server limits clients that reset one stream after the other.
             answer.into_body().collect().await.map_err(|e| e.to_string())?;
             if etag.is_some_and(|e| e.as_bytes() != before.as_bytes()) {
                 times.push(took.as_secs_f64() * 1e3);

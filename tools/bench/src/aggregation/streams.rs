@@ -1,4 +1,4 @@
-//! Long answers and large ones.
+//! Long-running and large responses.
 
 use super::{Rig, path};
 use crate::client::{Target, load};
@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Watches on one connection: what the gateway allows as streams.
+/// Watches per connection: the gateway's limit on streams.
 const PER_CONNECTION: usize = 100;
 
 async fn ready(rig: &Rig) -> Result<(), String> {
@@ -45,7 +45,7 @@ pub(super) async fn watches(rig: &Rig, r: &mut Report) -> Result<(), String> {
             return Err(format!("watch {i} of {WATCHES}: {}", answer.status()));
         }
         let mut body = answer.into_body();
-        // The first event is there: it is not only the head that was passed on.
+        // Wait for the first event, so that not only the head has been passed on.
         let first = body.frame().await;
         if !first.is_some_and(|f| f.is_ok_and(|f| f.data_ref().is_some_and(|d| d.ends_with(b"\n")))) {
             return Err(format!("watch {i} brings no event"));
@@ -67,7 +67,7 @@ pub(super) async fn watches(rig: &Rig, r: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Watches under way, by `apiserver_longrunning_requests`.
+/// The number of open watches, from `apiserver_longrunning_requests`.
 async fn long_running(rig: &Rig) -> Result<u64, String> {
     let (_, body) = rig.g.target.once(Method::GET, "/metrics", "").await?;
     let text = String::from_utf8_lossy(&body);
@@ -79,7 +79,7 @@ async fn long_running(rig: &Rig) -> Result<u64, String> {
         .sum::<f64>() as u64)
 }
 
-/// Responses of 1 MiB, beside HAProxy.
+/// Responses of 1 MiB, compared with HAProxy.
 pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), String> {
     ready(rig).await?;
     let port = free_port()?;
@@ -102,7 +102,7 @@ pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), S
             let cpu = server.cpu();
             let l = load(target, 4, 4, Duration::from_secs(2), 0, make).await?;
             let rate = l.requests as f64 / l.seconds;
-            // The first turn warms up.
+            // The first round warms up.
             if turn == 0 {
                 continue;
             }
@@ -122,11 +122,11 @@ pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), S
     Ok(())
 }
 
-/// A gibibyte each way.
+/// One gibibyte in each direction.
 pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
     const MUCH: u64 = 1 << 30;
     ready(rig).await?;
-    // What a first MiB needs, all need.
+    // The first MiB allocates buffers that every stream needs.
     let warm = rig
         .g
         .target
@@ -150,7 +150,7 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
             .into_data()
             .map(|d| d.len() as u64)
             .unwrap_or(0);
-        // A look at the memory every 16 MiB.
+        // Sample the memory every 16 MiB.
         if (n + data) >> 24 != n >> 24 {
             peak = peak.max(rig.g.server.rss_mb());
         }
@@ -172,7 +172,7 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
     let t = Instant::now();
     let (answer, peak) = tokio::join!(upload(rig, MUCH), async {
         let mut peak = before;
-        // It ends with the upload, below.
+        // Sample for 2.5 s; the peak is read once more after the upload.
         for _ in 0..50 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             peak = peak.max(rig.g.server.rss_mb());

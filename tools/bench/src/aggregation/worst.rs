@@ -1,4 +1,4 @@
-//! Sixteen clients that write 3 MB objects of the kinds that cost most, and what those feel who read small ones meanwhile.
+//! Sixteen clients write 3 MB objects of the most expensive kinds; measures the effect on small reads.
 
 use super::create;
 use super::paced::{self, Sample, Stop};
@@ -20,10 +20,10 @@ const PHASE: Duration = Duration::from_secs(5);
 const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
 const PODS: &str = "/api/v1/namespaces/bench/pods";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/bench/roles";
-/// A little less than what is read of a body.
+/// A little less than the limit on request bodies, in bytes.
 const SIZE: usize = 2_900_000;
 
-/// A body of `SIZE` bytes: an object with `%` in the place of items, of which there are as many as fit.
+/// A body of `SIZE` bytes: an object in which `%` is replaced by as many items as fit.
 fn filled(object: &str, item: impl Fn(usize) -> String) -> Bytes {
     let mut items = String::new();
     for i in 0.. {
@@ -39,7 +39,7 @@ fn filled(object: &str, item: impl Fn(usize) -> String) -> Bytes {
     object.replacen('%', &items, 1).into()
 }
 
-/// Collection, content type and body of each kind, named `NAME`.
+/// Collection, content type and body per kind; the objects are named `NAME`.
 fn bodies() -> Vec<(&'static str, &'static str, Bytes)> {
     const JSON: &str = "application/json";
     let config_map =
@@ -110,7 +110,7 @@ fn bodies() -> Vec<(&'static str, &'static str, Bytes)> {
     ]
 }
 
-/// Writes one body after the other until `stop`; what was stored is deleted again.
+/// Writes one body after the other until `stop`, and deletes what was stored.
 async fn write(
     target: Target,
     all: Arc<Vec<(&'static str, &'static str, Bytes)>>,
@@ -148,7 +148,7 @@ async fn write(
     }
 }
 
-/// All writers, on one thread of low priority: clients are on other machines in reality, and their encryption of 46 MB
+/// Runs all writers on one thread of low priority. Real clients run on other machines, so their encryption of 46 MB
 /// should not compete with the gateway and the readers for two cores.
 fn write_all(
     target: Target,
@@ -167,13 +167,13 @@ fn write_all(
             for i in 0..WRITERS {
                 writers.spawn(write(target.clone(), all.clone(), i, stop.clone(), answers.clone()));
             }
-            // Requests that are never answered are given up with the runtime.
+            // Requests that get no response are abandoned with the runtime.
             let _ = tokio::time::timeout(PHASE * 6, writers.join_all()).await;
         });
     })
 }
 
-/// Small reads for a while, from a thread of their own so that the writers' encryption does not delay them.
+/// Small reads, from a separate thread so that the writers' encryption does not delay them.
 async fn reads(target: &Target) -> Result<Vec<Sample>, String> {
     let target = target.clone();
     let thread = std::thread::spawn(move || {
@@ -206,7 +206,7 @@ pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<
     reads(&g.target).await?;
     let (mut ratios, mut quiet_p99, mut busy_p99, mut failures) = (vec![], vec![], vec![], 0);
     let answers = Arc::new(AtomicU64::new(0));
-    // Phases take turns, because these machines are noisy.
+    // Phases alternate, because the machines are noisy.
     for _ in 0..3 {
         let (quiet, _) = paced::percentile(&reads(&g.target).await?, 0.99);
         let stop = Stop::default();

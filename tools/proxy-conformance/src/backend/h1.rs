@@ -1,4 +1,4 @@
-//! A scripted backend over HTTP/1.1.
+//! Scripted backends over HTTP/1.1.
 
 use super::line::Line;
 use super::{Event, Framing, Order, Part, Peer, Script, Seen, State};
@@ -22,7 +22,7 @@ pub(super) async fn serve(line: Line, peer: Peer, state: Arc<State>) {
     }
 }
 
-/// One request; false: the connection is done.
+/// Handles one request. Returns false when the connection is finished.
 async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io::Result<bool> {
     let mut words = head.first.splitn(3, ' ');
     let mut seen = Seen {
@@ -75,6 +75,7 @@ async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io
         io.write_all(line.as_bytes()).await?;
         io.flush().await?;
     }
+    // The fault counts bytes of the final response, so it is armed after the informational ones.
     peer.begin(&script, state);
     if let Some(raw) = &script.raw {
         io.write_all(raw).await?;
@@ -121,6 +122,7 @@ async fn parts(io: &mut Io, script: &Script, method: &str, order: Option<&Order>
                 let mut byte = [0];
                 tokio::select! {
                     opened = order.gate.acquire() => opened.map_err(io::Error::other)?.forget(),
+                    // Reading notices that the peer has disconnected while the response is held back.
                     _ = io.read(&mut byte) => {
                         order.tell(Event::Left);
                         return Ok(false);
@@ -154,7 +156,7 @@ async fn echo(io: &mut Io, script: &Script, first: &[u8], order: &Order) -> io::
                 order.tell(Event::Left);
                 return Ok(false);
             }
-            // The word that ends it from this side.
+            // Echoed streams end from this side when the client sends "bye".
             Ok(n) if &buffer[..n] == b"bye" => return Ok(false),
             Ok(n) => {
                 io.write_all(&buffer[..n]).await?;

@@ -1,4 +1,4 @@
-//! A scripted backend over HTTP/2.
+//! Scripted backends over HTTP/2.
 
 use super::line::Line;
 use super::{Event, Order, Part, Peer, Script, Seen, State, Turn};
@@ -89,7 +89,7 @@ async fn stream(
     }
     let _ = answer(&mut respond, &script, &method, Some(&order)).await;
     if script.fault.is_some() {
-        // It comes about on this connection, now at the latest.
+        // GOAWAY produces further bytes, so the planned fault occurs on this connection at the latest now.
         away.notify_one();
     }
 }
@@ -139,7 +139,7 @@ async fn answer(
     *head.status_mut() = http::StatusCode::from_u16(script.status).unwrap_or_default();
     let announced = script.headers.iter().cloned().chain(script.announcement());
     *head.headers_mut() = map(&announced.collect());
-    // They belong to HTTP/1.1.
+    // These headers are forbidden in HTTP/2.
     for name in ["connection", "transfer-encoding", "keep-alive", "upgrade"] {
         head.headers_mut().remove(name);
     }

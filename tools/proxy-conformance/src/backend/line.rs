@@ -11,17 +11,17 @@ use tokio_rustls::server::TlsStream;
 /// How a connection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Closed, without TLS' word for it.
+    /// Closed without a TLS close_notify.
     Cut,
     /// Reset.
     Reset,
-    /// Nothing more comes, nothing is closed, until [`Plan::release`].
+    /// Stalled: nothing is sent or closed until [`Plan::release`].
     Stall,
-    /// Every byte from here on is another.
+    /// Every later byte is corrupted.
     Garbage,
 }
 
-/// What is to happen to one connection.
+/// The planned fault of one connection.
 #[derive(Default)]
 pub struct Plan(Mutex<Inner>);
 
@@ -36,17 +36,17 @@ impl Plan {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fault comes after this many more bytes.
+    /// Plans the fault after this many more bytes.
     pub fn arm(&self, after: usize, fault: Fault) {
         self.inner().fault = Some((after, fault));
     }
 
-    /// No fault is planned.
+    /// Whether no fault is planned.
     pub fn is_quiet(&self) -> bool {
         self.inner().fault.is_none()
     }
 
-    /// A stalled connection is cut.
+    /// Cuts a stalled connection.
     pub fn release(&self) {
         let mut inner = self.inner();
         if matches!(inner.fault, Some((_, Fault::Stall))) {
@@ -65,7 +65,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A connection under a plan.
+    /// A connection with a planned fault.
     pub fn new(io: TlsStream<TcpStream>, plan: Arc<Plan>) -> Self {
         Self { io, plan }
     }
@@ -115,7 +115,7 @@ impl AsyncWrite for Line {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let reached = matches!(self.plan.inner().fault, Some((0, _)));
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        // What was to be written is; the fault shows at the next byte, or here where there is none.
+        // All bytes before the fault have been written. The fault shows at the next byte or, if there is none, here.
         if reached && let Some((0, fault)) = { self.plan.inner().fault } {
             match fault {
                 Fault::Cut => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),

@@ -1,4 +1,4 @@
-//! HTTP/2 frames written by hand, for requests that no library would send.
+//! HTTP/2 at the level of frames, for requests that no library would send.
 
 use super::{Http, PATIENCE, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,18 +13,18 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What became of a stream.
+/// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Answered; the status where it is one of the frequent ones.
+    /// With a response; the status, if it is in HPACK's static table.
     Answered(Option<u16>),
-    /// RST_STREAM with this code.
+    /// With RST_STREAM and this code.
     Reset(u32),
-    /// The connection ended, with the code of a GOAWAY where there was one.
+    /// With the connection, and the code of its GOAWAY if there was one.
     ConnectionEnded(Option<u32>),
 }
 
-/// One field of a header block: a name and a value, sent as they are.
+/// A field of a header block: name and value, sent unmodified.
 pub type Field<'a> = (&'a str, &'a str);
 
 /// A request in frames.
@@ -32,9 +32,9 @@ pub type Field<'a> = (&'a str, &'a str);
 pub struct Frames<'a> {
     /// The header block.
     pub fields: Vec<Field<'a>>,
-    /// The body; `None`: the headers end the stream.
+    /// The body; `None` if the headers end the stream.
     pub data: Option<&'a [u8]>,
-    /// Fields behind the body.
+    /// Fields after the body.
     pub trailers: Vec<Field<'a>>,
 }
 
@@ -46,7 +46,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// HPACK: literals that nobody is to remember, not packed.
+/// HPACK encoding with literals only, without indexing and Huffman coding.
 fn block(fields: &[Field<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -72,7 +72,7 @@ fn length(n: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// The status of a response's block, where it is in the static table.
+/// The status in a response's header block, if it is in the static table.
 fn status(block: &[u8]) -> Option<u16> {
     match block.iter().find(|b| **b & 0xe0 != 0x20)? {
         0x88 => Some(200),
@@ -89,7 +89,7 @@ fn status(block: &[u8]) -> Option<u16> {
 /// Sends one stream and waits for its end.
 ///
 /// # Errors
-/// Where there is no connection, or nothing happens for too long.
+/// If there is no connection, or nothing happens before the deadline.
 pub async fn send(target: &Target, request: &Frames<'_>) -> Result<Fate, String> {
     let mut io = target.connect(Http::Two).await?;
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -114,11 +114,11 @@ pub async fn send(target: &Target, request: &Frames<'_>) -> Result<Fate, String>
         let flags = END_HEADERS | END_STREAM;
         out.extend(frame(HEADERS, flags, 1, &block(&request.trailers)));
     }
-    // The other side may have had enough before the end.
+    // The gateway may close the connection before everything is sent.
     let _ = io.write_all(&out).await;
     let _ = io.flush().await;
     let fate = tokio::time::timeout(PATIENCE, read(&mut io)).await;
-    fate.map_err(|_| "nothing happens to the stream".to_owned())
+    fate.map_err(|_| "the stream does not end in time".to_owned())
 }
 
 async fn read(io: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> Fate {

@@ -1,4 +1,4 @@
-//! A request over HTTP/2.
+//! Requests over HTTP/2.
 
 use super::{Ask, Got, Http, Target, Upload};
 use crate::wire::{self, Headers};
@@ -26,7 +26,7 @@ fn listed(headers: &HeaderMap) -> Headers {
 pub(super) async fn exchange(target: &Target, ask: &Ask) -> Result<Got, String> {
     let io = target.connect(Http::Two).await?;
     let (sender, connection) = ::h2::client::handshake(io).await.map_err(|e| e.to_string())?;
-    // Whichever ends first; the connection only where it breaks.
+    // Whichever finishes first. The connection only finishes first if it fails.
     let mut connection = pin!(connection);
     let mut exchange = pin!(over(sender, target, ask));
     poll_fn(|cx| {
@@ -60,7 +60,7 @@ async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &A
     *request.headers_mut() = map(&headers)?;
     let bodiless = matches!(ask.body, Upload::None);
     let (mut answer, mut stream) = sender.send_request(request, bodiless).map_err(|e| e.to_string())?;
-    // The answer may come, and the stream close, before all is sent.
+    // The response may arrive, and the stream close, before everything is sent.
     match &ask.body {
         Upload::None => {}
         Upload::Whole(data) => {
@@ -84,7 +84,7 @@ async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &A
         }
         std::pin::Pin::new(&mut answer).poll(cx)
     });
-    let (head, mut body) = response.await.map_err(|e| format!("no answer: {e}"))?.into_parts();
+    let (head, mut body) = response.await.map_err(|e| format!("no response: {e}"))?.into_parts();
     got.status = head.status.as_u16();
     got.headers = listed(&head.headers);
     let mut all = wire::Body::default();

@@ -1,77 +1,77 @@
-//! What is expected at both ends of an exchange.
+//! Expectations at both ends of an exchange.
 
 use crate::backend::Seen;
 use crate::client::Got;
 
-/// What is expected. In texts `{base}` is `/apis/<group>/v1`, `{group}` the group, `{host}` where the gateway reaches the
-/// backend, `{gateway}` the gateway's own `host:port`.
+/// An expectation. In texts, `{base}` stands for `/apis/<group>/v1`, `{group}` for the group, `{host}` for the
+/// backend's address as the gateway uses it, and `{gateway}` for the gateway's own `host:port`.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// The client reads this status.
+    /// The client receives this status.
     Status(u16),
-    /// It reads this body.
+    /// The client receives this body.
     Body(&'static str),
-    /// Its body begins so.
+    /// The client's body has this prefix.
     BodyBegins(&'static str),
-    /// These are all values of a header, in their order.
+    /// The client receives exactly these values of a header, in order.
     Header(&'static str, &'static [&'static str]),
-    /// One of its values is this.
+    /// The client receives this value of a header, possibly among others.
     HeaderHas(&'static str, &'static str),
-    /// There is no such header.
+    /// The client receives no such header.
     NoHeader(&'static str),
-    /// A trailer of this value.
+    /// The client receives a trailer with this value.
     Trailer(&'static str, &'static str),
-    /// These 1xx answers came before.
+    /// The client receives these informational responses first.
     Early(&'static [u16]),
-    /// The body ends as its framing says, or it does not.
+    /// Whether the client's body is complete according to its framing.
     Whole(bool),
-    /// The body breaks off, or the answer does not even begin.
+    /// The client's body breaks off, or there is no response at all.
     BreaksOff,
-    /// There is no answer at all: the connection is closed or the stream reset.
+    /// There is no response: the connection is closed or the stream reset.
     NoAnswer,
-    /// So many requests reach the backend. One, where a row does not say.
+    /// This many requests reach the backend. The default is one.
     Reached(usize),
-    /// At most so many do.
+    /// At most this many requests reach the backend.
     ReachedAtMost(usize),
-    /// No request with this target does.
+    /// No request with this target reaches the backend.
     NeverTarget(&'static str),
-    /// No identity header or trailer at the backend holds the word `spoofed`.
+    /// No identity header or trailer at the backend contains the word `spoofed`.
     NotSpoofed,
-    /// The backend reads this request target.
+    /// The backend receives this request target.
     Target(&'static str),
-    /// It reads this authority.
+    /// The backend receives this authority.
     Authority(&'static str),
-    /// It reads this method.
+    /// The backend receives this method.
     Method(&'static str),
-    /// It reads these values of a header, in their order.
+    /// The backend receives these values of a header, in order.
     Sent(&'static str, &'static [&'static str]),
-    /// It reads no such header.
+    /// The backend receives no such header.
     NotSent(&'static str),
-    /// It reads this header spelled so, where it speaks HTTP/1.1.
+    /// The backend receives this header with this spelling, over HTTP/1.1.
     Spelled(&'static str),
-    /// It reads a header that this holds for.
+    /// The backend receives a header whose value satisfies the predicate.
     SentLike(&'static str, fn(&str) -> bool),
-    /// It reads this body.
+    /// The backend receives this body.
     SentBody(&'static [u8]),
-    /// It reads a body of this length.
+    /// The backend receives a body of this length.
     SentLength(usize),
-    /// It reads this trailer.
+    /// The backend receives this trailer.
     SentTrailer(&'static str, &'static str),
-    /// It reads no such trailer.
+    /// The backend receives no such trailer.
     NoSentTrailer(&'static str),
-    /// It is spoken to in this version of HTTP.
+    /// The gateway uses this HTTP version towards the backend.
     Version(u8),
-    /// It is shown a client certificate.
+    /// The gateway presents a client certificate.
     Certified,
-    /// It is asked for by this name in TLS.
+    /// The gateway sends this TLS server name.
     ServerName(&'static str),
     /// The status is one of these.
     StatusIn(&'static [u16]),
-    /// Something else about the answer.
+    /// Another property of the response.
     Answer(&'static str, fn(&Got) -> bool),
 }
 
-/// What an exchange came to.
+/// The observations of an exchange.
 pub(crate) struct Outcome {
     pub(crate) got: Result<Got, String>,
     pub(crate) seen: Vec<Seen>,
@@ -91,9 +91,9 @@ fn same<T: std::fmt::Debug + PartialEq>(what: &str, wanted: T, is: T) -> Result<
 
 impl Expect {
     /// # Errors
-    /// What is otherwise.
+    /// The first deviation.
     pub(crate) fn check(&self, o: &Outcome, fill: &dyn Fn(&str) -> String) -> Result<(), String> {
-        let got = || o.got.as_ref().map_err(|e| format!("no answer: {e}"));
+        let got = || o.got.as_ref().map_err(|e| format!("no response: {e}"));
         let first = || o.seen.first().ok_or("nothing reached the backend");
         let filled = |all: &[&str]| all.iter().map(|v| fill(v)).collect::<Vec<_>>();
         match self {
@@ -124,15 +124,15 @@ impl Expect {
                 let got = got()?;
                 same(name, vec![*value], crate::wire::values(&got.body.trailers, name))
             }
-            Self::Early(early) => same("what comes before", early.to_vec(), got()?.early.clone()),
-            Self::Whole(whole) => same("whether the body is whole", *whole, got()?.body.whole),
+            Self::Early(early) => same("the informational responses", early.to_vec(), got()?.early.clone()),
+            Self::Whole(whole) => same("whether the body is complete", *whole, got()?.body.whole),
             Self::BreaksOff => match &o.got {
                 Ok(got) if got.body.whole => differs("the body", "broken off", got.text()),
                 _ => Ok(()),
             },
             Self::NoAnswer => match &o.got {
                 Err(_) => Ok(()),
-                Ok(got) => differs("the answer", "none", got.status),
+                Ok(got) => differs("the response", "none", got.status),
             },
             Self::Reached(n) => same("the number of requests at the backend", *n, o.seen.len()),
             Self::ReachedAtMost(n) => {
@@ -176,9 +176,9 @@ impl Expect {
             }
             Self::SentBody(data) => same("the body at the backend", data.to_vec(), first()?.body.data.clone()),
             Self::SentLength(n) => same("the length of the body at the backend", *n, first()?.body.data.len()),
-            Self::Version(version) => same("the version of HTTP at the backend", *version, first()?.version),
-            Self::Certified => same("whether a client certificate is shown", true, first()?.certified),
-            Self::ServerName(name) => same("the name in TLS", fill(name), first()?.server_name.clone()),
+            Self::Version(version) => same("the HTTP version at the backend", *version, first()?.version),
+            Self::Certified => same("whether a client certificate is presented", true, first()?.certified),
+            Self::ServerName(name) => same("the TLS server name", fill(name), first()?.server_name.clone()),
             Self::StatusIn(all) => {
                 let is = got()?.status;
                 if all.contains(&is) {
@@ -208,7 +208,7 @@ impl Expect {
 }
 
 /// # Errors
-/// The identity that the client made up.
+/// The forged identity.
 pub(crate) fn not_spoofed(seen: &Seen) -> Result<(), String> {
     let all = seen.headers.iter().chain(&seen.body.trailers);
     let mut stated = all.filter(|(n, _)| {

@@ -1,4 +1,4 @@
-//! Bodies on their way, both directions.
+//! Bodies in transit, in both directions.
 
 use crate::backend::{Event, Framing, Part, Script};
 use crate::client::{Http, Upload, answer};
@@ -20,7 +20,7 @@ fn pieces(texts: &[&str]) -> Upload {
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        row("3.4.1a", "a body of a stated length keeps its length")
+        row("3.4.1a", "a response body with Content-Length keeps its length")
             .answer_body("hello")
             .with("Accept-Encoding", "identity")
             .expect([
@@ -29,32 +29,41 @@ pub(super) fn rows() -> Vec<Row> {
                 Header("content-length", &["5"]),
                 Whole(true),
             ]),
-        row("3.4.1b", "a chunked body arrives, and says no length")
+        row("3.4.1b", "a chunked response body arrives without a Content-Length")
             .answer_parts([data("a"), data("b"), data("c")])
             .framed(Framing::Chunked)
             .expect([Body("abc"), NoHeader("content-length"), Whole(true)]),
-        row("3.4.1c", "a body that ends with its connection arrives whole")
-            .at(&["h1"])
-            .answer_parts([data("abc")])
-            .framed(Framing::Close)
-            .expect([Body("abc"), Whole(true)]),
-        row("3.4.1d", "trailers of the answer travel")
+        row(
+            "3.4.1c",
+            "a response body delimited by the end of the connection arrives complete",
+        )
+        .at(&["h1"])
+        .answer_parts([data("abc")])
+        .framed(Framing::Close)
+        .expect([Body("abc"), Whole(true)]),
+        row("3.4.1d", "response trailers are forwarded")
             .beyond()
             .with("TE", "trailers")
             .answer_trailer("X-Sum", "42")
             .answer_trailer("X-Second", "b")
             .expect([Body("{}"), Trailer("X-Sum", "42"), Trailer("X-Second", "b")]),
-        row("3.4.1p", "so do trailers that the answer's head does not announce")
-            .with("TE", "trailers")
-            .answer_trailer("X-Sum", "42")
-            .unannounced()
-            .beyond()
-            .expect([Trailer("X-Sum", "42")]),
-        row("3.4.1q", "and trailers to a client that did not ask for them")
-            .answer_trailer("X-Sum", "42")
-            .beyond()
-            .expect([Trailer("X-Sum", "42")]),
-        row("3.4.1e", "204 has no body and no length")
+        row(
+            "3.4.1p",
+            "response trailers that the head does not announce are forwarded",
+        )
+        .with("TE", "trailers")
+        .answer_trailer("X-Sum", "42")
+        .unannounced()
+        .beyond()
+        .expect([Trailer("X-Sum", "42")]),
+        row(
+            "3.4.1q",
+            "response trailers are forwarded to a client that did not request them",
+        )
+        .answer_trailer("X-Sum", "42")
+        .beyond()
+        .expect([Trailer("X-Sum", "42")]),
+        row("3.4.1e", "204 has no body and no Content-Length")
             .answers(204)
             .answer_headers(&[("X-Mine", "1")])
             .answer_parts([])
@@ -72,34 +81,37 @@ pub(super) fn rows() -> Vec<Row> {
             .framed(Framing::Bodiless)
             .with("If-None-Match", "\"x\"")
             .expect([Status(304), Body(""), Header("etag", &["\"x\""])]),
-        row("3.4.1g", "HEAD keeps the length of what GET would bring")
+        row("3.4.1g", "HEAD has the Content-Length of the corresponding GET")
             .ask("HEAD", "{base}/things/a")
             .answer_headers(&[("Content-Type", "text/plain"), ("Content-Length", "1234")])
             .expect([Status(200), Body(""), Header("content-length", &["1234"])]),
-        row("3.4.1h", "early hints pass, and the answer behind them")
+        row("3.4.1h", "early hints are forwarded before the response")
             .early(103)
             .expect([Status(200), Body("{}"), Early(&[103])]),
-        row("3.4.1i", "several early answers pass in their order")
+        row("3.4.1i", "several informational responses are forwarded in order")
             .early(102)
             .early(103)
             .beyond()
             .expect([Status(200), Early(&[102, 103])]),
-        row("3.4.1j", "an answer of no bytes is an answer")
+        row("3.4.1j", "an empty response body is forwarded")
             .answer_parts([])
             .expect([Status(200), Body(""), Whole(true)]),
-        row("3.2.4i", "a chunked upload arrives, and says no length over HTTP/1.1")
-            .ask("POST", "{base}/things")
-            .upload(pieces(&["one ", "two ", "three"]))
-            .expect([Status(200), SentBody(b"one two three"), NotSent("content-length")]),
-        row("3.2.4j", "an upload of a stated length says it over either protocol")
+        row(
+            "3.2.4i",
+            "a chunked upload arrives, without a Content-Length over HTTP/1.1",
+        )
+        .ask("POST", "{base}/things")
+        .upload(pieces(&["one ", "two ", "three"]))
+        .expect([Status(200), SentBody(b"one two three"), NotSent("content-length")]),
+        row("3.2.4j", "an upload with Content-Length keeps it in either protocol")
             .ask("POST", "{base}/things")
             .upload(Upload::Whole(vec![b'x'; 100_000]))
             .expect([Sent("content-length", &["100000"]), SentLength(100_000)]),
-        row("3.2.4k", "an upload in pieces without bytes is no body")
+        row("3.2.4k", "a chunked upload without data has no body")
             .ask("POST", "{base}/things")
             .upload(pieces(&[]))
             .expect([Status(200), SentLength(0)]),
-        row("3.2.4l", "trailers that say who calls are not passed on")
+        row("3.2.4l", "request trailers that name an identity are dropped")
             .ask("POST", "{base}/things")
             .upload(Upload::Pieces(
                 vec![b"a".to_vec()],
@@ -116,7 +128,7 @@ pub(super) fn rows() -> Vec<Row> {
                 NoSentTrailer("x-remote-group"),
                 NoSentTrailer("impersonate-user"),
             ]),
-        row("3.4.1k", "an answer before the upload's end is passed on")
+        row("3.4.1k", "a response before the end of the upload is forwarded")
             .ask("POST", "{base}/things")
             .upload(Upload::Whole(vec![b'x'; 100]))
             .unread()
@@ -124,7 +136,7 @@ pub(super) fn rows() -> Vec<Row> {
             .answer_headers(&[("Content-Type", "text/plain"), ("Connection", "close")])
             .answer_body("too much")
             .expect([Status(413), Body("too much")]),
-        row("3.2.4m", "Expect: 100-continue is answered, and the body arrives")
+        row("3.2.4m", "Expect: 100-continue is handled, and the body arrives")
             .front1()
             .ask("POST", "{base}/things")
             .with("Expect", "100-continue")
@@ -132,20 +144,20 @@ pub(super) fn rows() -> Vec<Row> {
             .expect([Status(200), SentBody(b"hello")]),
         story(
             "3.2.4n",
-            "a client that waits for 100 Continue gets it before it sends",
+            "a client that waits for 100 Continue gets it before it sends the body",
             expects_first,
         )
         .front1(),
         story(
             "3.4.4a",
-            "each piece of an answer of unknown length is passed on as it comes",
+            "each chunk of a response of unknown length is forwarded immediately",
             flushed,
         )
         .front1(),
-        story("3.4.4b", "and each line of a watch", watched).front1(),
+        story("3.4.4b", "each line of a watch is forwarded immediately", watched).front1(),
         story(
             "3.2.4o",
-            "each piece of an upload is passed on as it comes, and answered meanwhile",
+            "each chunk of an upload is forwarded immediately, in both directions at once",
             both_ways,
         )
         .beyond()
@@ -175,7 +187,7 @@ async fn begin(scene: &Scene<'_>, line: &str, more: &[(&str, &str)]) -> Result<c
 async fn chunk(io: &mut crate::client::Io) -> Result<String, String> {
     let mut size = String::new();
     io.read_line(&mut size).await.map_err(e)?;
-    let size = usize::from_str_radix(size.trim(), 16).map_err(|_| format!("{size:?} is no size"))?;
+    let size = usize::from_str_radix(size.trim(), 16).map_err(|_| format!("{size:?} is not a chunk size"))?;
     let mut data = vec![0; size + 2];
     io.read_exact(&mut data).await.map_err(e)?;
     data.truncate(size);
@@ -187,7 +199,7 @@ fn expects_first<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let mut stage = scene.stage(Script::default());
         let more = [("Expect", "100-continue"), ("Content-Length", "5")];
         let mut io = begin(scene, "POST {base}/things HTTP/1.1", &more).await?;
-        let head = wire::head(&mut io).await.map_err(e)?.ok_or("no answer")?;
+        let head = wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
         if !head.first.starts_with("HTTP/1.1 100") {
             return Err(format!("{:?} comes first", head.first));
         }
@@ -209,7 +221,7 @@ async fn piece_by_piece(scene: &Scene<'_>, path: &str) -> Result<(), String> {
     };
     let stage = scene.stage(script);
     let mut io = begin(scene, &format!("GET {path} HTTP/1.1"), &[]).await?;
-    wire::head(&mut io).await.map_err(e)?.ok_or("no answer")?;
+    wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
     let first = chunk(&mut io).await?;
     stage.go();
     let second = chunk(&mut io).await?;
@@ -240,9 +252,9 @@ fn both_ways<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let mut io = begin(scene, "POST {base}/things HTTP/1.1", &more).await?;
         io.write_all(&wire::chunk(b"first")).await.map_err(e)?;
         io.flush().await.map_err(e)?;
-        // The request is at the backend, and answered, though it has not ended.
+        // The request has reached the backend and was answered before its body ended.
         stage.next().await?;
-        wire::head(&mut io).await.map_err(e)?.ok_or("no answer")?;
+        wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
         let text = chunk(&mut io).await?;
         if text == "early" { Ok(()) } else { Err(text) }
     })

@@ -1,4 +1,4 @@
-//! Connections to backends: kept, retired, and requests sent again only where that is safe.
+//! Connections to backends: pooling, retirement, and retries only where they are safe.
 
 use crate::backend::{Document, Event, Fault, Framing, Part, Script, Turn};
 use crate::client::Upload;
@@ -12,17 +12,17 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         story(
             "3.6.2",
-            "connections are kept: ten requests one after the other need no new one",
+            "connections are reused: ten sequential requests need no new one",
             kept,
         ),
         story(
             "3.5.5",
-            "versions on one Service share connections, with one another and with what asks whether they are well",
+            "APIServices on one Service share connections with each other and with their probes",
             shared,
         )
         .at(&["h2"])
         .front1(),
-        row("3.6.1c", "a watch on which nothing comes goes on where the backend is alive")
+        row("3.6.1c", "an idle watch continues while the backend is alive")
             .ask("GET", "{base}/things?watch=1")
             .answer_parts([
                 Part::Data(b"one\n".to_vec()),
@@ -35,36 +35,39 @@ pub(super) fn rows() -> Vec<Row> {
             .expect([Status(200), Body("one\ntwo\n"), Whole(true)]),
         story(
             "3.6.1d",
-            "an HTTP/2 connection on which no ping is answered any more is given up within a minute, and its watches with it",
+            "an HTTP/2 connection with unanswered pings is closed within a minute, and its watches with it",
             given_up,
         )
         .at(&["quiet"])
         .front1(),
         story(
             "3.6.3a",
-            "requests take the way out that the gateway's environment names",
+            "requests use the egress proxy of the gateway's environment",
             tunnelled,
         )
         .at(&["tunnelled"]),
-        row("3.6.3b", "upgrades go straight, and get no further where the backend is behind it")
-            .with("Connection", "Upgrade")
-            .with("Upgrade", "websocket")
-            .at(&["tunnelled"])
-            .front1()
-            .expect([Status(503), BodyBegins("error dialing backend: "), Reached(0)]),
-        row("3.6.5a", "a stream that was refused is sent again")
+        row(
+            "3.6.3b",
+            "upgrades bypass the egress proxy, and fail if the backend is reachable only through it",
+        )
+        .with("Connection", "Upgrade")
+        .with("Upgrade", "websocket")
+        .at(&["tunnelled"])
+        .front1()
+        .expect([Status(503), BodyBegins("error dialing backend: "), Reached(0)]),
+        row("3.6.5a", "a refused stream is retried")
             .turns(Turn::Refuse)
             .at(&["f2"])
             .then()
             .expect([Status(200), Reached(2)]),
-        row("3.6.5b", "a stream that broke is not")
+        row("3.6.5b", "a stream that was reset is not retried")
             .turns(Turn::Break)
             .at(&["f2"])
             .then()
             .expect([Status(503), Reached(1)]),
         row(
             "3.6.5c",
-            "a refused upload is sent again whole, or given up; never in part",
+            "a refused upload is retried completely or fails, but is never sent in part",
         )
         .ask("POST", "{base}/things")
         .upload(Upload::Whole(b"hello".to_vec()))
@@ -74,7 +77,7 @@ pub(super) fn rows() -> Vec<Row> {
         .expect([StatusIn(&[200, 503]), ReachedAtMost(2)]),
         row(
             "3.6.5d",
-            "an upload whose connection dies unanswered is never sent twice",
+            "an upload whose connection dies without a response is never retried",
         )
         .ask("POST", "{base}/things")
         .upload(Upload::Whole(b"hello".to_vec()))
@@ -84,23 +87,27 @@ pub(super) fn rows() -> Vec<Row> {
         .expect([Status(503), Reached(1)]),
         story(
             "3.6.5e",
-            "a connection that the backend retires costs no request",
+            "a connection that the backend retires fails no request",
             retired,
         )
         .at(&["f2"]),
         story(
             "3.6.5f",
-            "a GET on a kept connection that died meanwhile is answered",
+            "a GET on a pooled connection that has died is answered",
             died_idle,
         )
         .beyond()
         .at(&["f1", "f2"]),
         story(
             "3.4.8a",
-            "a client that leaves cancels its request at the backend",
+            "a client that disconnects cancels its request at the backend",
             client_leaves,
         ),
-        story("3.4.8b", "and a watch", watcher_leaves),
+        story(
+            "3.4.8b",
+            "a client that disconnects cancels its watch at the backend",
+            watcher_leaves,
+        ),
     ]
 }
 
@@ -114,7 +121,7 @@ fn kept<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             scene.exchange(&ask).await?;
         }
         let more = scene.backend.connections() - before;
-        // One of the gateway's own probes may have come between.
+        // One of the gateway's own probes may have used a connection in between.
         if more <= 1 {
             Ok(())
         } else {
@@ -123,7 +130,7 @@ fn kept<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-/// The numbers of the connections that five requests came over.
+/// The numbers of the connections that carried five requests.
 async fn connections_of(scene: &Scene<'_>, path: &str) -> Result<BTreeSet<u64>, String> {
     let mut stage = scene.stage(Script::default());
     for _ in 0..5 {
@@ -159,7 +166,7 @@ fn shared<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let _stage = scene.backend.arm([]);
         let ask = scene.ask("GET", "/apis/{group}/v2/things");
         let routed = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 200) };
-        world.until("the second version is routed", routed).await?;
+        world.until("requests of the second version are routed", routed).await?;
         let mut all = connections_of(scene, "{base}/things").await?;
         let second = connections_of(scene, "/apis/{group}/v2/things").await?;
         let shares = !all.is_disjoint(&second);
@@ -172,7 +179,7 @@ fn shared<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         match (shares, probed) {
             (true, true) => Ok(()),
             (false, _) => Err("the two versions use different connections".into()),
-            (_, false) => Err("whether it is well is asked over other connections".into()),
+            (_, false) => Err("probes use other connections".into()),
         }
     })
 }
@@ -180,7 +187,7 @@ fn shared<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 fn given_up<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
         let _stage = scene.stage(Script {
-            // The head and the first event come; nothing does behind the middle of the second.
+            // The head and the first event arrive; the second event stops in its middle.
             body: vec![
                 Part::Data(b"one\n".to_vec()),
                 Part::Wait(Duration::from_millis(200)),
@@ -191,7 +198,7 @@ fn given_up<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             fault: Some((400, Fault::Stall)),
             ..Script::default()
         });
-        // Longer than an exchange may take.
+        // This takes longer than the usual deadline of an exchange.
         let (got, _) = scene
             .world
             .target
@@ -247,7 +254,7 @@ fn retired<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 
 fn died_idle<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
-        // The answer is whole; the next byte on that connection, which is another answer's, never comes.
+        // The first response is complete; the next byte on that connection, part of another response, never arrives.
         let answer = Script::default();
         let dies = Script {
             fault: Some((0, Fault::Cut)),
@@ -274,17 +281,17 @@ async fn leaves(scene: &Scene<'_>, path: &str) -> Result<(), String> {
     let at_backend = async {
         match stage.next().await? {
             Event::Request(_) => Ok(()),
-            Event::Left => Err("it left before it came".to_owned()),
+            Event::Left => Err("the client left before the request arrived".to_owned()),
         }
     };
-    // The exchange cannot end by itself; dropping it closes the client's connection.
+    // The exchange cannot finish by itself; dropping it closes the client's connection.
     tokio::select! {
         came = at_backend => came?,
         got = scene.exchange(&ask) => return Err(format!("answered meanwhile: {got:?}")),
     }
     match stage.next().await? {
         Event::Left => Ok(()),
-        Event::Request(_) => Err("it is sent again".to_owned()),
+        Event::Request(_) => Err("it is retried".to_owned()),
     }
 }
 

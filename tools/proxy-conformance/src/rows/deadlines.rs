@@ -1,4 +1,4 @@
-//! Deadlines: the gateway's, the client's own, and those who have none.
+//! Deadlines: the gateway's, the client's, and requests without one.
 
 use crate::backend::{Event, Fault, Framing, Part, Script};
 use crate::row::Expect::{Answer, BodyBegins, Header, Reached, ReachedAtMost, Status, Target, Whole};
@@ -13,7 +13,7 @@ fn never() -> [Part; 1] {
     [Part::Gate]
 }
 
-/// An answer that takes three times as long as the client's timeout says, and comes whole.
+/// A response that takes three times the client's timeout and is still complete.
 fn endless(row: Row, target: &str) -> Row {
     row.ask("GET", &format!("{target}&timeout=100ms"))
         .answer_parts([
@@ -27,34 +27,38 @@ fn endless(row: Row, target: &str) -> Row {
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        row("3.7.2a", "a request past its deadline is a 504, in these words")
+        row("3.7.2a", "a request past its deadline is a 504 with this message")
             .ask("GET", "{base}/things/a?timeout=200ms")
             .late(Duration::from_secs(5))
             .at(&["f1", "f2"])
             .upstream()
             .expect([
                 Status(504),
-                // It may end before it gets there.
+                // The deadline may pass before the request reaches the backend.
                 ReachedAtMost(1),
                 crate::row::Expect::Body(TIMEOUT),
                 Header("content-type", &["text/plain; charset=utf-8"]),
             ]),
-        row("3.7.2b", "past the answer's head, the answer breaks off")
+        row("3.7.2b", "past the deadline, a response that has begun breaks off")
             .ask("GET", "{base}/things/a?timeout=1s")
             .answer_parts([Part::Data(b"some".to_vec()), Part::Gate])
             .framed(Framing::Chunked)
             .at(&["f1", "f2"])
             .expect([Status(200), Whole(false)]),
-        story("3.7.2c", "and the backend's request is cancelled", cancelled),
+        story(
+            "3.7.2c",
+            "past the deadline, the request to the backend is cancelled",
+            cancelled,
+        ),
         row("3.7.2d", "a backend that sends half of its headers and stops is a 504")
             .ask("GET", "{base}/things/a?timeout=300ms")
             .fails(5, Fault::Stall)
             .at(&["f1", "f2"])
             .expect([Status(504), ReachedAtMost(1)]),
-        row("3.7.3", "the client's timeout is passed on")
+        row("3.7.3", "the client's timeout parameter is forwarded")
             .ask("GET", "{base}/things/a?timeout=17s")
             .expect([Status(200), Target("{base}/things/a?timeout=17s")]),
-        row("7.5.1", "a timeout that is none is refused")
+        row("7.5.1", "an invalid timeout parameter is refused")
             .ask("GET", "{base}/things/a?timeout=zz")
             .expect([
                 Status(400),
@@ -66,26 +70,29 @@ pub(super) fn rows() -> Vec<Row> {
             ]),
         endless(row("3.7.4a", "a watch has no deadline"), "{base}/things?watch=1"),
         endless(
-            row("3.7.4b", "nor do logs, exec, attach, port forwarding and proxies"),
+            row("3.7.4b", "logs, exec, attach, portforward and proxy have no deadline"),
             "{base}/namespaces/n/things/a/log?",
         ),
-        row("3.7.4c", "other subresources have one")
+        row("3.7.4c", "other subresources have a deadline")
             .ask("GET", "{base}/namespaces/n/things/a/stream?timeout=1s")
             .answer_parts([Part::Data(b"one\n".to_vec()), Part::Gate])
             .framed(Framing::Chunked)
             .at(&["f1", "f2"])
             .expect([Status(200), Whole(false)]),
-        row("3.7.1", "a discovery document has five seconds, then it is a 503")
-            .ask("GET", "{base}")
-            .answer_parts(never())
-            .late(Duration::from_secs(30))
-            .at(&["slow"])
-            .front2()
-            .expect([
-                Status(503),
-                BodyBegins("error trying to reach service: "),
-                Answer("it says why", |got| got.text().contains("context deadline exceeded")),
-            ]),
+        row(
+            "3.7.1",
+            "a discovery document has five seconds, then the response is a 503",
+        )
+        .ask("GET", "{base}")
+        .answer_parts(never())
+        .late(Duration::from_secs(30))
+        .at(&["slow"])
+        .front2()
+        .expect([
+            Status(503),
+            BodyBegins("error trying to reach service: "),
+            Answer("it says why", |got| got.text().contains("context deadline exceeded")),
+        ]),
     ]
 }
 
@@ -96,7 +103,7 @@ fn cancelled<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             framing: Framing::Chunked,
             ..Script::default()
         });
-        // The answer breaks off, which is no answer over HTTP/2 where the head was not passed on yet.
+        // The response breaks off. Over HTTP/2 that is an error without a response if the head was not yet passed on.
         let _ = scene.exchange(&scene.ask("GET", "{base}/things/a?timeout=1s")).await;
         match (stage.next().await?, stage.next().await?) {
             (Event::Request(_), Event::Left) => Ok(()),

@@ -1,11 +1,11 @@
-//! Backends that fail, at any byte.
+//! Backends that fail at any byte.
 
 use crate::backend::{Event, Fault, Framing, Part, Script};
 use crate::row::Expect::{Body, BodyBegins, Status, StatusIn, Whole};
 use crate::row::{Row, Told, row, story};
 use crate::world::Scene;
 
-/// The answer that is cut: about 120 bytes over HTTP/1.1.
+/// The response that is cut: about 120 bytes over HTTP/1.1.
 fn small() -> Script {
     Script {
         headers: vec![
@@ -23,55 +23,55 @@ pub(super) fn rows() -> Vec<Row> {
             .expect([Status(503), BodyBegins("error trying to reach service: ")])
     };
     vec![
-        story("3.4.8c", "an answer cut after any byte is an error or breaks off; it is never taken for whole", cut)
+        story("3.4.8c", "a response that is cut after any byte is an error or breaks off, but never counts as complete", cut)
             .at(&["f1", "f2"]),
-        story("3.4.8d", "nor is one whose connection is reset", reset).at(&["f1", "f2"]).front1(),
-        story("3.4.8e", "nor is a chunked one", cut_chunked).at(&["f1"]).front1(),
-        story("3.4.8f", "bytes that are none of HTTP's end in an answer, and cost the next request nothing", garbage)
+        story("3.4.8d", "a response whose connection is reset never counts as complete", reset).at(&["f1", "f2"]).front1(),
+        story("3.4.8e", "a chunked response that is cut never counts as complete", cut_chunked).at(&["f1"]).front1(),
+        story("3.4.8f", "bytes that are not HTTP end in a response, and do not affect the next request", garbage)
             .at(&["f1", "f2"]).front1(),
-        broken(row("3.4.7a", "garbage instead of an answer is a 503").answer_raw(b"\x00\x01\x02 what is this\r\n\r\n")),
-        broken(row("3.4.7b", "nothing instead of an answer is a 503").answer_raw(b"")),
+        broken(row("3.4.7a", "garbage instead of a response is a 503").answer_raw(b"\x00\x01\x02 what is this\r\n\r\n")),
+        broken(row("3.4.7b", "a closed connection instead of a response is a 503").answer_raw(b"")),
         broken(row("3.4.7c", "a status line without a status is a 503").answer_raw(b"HTTP/1.1 OK\r\n\r\n")),
         broken(row("3.4.7d", "a status of four digits is a 503").answer_raw(b"HTTP/1.1 2000 OK\r\n\r\n")),
         broken(
-            row("3.4.7e", "two lengths in an answer are a 503")
+            row("3.4.7e", "two Content-Lengths in a response are a 503")
                 .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
         ),
         broken(
-            row("3.4.7f", "a length that is no number is a 503")
+            row("3.4.7f", "a Content-Length that is not a number is a 503")
                 .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nhello"),
         ),
         broken(
-            row("3.4.7g", "a transfer encoding that nobody knows is a 503")
+            row("3.4.7g", "an unknown transfer encoding is a 503")
                 .answer_raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: whatever\r\n\r\nhello"),
         )
         .upstream(),
-        row("3.4.7h", "an answer longer than its length ends at its length")
+        row("3.4.7h", "a response longer than its Content-Length ends at that length")
             .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\nX-Evil: 1\r\n\r\n")
             .at(&["f1"])
             .expect([Status(200), Body("hello"), Whole(true)]),
-        row("3.4.7i", "an answer that nobody asked for is not the next one's")
+        row("3.4.7i", "an unsolicited response is not used for the next request")
             .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
             .at(&["f1"])
             .expect([Status(200), Body("ok")]),
-        row("3.4.7j", "an unknown status with a reason of its own passes")
+        row("3.4.7j", "an unknown status with its own reason phrase is forwarded")
             .answer_raw(b"HTTP/1.1 299 Quite so\r\nContent-Length: 2\r\n\r\nok")
             .at(&["f1"])
             .expect([Status(299), Body("ok")]),
-        row("3.4.8g", "a chunk whose size is no number breaks the body off")
+        row("3.4.8g", "a chunk with an invalid size breaks the body off")
             .answer_raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nxyz\r\n")
             .at(&["f1"])
             .expect([Status(200), Whole(false)]),
-        row("3.4.8h", "a body that ends before its length breaks off")
+        row("3.4.8h", "a body shorter than its Content-Length breaks off")
             .beyond()
             .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello")
             .at(&["f1"])
             .expect([Status(200), Whole(false)]),
-        row("3.4.8i", "so does a packed body that is cut, where the gateway unpacks it")
+        row("3.4.8i", "a truncated gzip body that the gateway decompresses breaks off")
             .answer_raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 12\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48")
             .at(&["f1"])
             .expect([crate::row::Expect::BreaksOff]),
-        row("3.4.7k", "headers of a backend without end are not read without end")
+        row("3.4.7k", "endless response headers are not read without limit")
             .answer_raw(&endless())
             .at(&["f1"])
             .expect([StatusIn(&[502, 503])]),
@@ -90,7 +90,7 @@ fn endless() -> Vec<u8> {
     out
 }
 
-/// With the connection failing after each number of bytes.
+/// Runs the exchange with the connection failing after each possible number of bytes.
 async fn at_any_byte(scene: &Scene<'_>, script: &Script, fault: Fault, wanted: &[u8]) -> Result<(), String> {
     let mut wholes = 0;
     for after in 0..160 {
@@ -109,7 +109,7 @@ async fn at_any_byte(scene: &Scene<'_>, script: &Script, fault: Fault, wanted: &
             }
             Ok(got) if got.status == 200 && got.body.whole => {
                 if got.body.data != wanted {
-                    return Err(failed(format!("{:?} is taken for the whole", got.text())));
+                    return Err(failed(format!("{:?} counts as complete", got.text())));
                 }
                 wholes += 1;
             }
@@ -119,7 +119,7 @@ async fn at_any_byte(scene: &Scene<'_>, script: &Script, fault: Fault, wanted: &
                 }
             }
             Ok(got) => return Err(failed(format!("{} {}", got.status, got.text()))),
-            // The head was passed on, and the connection with it ended.
+            // The head was passed on and the connection ended with the fault.
             Err(_) => {}
         }
         let times = stage
@@ -128,13 +128,13 @@ async fn at_any_byte(scene: &Scene<'_>, script: &Script, fault: Fault, wanted: &
             .filter(|event| matches!(event, Event::Request(_)))
             .count();
         if times == 0 || times > 4 {
-            return Err(failed(format!("the backend is asked {times} times")));
+            return Err(failed(format!("the backend receives {times} requests")));
         }
         if wholes == 3 {
             return Ok(());
         }
     }
-    Err("no answer is ever whole".into())
+    Err("no response is ever complete".into())
 }
 
 fn cut<'a>(scene: &'a Scene<'a>) -> Told<'a> {
@@ -164,13 +164,13 @@ fn garbage<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 ..small()
             };
             let _stage = scene.backend.arm([faulty, small()]);
-            // A status, a header or a body that came to mean something else is not the gateway's to notice.
+            // A corrupted status, header or body that is still valid cannot be detected by the gateway.
             let ask = scene.ask("GET", "{base}/things?timeout=2s");
             let first = scene.exchange(&ask).await;
             if let Ok(got) = &first
                 && got.status == 504
             {
-                return Err(format!("after {after} bytes: the gateway waits for more"));
+                return Err(format!("after {after} bytes: the gateway waits for more bytes"));
             }
             let _stage = scene.stage(small());
             let next = scene.exchange(&scene.ask("GET", "{base}/things")).await?;

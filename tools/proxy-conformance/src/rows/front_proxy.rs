@@ -1,4 +1,4 @@
-//! The front proxy's word: what backends are told to believe it by, and what the gateway believes of one in front of it.
+//! Front proxies: the trust data published to backends, and identities from a front proxy before the gateway.
 
 use crate::backend::{Event, Script};
 use crate::row::{Need, Row, Told, story};
@@ -10,33 +10,29 @@ const CA: &str = "requestheader-client-ca-file";
 const USERS: &str = "requestheader-username-headers";
 
 pub(super) fn rows() -> Vec<Row> {
-    // One after the other: they change what the others read.
+    // These run one after the other, because each changes objects that the others read.
     let alone = |row: Row| row.at(&["moving"]).front1();
     vec![
         alone(story(
             "3.10.1",
-            "backends are told whose certificates to believe, and in which headers",
+            "the CA and the header names for front-proxy authentication are published to backends",
             published,
         )),
         alone(story(
             "3.10.2",
-            "what another server has published stays, and the gateway's own comes behind it",
+            "data published by other servers is kept, with the gateway's own after it",
             merged,
         )),
-        alone(story("3.10.3", "what is deleted is published again", deleted)),
+        alone(story("3.10.3", "deleted data is published again", deleted)),
         alone(story(
             "3.10.4",
-            "the roles that backends need are there, and allow what they are for",
+            "the roles that backends need exist and grant what they need",
             roles,
         )),
-        story(
-            "3.10.5a",
-            "a front proxy says who its callers are, and they are authenticated",
-            believed,
-        )
-        .at(&["h1"])
-        .needs(Need::FrontProxy),
-        story("3.10.5b", "one that says nobody is nobody itself", silent)
+        story("3.10.5a", "callers named by a front proxy are authenticated", believed)
+            .at(&["h1"])
+            .needs(Need::FrontProxy),
+        story("3.10.5b", "a front proxy that names no caller is anonymous", silent)
             .at(&["h1"])
             .needs(Need::FrontProxy),
     ]
@@ -73,7 +69,7 @@ fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-/// The letters of a PEM text's certificates, however its lines are broken.
+/// The base64 letters of a PEM text's certificates, independent of line breaks.
 fn letters(pem: &str) -> String {
     pem.split_whitespace().collect()
 }
@@ -147,7 +143,7 @@ fn roles<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 
 fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
-        let proxy = scene.world.front_proxy.as_ref().ok_or("there is no front proxy")?;
+        let proxy = scene.world.front_proxy.as_ref().ok_or("no front proxy is configured")?;
         let mut ask = scene.ask("GET", "{base}/things");
         for (name, value) in [
             ("X-Remote-User", "alice"),
@@ -182,7 +178,7 @@ fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 
 fn silent<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
-        let proxy = scene.world.front_proxy.as_ref().ok_or("there is no front proxy")?;
+        let proxy = scene.world.front_proxy.as_ref().ok_or("no front proxy is configured")?;
         let mut ask = scene.ask("GET", "{base}/things");
         ask.headers.push(("X-Remote-Group".into(), "system:masters".into()));
         let mut stage = scene.stage(Script::default());

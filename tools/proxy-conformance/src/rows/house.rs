@@ -1,4 +1,4 @@
-//! What the gateway asks backends for itself: probes, discovery, OpenAPI; and what it tells others of it.
+//! The gateway's own requests to backends (probes, discovery, OpenAPI), and the documents it publishes from them.
 
 use crate::backend::{Document, Seen};
 use crate::client::Ask;
@@ -10,19 +10,19 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         story(
             "4.4b",
-            "the probe asks for the group's resources as system:kube-aggregator of system:masters",
+            "the probe requests the group's resources as system:kube-aggregator in system:masters",
             probe,
         ),
         story(
             "5.4.2",
-            "discovery asks for /apis, aggregated, as system:kube-aggregator of system:masters",
+            "discovery requests /apis, aggregated, as system:kube-aggregator in system:masters",
             discovery,
         )
         .at(&["house"])
         .front1(),
         story(
             "5.4.5",
-            "a backend without it is asked for its resources, without groups",
+            "a backend without aggregated discovery is queried for its resources, without groups",
             fallback,
         )
         .at(&["house"])
@@ -30,44 +30,49 @@ pub(super) fn rows() -> Vec<Row> {
         .upstream(),
         story(
             "6.1.9",
-            "OpenAPI v2 is asked for as system:aggregator, without groups",
+            "OpenAPI v2 is requested as system:aggregator, without groups",
             openapi_v2,
         )
         .at(&["house"])
         .front1(),
-        story("6.2.5", "so is the index of OpenAPI v3", openapi_v3)
-            .at(&["house"])
-            .front1(),
+        story(
+            "6.2.5",
+            "the OpenAPI v3 index is requested as system:aggregator, without groups",
+            openapi_v3,
+        )
+        .at(&["house"])
+        .front1(),
         story(
             "3.3.4c",
-            "the gateway's own requests have no client to state",
+            "the gateway's own requests carry no client address",
             no_client,
         )
         .at(&["house"])
         .front1(),
         story("5.1.2", "the group is listed in /apis, with its version", listed),
-        story("5.1.5", "and has a document of its own", group_document),
-        story("5.3.1", "and its resources are in the aggregated document", aggregated).at(&["h1"]),
+        story("5.1.5", "the group has a discovery document of its own", group_document),
+        story(
+            "5.3.1",
+            "the group's resources are in the aggregated discovery document",
+            aggregated,
+        )
+        .at(&["h1"]),
         story(
             "5.4.3",
-            "a backend's own aggregated document is what is published of it",
+            "a backend's aggregated discovery document is what is published for it",
             published,
         )
         .at(&["house"])
         .front1(),
-        story(
-            "5.4.6",
-            "a backend that cannot be reached is listed, and marked Stale",
-            stale,
-        )
-        .at(&["other-ca"])
-        .front1(),
+        story("5.4.6", "an unreachable backend is listed and marked Stale", stale)
+            .at(&["other-ca"])
+            .front1(),
     ]
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The first of the gateway's own requests that `is` holds for.
+/// The first of the gateway's own requests that satisfies `is`.
 async fn asked(scene: &Scene<'_>, what: &str, is: impl Fn(&Seen) -> bool) -> Result<Seen, String> {
     let find = || scene.backend.housekeeping().into_iter().find(|seen| is(seen));
     scene.world.until(what, || std::future::ready(find().is_some())).await?;
@@ -186,7 +191,7 @@ fn group_document<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-/// Waits until the aggregated document says this of the group's version.
+/// Polls the aggregated document until the group's version satisfies `is`.
 async fn until_version(scene: &Scene<'_>, what: &str, is: impl Fn(&Value) -> bool) -> Result<(), String> {
     let holds = || async {
         let list = document(scene, "/apis", AGGREGATED).await;
@@ -219,7 +224,7 @@ fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             body: list.to_string(),
         };
         scene.backend.publish("/apis", published);
-        // An update of the APIService has it fetched at once.
+        // An update of the APIService makes the gateway fetch the document at once.
         let patch = json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.world.next_row()}}});
         scene.world.patch(group, patch).await?;
         let is = |v: &Value| v["resources"][0]["resource"] == "novelties";
@@ -238,7 +243,7 @@ fn stale<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let list = document(scene, "/apis", "application/json").await?;
         entry(&list, "groups", &scene.backend.group).ok_or("it is not listed")?;
         until_version(scene, "its version is Stale", |v| v["freshness"] == "Stale").await?;
-        // And nobody waits for it.
+        // Other requests must not wait for it.
         let ask = Ask {
             target: "/apis?timeout=1s".into(),
             ..scene.ask("GET", "/apis")

@@ -1,10 +1,10 @@
-//! Who the backend is told is calling.
+//! The caller's identity as sent to backends.
 
 use crate::row::Expect::{Answer, Body, NotSent, Reached, Sent, SentLike, Spelled, Status};
 use crate::row::{Row, row};
 use crate::world::MEMBER;
 
-/// A row in the name of `alice`, a member.
+/// A case with the identity `alice`, in the group [`MEMBER`].
 fn alice(id: &'static str, fact: &'static str) -> Row {
     row(id, fact)
         .with("Impersonate-User", "alice")
@@ -13,24 +13,27 @@ fn alice(id: &'static str, fact: &'static str) -> Row {
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        row("3.3.1a", "the caller's credentials go no further").expect([NotSent("authorization"), Status(200)]),
-        row("3.3.2a", "a caller is stated in every request").expect([
+        row("3.3.1a", "the caller's credentials are not forwarded").expect([NotSent("authorization"), Status(200)]),
+        row("3.3.2a", "the caller's identity is sent with every request").expect([
             SentLike("x-remote-user", |v| !v.is_empty()),
             SentLike("x-remote-group", |v| !v.is_empty()),
         ]),
-        alice("3.3.2b", "the impersonated user is stated, one line a group, in order")
-            .with("Impersonate-Group", "z")
-            .with("Impersonate-Group", "a")
-            .expect([
-                Status(200),
-                Sent("x-remote-user", &["alice"]),
-                Sent("x-remote-group", &[MEMBER, "z", "a", "system:authenticated"]),
-                NotSent("x-remote-uid"),
-            ]),
-        alice("3.3.2c", "a uid is stated where there is one")
+        alice(
+            "3.3.2b",
+            "the impersonated user's identity is sent, one header line per group, in order",
+        )
+        .with("Impersonate-Group", "z")
+        .with("Impersonate-Group", "a")
+        .expect([
+            Status(200),
+            Sent("x-remote-user", &["alice"]),
+            Sent("x-remote-group", &[MEMBER, "z", "a", "system:authenticated"]),
+            NotSent("x-remote-uid"),
+        ]),
+        alice("3.3.2c", "the uid is sent if there is one")
             .with("Impersonate-Uid", "u-1")
             .expect([Sent("x-remote-uid", &["u-1"])]),
-        alice("3.3.1b", "Impersonate headers end at the gateway")
+        alice("3.3.1b", "Impersonate headers are not forwarded")
             .with("Impersonate-Uid", "u-1")
             .with("Impersonate-Extra-Scopes", "a")
             .expect([
@@ -39,37 +42,40 @@ pub(super) fn rows() -> Vec<Row> {
                 NotSent("impersonate-uid"),
                 NotSent("impersonate-extra-scopes"),
             ]),
-        alice("3.3.1c", "an identity that the client claims is replaced by its own")
-            .with("X-Remote-User", "root")
-            .with("X-Remote-Uid", "0")
-            .with("X-Remote-Group", "system:masters")
-            .with("X-Remote-Extra-Scopes", "all")
-            .expect([
-                Sent("x-remote-user", &["alice"]),
-                Sent("x-remote-group", &[MEMBER, "system:authenticated"]),
-                NotSent("x-remote-uid"),
-                NotSent("x-remote-extra-scopes"),
-            ]),
-        alice("3.3.3a", "extra keys are escaped where a header name needs it")
+        alice(
+            "3.3.1c",
+            "identity headers from the client are replaced by its authenticated identity",
+        )
+        .with("X-Remote-User", "root")
+        .with("X-Remote-Uid", "0")
+        .with("X-Remote-Group", "system:masters")
+        .with("X-Remote-Extra-Scopes", "all")
+        .expect([
+            Sent("x-remote-user", &["alice"]),
+            Sent("x-remote-group", &[MEMBER, "system:authenticated"]),
+            NotSent("x-remote-uid"),
+            NotSent("x-remote-extra-scopes"),
+        ]),
+        alice("3.3.3a", "extra keys are escaped as header names require")
             .with("Impersonate-Extra-Scopes.example.com%2fFoo", "x")
             .with("Impersonate-Extra-Scopes.example.com%2fFoo", "y")
             .expect([
                 Sent("x-remote-extra-scopes.example.com%2ffoo", &["x", "y"]),
                 Spelled("X-Remote-Extra-Scopes.example.com%2ffoo"),
             ]),
-        alice("3.3.3b", "a percent sign in an extra key is escaped too")
+        alice("3.3.3b", "a percent sign in an extra key is escaped")
             .with("Impersonate-Extra-a%25b", "x")
             .expect([Sent("x-remote-extra-a%25b", &["x"])]),
-        alice("3.3.3c", "letters beyond ASCII in names travel as bytes")
+        alice("3.3.3c", "non-ASCII letters in names are sent as bytes")
             .with("Impersonate-Group", "caf\u{c3}\u{a9}")
             .expect([Sent(
                 "x-remote-group",
                 &[MEMBER, "caf\u{c3}\u{a9}", "system:authenticated"],
             )]),
-        row("7.8.1", "groups without a user are refused, not passed on")
+        row("7.8.1", "impersonated groups without a user are refused")
             .with("Impersonate-Group", "system:masters")
             .expect([Status(400), Reached(0)]),
-        row("7.10.1a", "who may not, does not reach the backend")
+        row("7.10.1a", "an unauthorized request does not reach the backend")
             .with("Impersonate-User", "nobody")
             .expect([
                 Status(403),
@@ -82,7 +88,7 @@ pub(super) fn rows() -> Vec<Row> {
             .ask("GET", "{base}/namespaces/proxy-conformance/things"),
         row(
             "3.1.2",
-            "a backend that is not Available is not asked: 503 in plain words",
+            "a backend that is not Available gets no requests: 503 in plain text",
         )
         .at(&["other-ca", "expired"])
         .expect([

@@ -1,4 +1,4 @@
-//! What becomes of the request's headers.
+//! Treatment of request headers.
 
 use crate::row::Expect::{
     Answer, Body, Header, NoHeader, NotSent, Sent, SentLike, SentTrailer, Spelled, Status, Version,
@@ -22,25 +22,28 @@ pub(super) fn rows() -> Vec<Row> {
 
 fn forwarded() -> Vec<Row> {
     vec![
-        row("3.3.4a", "the client's address is stated")
+        row("3.3.4a", "the client's address is sent")
             .expect([SentLike("x-forwarded-for", |v| v.parse::<std::net::IpAddr>().is_ok())]),
         row(
             "3.3.4b",
-            "addresses that came are folded into one list, the client's at its end",
+            "addresses from the client are folded into one list, with the client's own at its end",
         )
         .with("X-Forwarded-For", "1.1.1.1")
         .with("X-Forwarded-For", "2.2.2.2, 3.3.3.3")
         .expect([SentLike("x-forwarded-for", |v| {
             v.starts_with("1.1.1.1, 2.2.2.2, 3.3.3.3, ") && v.split(", ").count() == 4
         })]),
-        row("3.3.5a", "the forwarding headers state the backend, https and the path")
-            .ask("GET", "{base}/things/a?x=1")
-            .expect([
-                Sent("x-forwarded-host", &["{host}"]),
-                Sent("x-forwarded-proto", &["https"]),
-                Sent("x-forwarded-uri", &["{base}/things/a"]),
-            ]),
-        row("3.3.5b", "the client's own are overwritten")
+        row(
+            "3.3.5a",
+            "the forwarding headers contain the backend, https and the path",
+        )
+        .ask("GET", "{base}/things/a?x=1")
+        .expect([
+            Sent("x-forwarded-host", &["{host}"]),
+            Sent("x-forwarded-proto", &["https"]),
+            Sent("x-forwarded-uri", &["{base}/things/a"]),
+        ]),
+        row("3.3.5b", "forwarding headers from the client are overwritten")
             .with("X-Forwarded-Host", "evil")
             .with("X-Forwarded-Proto", "http")
             .with("X-Forwarded-Uri", "/evil")
@@ -49,28 +52,32 @@ fn forwarded() -> Vec<Row> {
                 Sent("x-forwarded-proto", &["https"]),
                 Sent("x-forwarded-uri", &["{base}/things"]),
             ]),
-        row("3.3.5c", "X-Forwarded-Uri is cleaned, and keeps its trailing slash")
+        row("3.3.5c", "X-Forwarded-Uri is cleaned and keeps its trailing slash")
             .ask("GET", "{base}//things/./a/")
             .expect([Sent("x-forwarded-uri", &["{base}/things/a/"])]),
-        row("3.3.5d", "Forwarded and X-Real-Ip are the client's to say")
+        row("3.3.5d", "Forwarded and X-Real-Ip from the client are forwarded")
             .with("Forwarded", "for=1.2.3.4")
             .with("X-Real-Ip", "1.2.3.4")
             .expect([Sent("forwarded", &["for=1.2.3.4"]), Sent("x-real-ip", &["1.2.3.4"])]),
         row("3.3.5e", "no Via is added").expect([NotSent("via"), NoHeader("via")]),
-        row("3.3.6a", "the client's audit id travels, and comes back")
+        row("3.3.6a", "the client's audit id is forwarded and returned")
             .with("Audit-ID", "an-id-of-mine")
             .expect([
                 Sent("audit-id", &["an-id-of-mine"]),
                 Header("audit-id", &["an-id-of-mine"]),
             ]),
-        row("3.3.6b", "without one, one is made, and both ends read the same").expect([
+        row(
+            "3.3.6b",
+            "without an audit id one is generated, and both ends receive the same one",
+        )
+        .expect([
             SentLike("audit-id", is_uuid),
             Answer(
                 "the audit id is a UUID",
                 |got| matches!(*got.values("audit-id"), [id] if is_uuid(id)),
             ),
         ]),
-        row("3.3.10a", "traceparent, tracestate and baggage travel")
+        row("3.3.10a", "traceparent, tracestate and baggage are forwarded")
             .with("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
             .with("tracestate", "a=b")
             .with("baggage", "k=v")
@@ -79,39 +86,42 @@ fn forwarded() -> Vec<Row> {
                 Sent("tracestate", &["a=b"]),
                 Sent("baggage", &["k=v"]),
             ]),
-        row("3.3.10b", "no trace is begun for those who have none").expect([NotSent("traceparent")]),
+        row("3.3.10b", "no trace is started for requests without one").expect([NotSent("traceparent")]),
     ]
 }
 
 fn hop_by_hop() -> Vec<Row> {
     let mut rows = vec![
-        row("3.3.7a", "what Connection names is not passed on")
+        row("3.3.7a", "headers named in Connection are not forwarded")
             .front1()
             .with("Connection", "X-Mine, close")
             .with("X-Mine", "1")
             .with("X-Other", "1")
             .expect([NotSent("x-mine"), Sent("x-other", &["1"])]),
-        row("3.3.7b", "Connection itself is the gateway's own")
+        row("3.3.7b", "the client's Connection header is not forwarded")
             .front1()
             .at(&["h2"])
             .with("Connection", "close")
             .expect([NotSent("connection")]),
-        row("3.3.7c", "Te: trailers is passed on")
+        row("3.3.7c", "Te: trailers is forwarded")
             .with("TE", "trailers")
             .expect([Sent("te", &["trailers"])]),
-        row("3.3.7d", "no other Te is")
+        row("3.3.7d", "other Te values are not forwarded")
             .front1()
             .with("TE", "gzip")
             .expect([NotSent("te")]),
-        row("3.3.7e", "of several Te values trailers alone is passed on")
+        row("3.3.7e", "of several Te values only trailers is forwarded")
             .front1()
             .with("TE", "deflate, Trailers;q=0.5, trailers")
             .expect([Sent("te", &["trailers"])]),
-        row("3.3.7f", "what Connection names is not passed on, whatever its case")
-            .front1()
-            .with("connection", "x-MINE")
-            .with("X-Mine", "1")
-            .expect([NotSent("x-mine")]),
+        row(
+            "3.3.7f",
+            "headers named in Connection are not forwarded, whatever their case",
+        )
+        .front1()
+        .with("connection", "x-MINE")
+        .with("X-Mine", "1")
+        .expect([NotSent("x-mine")]),
     ];
     for (id, name) in [
         ("3.3.7g", "Keep-Alive"),
@@ -131,28 +141,28 @@ fn passed() -> Vec<Row> {
         row("3.3.8a", "the User-Agent is the client's")
             .with("User-Agent", "kubectl/v1.36 (a) b")
             .expect([Sent("user-agent", &["kubectl/v1.36 (a) b"])]),
-        row("3.3.8b", "and none where the client has none").expect([NotSent("user-agent")]),
-        row("3.3.11a", "cookies and unknown headers pass")
+        row("3.3.8b", "without a User-Agent from the client none is sent").expect([NotSent("user-agent")]),
+        row("3.3.11a", "cookies and unknown headers are forwarded")
             .with("Cookie", "a=b")
             .with("X-Whatever", "one two")
             .expect([Sent("cookie", &["a=b"]), Sent("x-whatever", &["one two"])]),
-        row("3.3.11b", "headers of one name keep their order, and stay several")
+        row("3.3.11b", "headers with the same name stay separate and in order")
             .with("X-Twice", "b")
             .with("X-Other", "-")
             .with("X-Twice", "a")
             .with("X-Twice", "b")
             .expect([Sent("x-twice", &["b", "a", "b"])]),
-        row("3.3.11c", "bytes beyond ASCII pass in values")
+        row("3.3.11c", "non-ASCII bytes in values are forwarded")
             .with("X-Latin", "caf\u{e9}")
             .expect([Sent("x-latin", &["caf\u{e9}"])]),
-        row("3.3.11d", "an empty value is a value")
+        row("3.3.11d", "an empty value is forwarded")
             .with("X-Empty", "")
             .expect([Sent("x-empty", &[""])]),
-        row("3.3.11e", "names are written as Go writes them over HTTP/1.1")
+        row("3.3.11e", "header names are spelled as Go spells them over HTTP/1.1")
             .with("x-wHAtever-you-LIKE", "1")
             .upstream()
             .expect([Spelled("X-Whatever-You-Like")]),
-        row("3.3.11f", "If-None-Match, If-Match and Range are the backend's to heed")
+        row("3.3.11f", "If-None-Match, If-Match and Range are left to the backend")
             .with("If-None-Match", "\"x\"")
             .with("If-Match", "*")
             .with("Range", "bytes=0-1")
@@ -161,10 +171,10 @@ fn passed() -> Vec<Row> {
                 Sent("if-match", &["*"]),
                 Sent("range", &["bytes=0-1"]),
             ]),
-        row("3.6.1a", "HTTP/2 is spoken where the backend offers it")
+        row("3.6.1a", "HTTP/2 is used where the backend offers it")
             .at(&["h2"])
             .expect([Version(2)]),
-        row("3.6.1b", "HTTP/1.1 where it doesn't")
+        row("3.6.1b", "HTTP/1.1 is used where the backend does not offer HTTP/2")
             .at(&["h1"])
             .expect([Version(1)]),
     ]
@@ -173,11 +183,11 @@ fn passed() -> Vec<Row> {
 fn encodings() -> Vec<Row> {
     let gzip = &[("Content-Type", "text/plain"), ("Content-Encoding", "gzip")];
     vec![
-        row("3.3.9a", "gzip is asked for where the client asked for nothing")
+        row("3.3.9a", "gzip is requested if the client requests no encoding")
             .expect([Sent("accept-encoding", &["gzip"])]),
         row(
             "3.3.9b",
-            "and unpacked: the client reads neither the encoding nor its length",
+            "that gzip response is decompressed: the client receives neither its encoding nor its length",
         )
         .answer_headers(gzip)
         .answer_body(packed(b"hello hello hello"))
@@ -189,7 +199,7 @@ fn encodings() -> Vec<Row> {
                 got.values("content-length").iter().all(|v| *v == "17")
             }),
         ]),
-        row("3.3.9c", "what the client asks for is end to end")
+        row("3.3.9c", "an encoding that the client requests is end to end")
             .with("Accept-Encoding", "gzip, br;q=0.5")
             .answer_headers(gzip)
             .answer_body(packed(b"hello"))
@@ -200,26 +210,23 @@ fn encodings() -> Vec<Row> {
                     got.body.data.starts_with(&[0x1f, 0x8b])
                 }),
             ]),
-        row("3.3.9d", "identity is an answer, and kept")
+        row("3.3.9d", "a request for identity encoding is forwarded")
             .with("Accept-Encoding", "identity")
             .expect([Sent("accept-encoding", &["identity"])]),
-        row("3.3.9e", "nothing is asked for with Range")
+        row("3.3.9e", "no encoding is requested with Range")
             .with("Range", "bytes=0-3")
             .expect([NotSent("accept-encoding")]),
-        row("3.3.9f", "nor with HEAD")
+        row("3.3.9f", "no encoding is requested with HEAD")
             .ask("HEAD", "{base}/things")
             .expect([NotSent("accept-encoding")]),
-        row(
-            "3.3.9g",
-            "a packed answer to a client that asked for nothing keeps its trailers",
-        )
-        .with("TE", "trailers")
-        .answer_headers(gzip)
-        .answer_body(packed(b"hello"))
-        .answer_trailer("X-Sum", "5")
-        .beyond()
-        .expect([Body("hello"), crate::row::Expect::Trailer("X-Sum", "5")]),
-        row("3.3.7l", "trailers of the request travel")
+        row("3.3.9g", "a response decompressed by the gateway keeps its trailers")
+            .with("TE", "trailers")
+            .answer_headers(gzip)
+            .answer_body(packed(b"hello"))
+            .answer_trailer("X-Sum", "5")
+            .beyond()
+            .expect([Body("hello"), crate::row::Expect::Trailer("X-Sum", "5")]),
+        row("3.3.7l", "request trailers are forwarded")
             .ask("POST", "{base}/things")
             .upload(crate::client::Upload::Pieces(
                 vec![b"a".to_vec()],

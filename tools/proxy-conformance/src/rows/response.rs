@@ -1,4 +1,4 @@
-//! What becomes of the answer.
+//! Treatment of responses.
 
 use crate::backend::Framing;
 use crate::row::Expect::{Answer, Body, Header, HeaderHas, NoHeader, Status};
@@ -6,31 +6,37 @@ use crate::row::{Need, Row, row};
 
 const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 
-/// To a browser all backends are one origin, the gateway's: what acts on all of it is not one backend's to say.
+/// To a browser all backends share the gateway's origin, so headers that affect a whole origin must not pass.
 fn origin() -> Vec<Row> {
     vec![
-        row("3.4.10a", "a backend sets no cookies for the gateway's origin")
+        row("3.4.10a", "a backend cannot set cookies for the gateway's origin")
             .beyond()
             .answer_headers(&[("Set-Cookie", "a=1"), ("X-A", "1")])
             .expect([NoHeader("set-cookie"), Header("x-a", &["1"])]),
-        row("3.4.10b", "and has nobody asked for credentials there")
-            .beyond()
-            .answers(401)
-            .answer_headers(&[("WWW-Authenticate", "Basic realm=x")])
-            .expect([Status(401), NoHeader("www-authenticate")]),
-        row("3.4.10c", "nor says how the gateway is to be connected to")
-            .beyond()
-            .answer_headers(&[
-                ("Strict-Transport-Security", "max-age=9"),
-                ("Alt-Svc", "h3=\":443\""),
-                ("Clear-Site-Data", "\"*\""),
-            ])
-            .expect([
-                NoHeader("strict-transport-security"),
-                NoHeader("alt-svc"),
-                NoHeader("clear-site-data"),
-            ]),
-        row("3.4.10d", "a page comes sandboxed, beside its own policy")
+        row(
+            "3.4.10b",
+            "a backend cannot request credentials for the gateway's origin",
+        )
+        .beyond()
+        .answers(401)
+        .answer_headers(&[("WWW-Authenticate", "Basic realm=x")])
+        .expect([Status(401), NoHeader("www-authenticate")]),
+        row(
+            "3.4.10c",
+            "a backend cannot set transport security for the gateway's origin",
+        )
+        .beyond()
+        .answer_headers(&[
+            ("Strict-Transport-Security", "max-age=9"),
+            ("Alt-Svc", "h3=\":443\""),
+            ("Clear-Site-Data", "\"*\""),
+        ])
+        .expect([
+            NoHeader("strict-transport-security"),
+            NoHeader("alt-svc"),
+            NoHeader("clear-site-data"),
+        ]),
+        row("3.4.10d", "a page is sandboxed, in addition to its own policy")
             .beyond()
             .answer_headers(&[
                 ("Content-Type", "image/svg+xml"),
@@ -42,7 +48,7 @@ fn origin() -> Vec<Row> {
                 HeaderHas("content-security-policy", "sandbox"),
                 HeaderHas("x-content-type-options", "nosniff"),
             ]),
-        row("3.4.10e", "JSON does not")
+        row("3.4.10e", "JSON is not sandboxed")
             .answer_headers(&[("Content-Type", "application/json")])
             .expect([NoHeader("content-security-policy")]),
     ]
@@ -50,14 +56,14 @@ fn origin() -> Vec<Row> {
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        row("3.4.1l", "headers pass, several of one name in their order")
+        row("3.4.1l", "response headers are forwarded, repeated ones in order")
             .answer_headers(&[("X-B", "2"), ("X-C", "a=1"), ("X-A", "1"), ("X-C", "b=2")])
             .expect([
                 Header("x-c", &["a=1", "b=2"]),
                 Header("x-a", &["1"]),
                 Header("x-b", &["2"]),
             ]),
-        row("3.4.1m", "headers of the backend's connection do not pass")
+        row("3.4.1m", "hop-by-hop response headers are not forwarded")
             .at(&["h1"])
             .answer_headers(&[
                 ("Connection", "X-Mine"),
@@ -74,28 +80,28 @@ pub(super) fn rows() -> Vec<Row> {
                 NoHeader("upgrade"),
                 Header("x-other", &["1"]),
             ]),
-        row("3.4.1n", "no type is made up for an answer that has none")
+        row("3.4.1n", "a response without Content-Type gets none")
             .answer_headers(&[])
             .expect([Body("{}")])
             .expect([Answer("the type is not JSON", |got| {
                 !got.values("content-type").contains(&"application/json")
             })]),
-        row("3.4.1o", "Date is the backend's where it says one, and said once")
+        row("3.4.1o", "the backend's Date is forwarded, and there is only one")
             .answer_header("Date", "Sat, 01 Jan 2000 00:00:00 GMT")
             .expect([Header("date", &["Sat, 01 Jan 2000 00:00:00 GMT"])]),
-        row("3.4.1r", "a backend's warnings pass, as many as there are")
+        row("3.4.1r", "all warnings of a backend are forwarded")
             .answer_headers(&[("Warning", "299 - \"old\""), ("Warning", "299 - \"older\"")])
             .expect([Header("warning", &["299 - \"old\"", "299 - \"older\""])]),
         row("3.4.2a", "the backend's Cache-Control is added to the gateway's")
             .answer_header("Cache-Control", "max-age=7")
             .upstream()
             .expect([Header("cache-control", &["no-cache, private", "max-age=7"])]),
-        row("3.4.2b", "so is its Audit-Id")
+        row("3.4.2b", "the backend's Audit-Id is added to the gateway's")
             .with("Audit-ID", "one")
             .answer_header("Audit-Id", "two")
             .upstream()
             .expect([Header("audit-id", &["one", "two"])]),
-        row("3.4.2c", "and its priority level")
+        row("3.4.2c", "the backend's priority level is added to the gateway's")
             .answer_header("X-Kubernetes-PF-FlowSchema-UID", "theirs")
             .upstream()
             .expect([
@@ -104,7 +110,7 @@ pub(super) fn rows() -> Vec<Row> {
                     got.values("x-kubernetes-pf-flowschema-uid").len() == 2
                 }),
             ]),
-        row("3.4.3", "a backend cannot grant browsers anything")
+        row("3.4.3", "a backend cannot grant cross-origin access")
             .answer_headers(&[
                 ("Access-Control-Allow-Origin", "*"),
                 ("Access-Control-Allow-Credentials", "true"),
@@ -121,7 +127,7 @@ pub(super) fn rows() -> Vec<Row> {
             ]),
         row(
             "3.4.5a",
-            "links of an HTML page that are absolute paths lead to the backend",
+            "links with absolute paths in an HTML page are rewritten to the backend",
         )
         .answer_headers(&[("Content-Type", "text/html; charset=utf-8")])
         .answer_body("<html><body><a href=\"/x\">x</a></body></html>")
@@ -129,31 +135,31 @@ pub(super) fn rows() -> Vec<Row> {
         .expect([Answer("the link is rewritten", |got| {
             got.text().contains("href=\"https://")
         })]),
-        row("3.4.5b", "relative and foreign links stay")
+        row("3.4.5b", "relative and foreign links in an HTML page are unchanged")
             .answer_headers(&[("Content-Type", "text/html")])
             .answer_body("<a href=\"x\"></a><a href=\"https://else.example/\"></a>")
             .expect([Answer("the links are there", |got| {
                 got.text().contains("href=\"x\"") && got.text().contains("href=\"https://else.example/\"")
             })]),
-        row("3.4.5c", "what only looks like HTML is left alone")
+        row("3.4.5c", "a body that only resembles HTML is unchanged")
             .answer_headers(&[("Content-Type", "text/plain")])
             .answer_body("<a href=\"/x\">")
             .expect([Body("<a href=\"/x\">")]),
         row(
             "3.4.6a",
-            "a redirect is refused in these words, without a newline and without the backend's headers",
+            "a redirect is refused with this message, without a newline and without the backend's headers",
         )
         .needs(Need::RedirectsRefused)
         .answers(302)
         .answer_headers(&[("Location", "https://evil.example/"), ("X-Mine", "1")])
         .answer_parts([])
         .expect([Status(502), Body(REFUSED), NoHeader("location"), NoHeader("x-mine")]),
-        row("3.4.6b", "a redirect without a Location passes")
+        row("3.4.6b", "a redirect without a Location is forwarded")
             .answers(302)
             .answer_headers(&[])
             .answer_body("nowhere")
             .expect([Status(302), Body("nowhere")]),
-        row("3.4.6c", "so does one with an empty Location")
+        row("3.4.6c", "a redirect with an empty Location is forwarded")
             .answers(302)
             .answer_headers(&[("Location", "")])
             .answer_parts([])
@@ -174,22 +180,25 @@ pub(super) fn rows() -> Vec<Row> {
             .expect([Status(502)]),
         row(
             "3.4.6f",
-            "the Location of another answer leads to the backend where it is a path",
+            "a Location with a path in a response other than 3xx is rewritten to the backend",
         )
         .answers(201)
         .answer_headers(&[("Location", "/x")])
         .upstream()
         .expect([Status(201), Header("location", &["https://{host}/x"])]),
-        row("3.4.6l", "and is left alone where it leads elsewhere")
-            .answers(201)
-            .answer_headers(&[("Location", "https://else.example/x")])
-            .expect([Status(201), Header("location", &["https://else.example/x"])]),
-        row("3.4.9a", "429 passes with its Retry-After")
+        row(
+            "3.4.6l",
+            "a Location that leads elsewhere in a response other than 3xx is unchanged",
+        )
+        .answers(201)
+        .answer_headers(&[("Location", "https://else.example/x")])
+        .expect([Status(201), Header("location", &["https://else.example/x"])]),
+        row("3.4.9a", "429 is forwarded with its Retry-After")
             .answers(429)
             .answer_headers(&[("Retry-After", "7"), ("Content-Type", "text/plain")])
             .answer_body("later")
             .expect([Status(429), Header("retry-after", &["7"]), Body("later")]),
-        row("3.4.9b", "401 passes").answers(401).expect([Status(401)]),
+        row("3.4.9b", "401 is forwarded").answers(401).expect([Status(401)]),
     ];
     rows.extend(origin());
     for (id, status) in [
@@ -221,7 +230,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Where the gateway was told to pass redirects on. They are never followed: each row reaches the backend once.
+/// For gateways configured to pass redirects on. They are never followed: each case reaches the backend once.
 fn passed_redirects() -> impl Iterator<Item = Row> {
     let own = [
         ("3.4.6m", 302, "/x?a=1", "https://{host}/x?a=1"),

@@ -1,4 +1,4 @@
-//! Requests that two readers could read in two ways: none of them brings a request to a backend that nobody authorized.
+//! Ambiguously framed requests: none of them may bring an unauthorized request to a backend.
 
 use crate::backend::{Event, ROW, Script, Seen};
 use crate::client::Http;
@@ -7,14 +7,14 @@ use crate::row::Expect::{Authority, NeverTarget, Reached, ReachedAtMost, SentBod
 use crate::row::{Row, Told, row, story};
 use crate::world::{LIMITED, NAMESPACE, Scene};
 
-/// The request that is to be smuggled, behind the end of another.
+/// The request to be smuggled, after the end of another one.
 const INNER: &str = "POST {base}/smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
 
 pub(super) fn rows() -> Vec<Row> {
     [lengths(), chunks(), lines(), targets(), sizes(), paths()].concat()
 }
 
-/// A POST with these headers, the inner request as its body or behind it.
+/// A POST with these headers, with the inner request as its body or after it.
 fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> Row {
     let text =
         format!("POST {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n{before}{INNER}");
@@ -24,13 +24,13 @@ fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> R
 fn lengths() -> Vec<Row> {
     let refused = "a length that is not one number is refused";
     let mut rows = vec![
-        inner("S.1a", "two lengths that differ are refused", "Content-Length: 0\r\nContent-Length: 67\r\n", "")
+        inner("S.1a", "two different Content-Lengths are refused", "Content-Length: 0\r\nContent-Length: 67\r\n", "")
             .expect([Status(400), Reached(0)]),
-        inner("S.1b", "a length beside chunks smuggles nothing", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
+        inner("S.1b", "a Content-Length before Transfer-Encoding smuggles nothing", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
             .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
-        inner("S.1c", "whichever comes first", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n")
+        inner("S.1c", "a Content-Length after Transfer-Encoding smuggles nothing", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n")
             .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
-        row("S.1d", "the same length twice is that length, or refused")
+        row("S.1d", "the same Content-Length twice counts once, or is refused")
             .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Content-Length: 2\r\nContent-Length: 2\r\n\r\nok")
             .at(&["f1", "f2"])
             .expect([StatusIn(&[200, 400]), ReachedAtMost(1)]),
@@ -56,26 +56,42 @@ fn lengths() -> Vec<Row> {
         ),
         (
             "S.2b",
-            "so is chunked that is not the last",
+            "chunked that is not the last transfer encoding is refused",
             "Transfer-Encoding: chunked, identity",
         ),
         (
             "S.2c",
-            "so is a second line that is not chunked",
+            "a second Transfer-Encoding other than chunked is refused",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
         ),
-        ("S.2d", "so is a space before the colon", "Transfer-Encoding : chunked"),
-        ("S.2e", "so is a control byte in it", "Transfer-Encoding: \u{b}chunked"),
-        ("S.2f", "so is a quoted one", "Transfer-Encoding: \"chunked\""),
+        (
+            "S.2d",
+            "a space before the colon of Transfer-Encoding is refused",
+            "Transfer-Encoding : chunked",
+        ),
+        (
+            "S.2e",
+            "a control byte in Transfer-Encoding is refused",
+            "Transfer-Encoding: \u{b}chunked",
+        ),
+        (
+            "S.2f",
+            "a quoted transfer encoding is refused",
+            "Transfer-Encoding: \"chunked\"",
+        ),
         (
             "S.2g",
-            "so is a name with a trailing tab",
+            "a tab after the name Transfer-Encoding is refused",
             "Transfer-Encoding\t: chunked",
         ),
-        ("S.2h", "so is a folded line", "Transfer-Encoding:\r\n chunked"),
+        (
+            "S.2h",
+            "a folded Transfer-Encoding is refused",
+            "Transfer-Encoding:\r\n chunked",
+        ),
         (
             "S.2i",
-            "so is a folded line behind another header",
+            "a Transfer-Encoding folded behind another header is refused",
             "X-A: b\r\n Transfer-Encoding: chunked",
         ),
     ] {
@@ -88,19 +104,19 @@ fn lengths() -> Vec<Row> {
 fn chunks() -> Vec<Row> {
     let chunked = "Transfer-Encoding: chunked\r\n";
     let mut rows = vec![
-        row("S.3a", "extensions of chunks are dropped")
+        row("S.3a", "chunk extensions are dropped")
             .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\n\r\n")
             .at(&["f1", "f2"])
             .expect([Status(200), SentBody(b"ok")]),
-        row("S.3b", "chunked is chunked in any case")
+        row("S.3b", "chunked is recognised in any case")
             .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: cHuNKed\r\n\r\n2\r\nok\r\n0\r\n\r\n")
             .at(&["f1", "f2"])
             .expect([Status(200), SentBody(b"ok")]),
-        row("S.3c", "HTTP/1.0 has no chunks")
+        row("S.3c", "HTTP/1.0 does not support chunked")
             .raw("POST {base}/things HTTP/1.0\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
             .at(&["f1", "f2"])
             .expect([ReachedAtMost(1), StatusIn(&[200, 400, 501])]),
-        row("S.3l", "a malformed chunk is the client's fault, and it is told so")
+        row("S.3l", "a malformed chunk is reported as the client's error")
             .beyond()
             .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nZZ\r\n")
             .at(&["f1", "f2"])
@@ -122,13 +138,15 @@ fn chunks() -> Vec<Row> {
             chunked,
             &format!("{size}\r\n\r\n"),
         );
-        // A backend may have been asked by then; its request breaks off. What comes behind an end is a new request.
+        // The backend may have received a request that breaks off. Bytes after its end count as a new request of the
+        // same client.
         rows.push(row.expect([ReachedAtMost(2), crate::row::Expect::NotSpoofed, never_inner_of(size)]));
     }
     rows
 }
 
-/// Where a lenient reader finds the end of the body, what follows is a request of the same client, sent in the open.
+/// Where a lenient parser finds the end of the body, the rest is an ordinary request of the same client, not a
+/// smuggled one.
 fn never_inner_of(size: &str) -> crate::row::Expect {
     match size {
         "0;\n" | " 0" => ReachedAtMost(2),
@@ -148,8 +166,8 @@ fn lines() -> Vec<Row> {
         ("S.4c", "a space in a name is refused", "X A: b\r\n"),
         ("S.4d", "a line without a colon is refused", "nonsense\r\n"),
         ("S.4e", "an empty name is refused", ": b\r\n"),
-        ("S.4f", "two Hosts are refused", "Host: other\r\n"),
-        ("S.4g", "a first header that is folded is refused", " X-A: b\r\n"),
+        ("S.4f", "two Host headers are refused", "Host: other\r\n"),
+        ("S.4g", "a folded first header is refused", " X-A: b\r\n"),
     ] {
         let first = if id == "S.4g" { headers } else { "" };
         let rest = if id == "S.4g" { "" } else { headers };
@@ -173,13 +191,13 @@ fn targets() -> Vec<Row> {
     vec![
         raw(
             "S.5a",
-            "of an absolute URL the path counts, not the authority",
+            "only the path of an absolute URL counts, not its authority",
             "https://evil.example{base}/things",
         )
         .expect([Status(200), Target("{base}/things"), Authority("{host}")]),
         raw(
             "S.5b",
-            "of an absolute URL with a user neither",
+            "only the path of an absolute URL with user info counts",
             "https://root@evil.example:1{base}/things",
         )
         .expect([
@@ -189,7 +207,7 @@ fn targets() -> Vec<Row> {
         ]),
         raw(
             "S.5c",
-            "a target without a slash reaches nobody",
+            "a target without a slash does not reach the backend",
             "{base}/things".trim_start_matches('/'),
         )
         .expect([
@@ -198,22 +216,27 @@ fn targets() -> Vec<Row> {
             NeverTarget("{base}x"),
         ])
         .upstream(),
-        raw("S.5d", "an authority alone reaches nobody", "evil.example:443")
+        raw(
+            "S.5d",
+            "an authority as the target does not reach the backend",
+            "evil.example:443",
+        )
+        .expect([StatusIn(&[400, 403, 404]), Reached(0)]),
+        raw("S.5e", "an asterisk as the target does not reach the backend", "*")
             .expect([StatusIn(&[400, 403, 404]), Reached(0)]),
-        raw("S.5e", "nor does an asterisk", "*").expect([StatusIn(&[400, 403, 404]), Reached(0)]),
         raw(
             "S.5f",
-            "a fragment is no part of a path",
+            "a fragment is not part of the path",
             "{base}/things#{base}/smuggled",
         )
         .expect([ReachedAtMost(1), NeverTarget("{base}/things#{base}/smuggled")]),
         raw("S.5g", "a space in the target is refused", "{base}/things HTTP/1.1 x").expect([Status(400), Reached(0)]),
-        raw("S.5h", "an escape that is none is refused", "{base}/things/%zz").expect([Status(400), Reached(0)]),
-        row("S.5i", "CONNECT reaches nobody")
+        raw("S.5h", "an invalid escape is refused", "{base}/things/%zz").expect([Status(400), Reached(0)]),
+        row("S.5i", "CONNECT does not reach the backend")
             .raw("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n{auth}{row}\r\n")
             .at(&["f1"])
             .expect([StatusIn(&[400, 403, 404, 405]), Reached(0)]),
-        raw("S.5j", "a Host with a path in it changes nothing", "{base}/things")
+        raw("S.5j", "a Host with a path has no effect on the path", "{base}/things")
             .expect([Status(200), Target("{base}/things")]),
     ]
 }
@@ -225,35 +248,32 @@ fn sizes() -> Vec<Row> {
         |headers: &str| format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n");
     let long = |n: usize| format!("X-Long: {}\r\n", "x".repeat(n));
     vec![
-        row("S.6a", "ninety headers pass")
+        row("S.6a", "ninety headers are forwarded")
             .raw(&with(&many))
             .at(&["f1", "f2"])
             .expect([Status(200)]),
         row(
             "S.6b",
-            "four hundred headers pass, or are refused by the gateway itself",
+            "four hundred headers are forwarded, or refused by the gateway itself",
         )
         .raw(&with(&very_many))
         .at(&["f1", "f2"])
         .expect([StatusIn(&[200, 431]), ReachedAtMost(1)]),
-        row("S.6c", "a header of 200 KiB passes")
+        row("S.6c", "a header of 200 KiB is forwarded")
             .raw(&with(&long(200 << 10)))
             .at(&["f1", "f2"])
             .expect([Status(200)]),
-        row(
-            "7.2.2",
-            "headers of more than the limit of 1 MiB are refused by the gateway itself",
-        )
-        .raw(&with(&long(3 << 20)))
-        .at(&["f1"])
-        .expect([Reached(0)]),
-        row("S.6d", "a target of 60 KiB passes whole")
+        row("7.2.2", "headers of more than 1 MiB are refused by the gateway itself")
+            .raw(&with(&long(3 << 20)))
+            .at(&["f1"])
+            .expect([Reached(0)]),
+        row("S.6d", "a target of 60 KiB is forwarded completely")
             .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(60 << 10)))
             .at(&["f1", "f2"])
             .expect([Status(200)]),
         row(
             "S.6e",
-            "a target of 200 KiB passes, or is refused by the gateway itself",
+            "a target of 200 KiB is forwarded, or refused by the gateway itself",
         )
         .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(200 << 10)))
         .front1()
@@ -266,24 +286,32 @@ fn paths() -> Vec<Row> {
     vec![
         story(
             "S.7a",
-            "no spelling of a path brings a limited user further than its rights, over HTTP/1.1",
+            "no spelling of a path over HTTP/1.1 gives a limited user more rights",
             paths_over_1,
         )
         .at(&["f1", "f2"])
         .front1(),
-        story("S.7b", "nor over HTTP/2", paths_over_2)
-            .at(&["f1", "f2"])
-            .front2(),
-        story("S.7d", "nor does a document of OpenAPI", documents)
-            .at(&["house"])
-            .front1(),
-        story("S.7c", "nor does an upgrade", paths_of_upgrades)
+        story(
+            "S.7b",
+            "no spelling of a path over HTTP/2 gives a limited user more rights",
+            paths_over_2,
+        )
+        .at(&["f1", "f2"])
+        .front2(),
+        story(
+            "S.7d",
+            "no OpenAPI document gives a limited user more rights",
+            documents,
+        )
+        .at(&["house"])
+        .front1(),
+        story("S.7c", "no upgrade gives a limited user more rights", paths_of_upgrades)
             .at(&["f1"])
             .front1(),
     ]
 }
 
-/// How an API server reads a path.
+/// A path as an API server interprets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interpreted {
     /// The namespace.
@@ -292,13 +320,13 @@ pub struct Interpreted {
     pub resource: String,
     /// The object's name.
     pub name: String,
-    /// What of the object.
+    /// The subresource.
     pub subresource: String,
     /// `watch` or `proxy` before the resource.
     pub special: String,
 }
 
-/// Reads the path of a resource request, decoded once.
+/// Parses the path of a resource request, decoded once.
 pub fn interpret(target: &str) -> Interpreted {
     let path = target.split('?').next().unwrap_or("");
     let decoded = decoded(path);
@@ -343,7 +371,7 @@ fn decoded(path: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Spellings that could mean one thing to an authorizer and another to a backend. The user may get
+/// Spellings that an authorizer and a backend might interpret differently. The user may get
 /// `things` of its own namespace.
 const TRICKS: &[&str] = &[
     "{own}/things/a",
@@ -404,7 +432,7 @@ const TRICKS: &[&str] = &[
 ];
 
 /// # Errors
-/// Where a request is at the backend that its user may not make.
+/// If a request reached the backend that its user is not allowed to make.
 fn allowed(scene: &Scene<'_>, trick: &str, seen: &Seen) -> Result<(), String> {
     crate::row::not_spoofed(seen)?;
     if seen.values("x-remote-user") != [LIMITED] {
@@ -414,7 +442,7 @@ fn allowed(scene: &Scene<'_>, trick: &str, seen: &Seen) -> Result<(), String> {
         ));
     }
     let base = scene.fill("{base}/");
-    // Discovery is everybody's.
+    // Everybody may read discovery.
     if seen.method == "GET" && (seen.target == base || Some(seen.target.as_str()) == base.strip_suffix('/')) {
         return Ok(());
     }
@@ -440,7 +468,8 @@ fn spelled(scene: &Scene<'_>, trick: &str) -> String {
     scene.fill(&trick.replace("{own}", &own))
 }
 
-/// Documents of OpenAPI are fetched from their owners in the caller's name. The first of them takes a while to make.
+/// OpenAPI documents, which the gateway may fetch from their owners on behalf of the caller. The first request takes
+/// longer.
 const DOCUMENTS: &[&str] = &[
     "{own}/things/a",
     "/openapi/v3/apis/{group}/v1/../../../../apis/{group}/v1/namespaces/other/things/b",
@@ -466,7 +495,7 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
                 }
                 let mut ask = scene.ask("GET", &path);
                 ask.raw = Some(crate::wire::written(&format!("GET {path} HTTP/1.1"), &headers));
-                // Whatever the answer is: what matters is what arrives.
+                // The response does not matter, only what reaches the backend.
                 let _ = target.exchange(Http::One, &ask).await;
             }
             Http::Two => {
@@ -487,7 +516,7 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
             }
         }
         for event in stage.so_far() {
-            // What an earlier row's request became when it broke off may come now.
+            // A delayed request of an earlier case may arrive now.
             if let Event::Request(seen) = event
                 && (seen.values(ROW) == [row.as_str()] || seen.values(ROW).is_empty())
             {
@@ -499,7 +528,7 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
     if reached > 0 {
         Ok(())
     } else {
-        Err("not even what is allowed reaches the backend".into())
+        Err("not even allowed requests reach the backend".into())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Identities that a client makes up: in every spelling, twice, folded, in trailers, named in Connection, in HTTP/2 fields
-//! that no library would send. The word `spoofed` never reaches a backend as somebody's name.
+//! Forged identities: in every spelling, repeated, folded, in trailers, named in Connection, in HTTP/2 fields
+//! that no library would send. The word `spoofed` must never reach a backend as an identity.
 
 use crate::backend::{Event, ROW, Script};
 use crate::client::Upload;
@@ -63,7 +63,7 @@ fn placed() -> Vec<Row> {
         row(id, fact).raw(&text).at(&["f1", "f2"])
     };
     vec![
-        row("S.9a", "an identity in trailers is nobody's")
+        row("S.9a", "identity trailers are ignored")
             .ask("POST", "{base}/things")
             .upload(Upload::Pieces(vec![b"a".to_vec()], trailers))
             .expect([Status(200), NotSpoofed]),
@@ -75,25 +75,25 @@ fn placed() -> Vec<Row> {
         .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9c",
-            "an identity folded behind another header is no identity",
+            "an identity header folded behind another header is ignored",
             "X-A: b\r\n X-Remote-User: spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9d",
-            "a space before the colon makes no header of another name",
+            "a space before the colon does not create another header",
             "X-Remote-User : spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9e",
-            "a bare line feed separates as CRLF does, or is refused",
+            "a bare line feed separates like CRLF, or is refused",
             "X-A: b\nX-Remote-User: spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9f",
-            "naming identity headers in Connection takes the client's, not the gateway's",
+            "identity headers named in Connection remove the client's headers, not the gateway's",
             "Connection: X-Remote-User, X-Remote-Group, Audit-Id\r\nX-Remote-User: spoofed\r\n",
         )
         .expect([
@@ -103,11 +103,12 @@ fn placed() -> Vec<Row> {
             crate::row::Expect::SentLike("x-remote-group", |v| !v.is_empty()),
             crate::row::Expect::SentLike("audit-id", |v| !v.is_empty()),
         ]),
-        raw("S.9g", "a name cut by NUL is no name", "X-Remote-User\0: spoofed\r\n").expect([
-            StatusIn(&[200, 400]),
-            ReachedAtMost(1),
-            NotSpoofed,
-        ]),
+        raw(
+            "S.9g",
+            "a header name cut by NUL is ignored",
+            "X-Remote-User\0: spoofed\r\n",
+        )
+        .expect([StatusIn(&[200, 400]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9h",
             "impersonation of an empty user is refused",
@@ -116,11 +117,11 @@ fn placed() -> Vec<Row> {
         .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
         raw(
             "S.9i",
-            "two users to impersonate are not two identities",
+            "two Impersonate-User headers yield no forged identity",
             "Impersonate-User: conformance-limited\r\nImpersonate-User: spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
-        row("S.9j", "nor is one in trailers that is spelled otherwise")
+        row("S.9j", "identity trailers in other spellings are ignored")
             .beyond()
             .ask("POST", "{base}/things")
             .upload(Upload::Pieces(
@@ -135,30 +136,26 @@ fn frames() -> Vec<Row> {
     vec![
         story(
             "S.10a",
-            "no HTTP/2 field, malformed or not, makes a caller somebody else",
+            "no HTTP/2 field, malformed or not, changes the caller's identity",
             fields,
         )
         .at(&["f1", "f2"])
         .front2(),
-        story(
-            "S.10b",
-            "pseudo-headers that contradict each other reach nobody",
-            pseudo,
-        )
-        .at(&["f1", "f2"])
-        .front2(),
+        story("S.10b", "contradictory pseudo-headers do not reach the backend", pseudo)
+            .at(&["f1", "f2"])
+            .front2(),
         story(
             "S.11",
-            "a request from another gateway that the backend sends back goes round no further",
+            "a request from another gateway that the backend sends back is not forwarded again",
             comes_back,
         )
         .beyond(),
-        story("S.10c", "identities in HTTP/2 trailers are nobody's", trailers)
+        story("S.10c", "identities in HTTP/2 trailers are ignored", trailers)
             .at(&["f1", "f2"])
             .front2(),
         story(
             "S.10d",
-            "a body that is not as long as it says is no whole request",
+            "a body that does not match its Content-Length is not a complete request",
             length,
         )
         .at(&["f1", "f2"])
@@ -207,7 +204,7 @@ impl<'s> Sender<'s> {
         ]
     }
 
-    /// What reached the backend, none of it spoofed.
+    /// The requests that reached the backend, after checking that none is spoofed.
     fn arrived(&mut self) -> Result<Vec<crate::backend::Seen>, String> {
         let events = self.stage.so_far().into_iter();
         let seen = events.filter_map(|e| match e {
@@ -249,7 +246,7 @@ fn fields<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 fields: sender.fields(&[], more),
                 ..Frames::default()
             };
-            // Refused or not: what arrives is what counts.
+            // Whether it is refused or not, only what reaches the backend matters.
             let fate = frames::send(&scene.world.target, &request).await;
             let arrived = sender.arrived().map_err(|e| format!("{more:?}: {e}"))?;
             if arrived.len() > 1 {
@@ -323,12 +320,12 @@ fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-/// What a backend reads, sent to the gateway again by somebody who may: as a backend that is the gateway itself would.
+/// Sends a request received by the backend to the gateway again with valid credentials, as a loop would.
 fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
         let mut stage = scene.backend.arm([Script::default()]);
         let mut ask = scene.ask("GET", "{base}/things");
-        // As a gateway passes requests on.
+        // The headers that a forwarding gateway adds.
         let passed_on = [("X-Forwarded-For", "127.0.0.1"), ("Audit-Id", "goes-round")];
         ask.headers
             .extend(passed_on.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -351,7 +348,7 @@ fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let again = scene.exchange(&ask).await?;
         match again.status {
             508 => Ok(()),
-            other => Err(format!("the request that comes back is answered {other}")),
+            other => Err(format!("the returning request is answered {other}")),
         }
     })
 }
@@ -390,10 +387,10 @@ fn length<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             let _ = frames::send(&scene.world.target, &request).await;
             for seen in sender.arrived()? {
                 if seen.body.whole && seen.body.data != b"body" {
-                    return Err(format!("{length}: {:?} is taken for the whole", seen.body));
+                    return Err(format!("{length}: {:?} counts as complete", seen.body));
                 }
                 if seen.body.whole && seen.version == 1 && seen.values("content-length") == [length] {
-                    return Err(format!("{length} was passed on"));
+                    return Err(format!("{length} was forwarded"));
                 }
             }
         }

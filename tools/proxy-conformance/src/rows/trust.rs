@@ -1,4 +1,4 @@
-//! TLS towards backends, and what the gateway thinks of them.
+//! TLS towards backends, and the availability of APIServices.
 
 use crate::row::Expect::{Body, Certified, Reached, ServerName, Status};
 use crate::row::{Row, Told, row, story};
@@ -7,91 +7,116 @@ use serde_json::{Value, json};
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
-        row("3.5.2a", "the name in TLS is that of the service")
+        row("3.5.2a", "the TLS server name is the service's")
             .at(&["h1"])
             .expect([ServerName("h1.proxy-conformance.svc")]),
-        row("3.5.2b", "over HTTP/2 too")
+        row("3.5.2b", "the TLS server name is the service's over HTTP/2 too")
             .at(&["h2"])
             .expect([ServerName("h2.proxy-conformance.svc")]),
-        row("3.5.1a", "insecureSkipTLSVerify takes any certificate")
+        row("3.5.1a", "insecureSkipTLSVerify accepts any certificate")
             .at(&["unverified"])
             .expect([Status(200)]),
         row(
             "3.5.3",
-            "a backend that asks for a client certificate gets one by the published CA",
+            "a backend that requests a client certificate gets one issued by the published CA",
         )
         .at(&["certified"])
         .expect([Status(200), Certified]),
         story(
             "3.5.1b",
-            "a certificate by a CA that is not in the bundle is refused, and said so",
+            "a certificate by a CA that is not in the bundle is refused and reported",
             unknown_authority,
         )
         .at(&["other-ca"]),
-        story("3.5.1c", "so is one whose time is over", expired).at(&["expired"]),
-        story("3.5.2c", "so is one for another name", other_name).at(&["other-name"]),
+        story("3.5.1c", "an expired certificate is refused and reported", expired).at(&["expired"]),
+        story(
+            "3.5.2c",
+            "a certificate for another name is refused and reported",
+            other_name,
+        )
+        .at(&["other-name"]),
         story(
             "3.5.2d",
-            "so is one that has the name as its common name only",
+            "a certificate with the name as common name only is refused and reported",
             common_name,
         )
         .at(&["cn-only"]),
-        row("3.5.1d", "none of them is sent anything")
+        row("3.5.1d", "a backend with a refused certificate receives nothing")
             .at(&["other-ca", "expired", "other-name", "cn-only"])
             .expect([Status(503), Body("service unavailable\n"), Reached(0)]),
         story(
             "4.4a",
-            "a backend that answers the probe is Available, with the reason Passed",
+            "a backend that answers the probe is Available with reason Passed",
             passed,
         ),
-        story("4.3a", "a missing service is said in the condition", no_service)
-            .at(&["moving"])
-            .front1(),
-        story("4.3b", "a port that nobody listens on is said in the condition", nobody)
-            .at(&["moving"])
-            .front1(),
-        story("4.3c", "so is a port that the service does not have", no_port)
-            .at(&["moving"])
-            .front1(),
-        story("4.3d", "so is a service without slices", no_slices)
-            .at(&["moving"])
-            .front1(),
-        story("4.3e", "so is one without a ready endpoint", no_endpoints)
+        story("4.3a", "a missing service is reported in the condition", no_service)
             .at(&["moving"])
             .front1(),
         story(
+            "4.3b",
+            "a port on which nothing listens is reported in the condition",
+            nobody,
+        )
+        .at(&["moving"])
+        .front1(),
+        story(
+            "4.3c",
+            "a port that the service does not have is reported in the condition",
+            no_port,
+        )
+        .at(&["moving"])
+        .front1(),
+        story(
+            "4.3d",
+            "a service without slices is reported in the condition",
+            no_slices,
+        )
+        .at(&["moving"])
+        .front1(),
+        story(
+            "4.3e",
+            "a service without a ready endpoint is reported in the condition",
+            no_endpoints,
+        )
+        .at(&["moving"])
+        .front1(),
+        story(
             "4.2",
-            "an APIService without a service is served by the gateway itself, and Local",
+            "an APIService without a service is served by the gateway itself, with reason Local",
             local,
         )
         .at(&["moving"])
         .front1(),
         story(
             "4.13a",
-            "the metric of unavailable APIServices tells them apart",
+            "the metric of unavailable APIServices has a series for each",
             metric,
         )
         .at(&["other-ca"])
         .front1(),
         story(
             "4.13b",
-            "each time one becomes unavailable is counted once, with its reason",
+            "each change to unavailable is counted once, with its reason",
             becoming,
         )
         .at(&["moving"])
         .front1(),
         story(
             "3.1.8",
-            "what the gateway refuses in its own name is counted",
+            "responses that the gateway generates itself are counted",
             terminations,
         )
         .at(&["other-ca"])
         .front1(),
-        story("3.5.4", "certificates without names are counted", nameless)
-            .at(&["cn-only"])
-            .front1()
-            .upstream(),
-        story("3.1.9", "a bundle that is junk is a 500 in these words", junk_bundle)
+        story(
+            "3.5.4",
+            "certificates without subject alternative names are counted",
+            nameless,
+        )
+        .at(&["cn-only"])
+        .front1()
+        .upstream(),
+        story("3.1.9", "an invalid CA bundle is a 500 with this message", junk_bundle)
             .at(&["moving"])
             .front1(),
         story("3.9.1", "default/kubernetes at port 443 is the gateway itself", itself)
@@ -99,7 +124,7 @@ pub(super) fn rows() -> Vec<Row> {
             .front1(),
         story(
             "4.10",
-            "a Service that goes and comes back is judged anew at once",
+            "a Service that is deleted and recreated is checked again at once",
             comes_back,
         )
         .at(&["moving"])
@@ -151,7 +176,7 @@ fn passed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(condition_is(scene, "True", "Passed", "all checks passed"))
 }
 
-/// Waits for a condition, and for requests to be refused because of it.
+/// Waits for a condition, and until requests are refused because of it.
 pub(super) async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
     let what = format!("the condition becomes {status} {reason} {text}");
     let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
@@ -168,7 +193,7 @@ async fn at(scene: &Scene<'_>, service: &str, port: u16) -> Result<(), String> {
     scene.world.patch(&scene.backend.group, service).await
 }
 
-/// Leads it astray, and back.
+/// Points the APIService at a wrong target, and back.
 async fn astray(scene: &Scene<'_>, service: &str, port: u16, reason: &str, text: &str) -> Result<(), String> {
     let _stage = scene.backend.arm([]);
     at(scene, service, port).await?;
@@ -185,14 +210,14 @@ fn no_service<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 
 fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     Box::pin(async move {
-        // A port that was free a moment ago.
+        // Binding and releasing a port yields one on which nothing listens.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let port = free.map_err(|e| e.to_string())?.port();
         let (reason, text) = ("FailedDiscoveryCheck", "connect: connection refused");
         if scene.world.via() == Via::ExternalName {
             return astray(scene, "moving", port, reason, text).await;
         }
-        // The slice says where endpoints are.
+        // The EndpointSlice, not the Service, determines the port.
         let _stage = scene.backend.arm([]);
         scene.world.listens_on("moving", port).await?;
         let told = becomes(scene, "False", reason, text).await;
@@ -214,13 +239,13 @@ fn itself<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let _stage = scene.backend.arm([]);
         let (world, group) = (scene.world, &scene.backend.group);
         let before = spec(scene).await?;
-        // Not available before it gets there, or the gateway would ask itself without end.
+        // Make it unavailable first; otherwise the gateway would proxy to itself endlessly.
         at(scene, "absent", 443).await?;
         let away = becomes(scene, "False", "ServiceNotFound", "").await;
         let own = json!({"namespace": "default", "name": "kubernetes", "port": 443});
         let patch = json!({"spec": {"service": own, "caBundle": null, "insecureSkipTLSVerify": true}});
         world.patch(group, patch).await?;
-        // There it is told that this group is not available, or that it may not ask.
+        // The gateway then answers itself: the group is not available, or the request is forbidden.
         let refused = || async {
             let told = condition_is(
                 scene,
@@ -229,10 +254,10 @@ fn itself<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 "{base}: bad status from https://",
             )
             .await;
-            // A gateway may know its own address.
+            // A gateway may also recognise its own address.
             told.is_ok() || condition_is(scene, "False", "OwnAddress", "").await.is_ok()
         };
-        let asked = world.until("the condition says that it leads nowhere", refused).await;
+        let asked = world.until("the condition reports the loop", refused).await;
         let back =
             json!({"service": before["service"], "caBundle": before["caBundle"], "insecureSkipTLSVerify": false});
         world.patch(group, json!({"spec": back})).await?;
@@ -284,7 +309,7 @@ fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let said = || async { condition_is(scene, "True", "Local", text).await.is_ok() };
         let mut told = world.until("the condition becomes True Local", said).await;
         if told.is_ok() {
-            // Nobody of that name is at home.
+            // The group is local now, and no built-in group has its name.
             let ask = scene.ask("GET", "{base}/things");
             let gone = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 404) };
             told = world
@@ -299,7 +324,7 @@ fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-/// The lines of a metric that hold a text.
+/// The lines of a metric that contain a text.
 async fn metrics(scene: &Scene<'_>, name: &str, holds: &str) -> Result<Vec<String>, String> {
     let mut ask = scene.ask("GET", "/metrics");
     ask.headers.clear();

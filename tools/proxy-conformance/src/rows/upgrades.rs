@@ -1,4 +1,4 @@
-//! Upgrades: WebSocket, SPDY, anything.
+//! Upgrades: WebSocket, SPDY, any protocol.
 
 use crate::backend::{Event, Script, Seen};
 use crate::client::{Ask, Got, Io};
@@ -14,50 +14,60 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         story(
             "3.8.3a",
-            "a WebSocket is handed over, and bytes go both ways",
+            "a WebSocket is established, and bytes are forwarded in both directions",
             websocket,
         )
         .front1(),
-        story("3.8.3b", "so is SPDY", spdy).front1(),
-        story("3.8.3c", "what the backend sends with its 101 arrives", early_payload).front1(),
-        story("3.8.3d", "what the client sends with its request arrives", early_bytes)
-            .beyond()
-            .front1(),
+        story(
+            "3.8.3b",
+            "SPDY is established, and bytes are forwarded in both directions",
+            spdy,
+        )
+        .front1(),
+        story(
+            "3.8.3c",
+            "bytes that the backend sends with its 101 arrive",
+            early_payload,
+        )
+        .front1(),
+        story(
+            "3.8.3d",
+            "bytes that the client sends with its request arrive",
+            early_bytes,
+        )
+        .beyond()
+        .front1(),
         story(
             "3.8.3e",
-            "when the backend ends, the client's connection ends",
+            "when the backend closes, the client's connection closes",
             backend_ends,
         )
         .front1(),
         story(
             "3.8.3f",
-            "when the client ends, the backend's connection ends",
+            "when the client closes, the backend's connection closes",
             client_ends,
         )
         .front1(),
         story(
             "3.8.1",
-            "the backend reads Connection, Upgrade and Sec headers, the identity and its own Host",
+            "the backend receives Connection, Upgrade and Sec headers, the identity and its own Host",
             request,
         )
         .front1(),
         story(
             "3.8.2",
-            "of the forwarding headers it reads X-Forwarded-For only",
+            "of the forwarding headers the backend receives X-Forwarded-For only",
             forwarded,
         )
         .front1(),
-        story(
-            "3.3.8c",
-            "the User-Agent of upgrades is Go's where the client has none",
-            user_agent,
-        )
-        .front1()
-        .upstream(),
-        story("3.8.3g", "a mebibyte comes back to the byte", much).front1(),
+        story("3.3.8c", "an upgrade without a User-Agent gets Go's", user_agent)
+            .front1()
+            .upstream(),
+        story("3.8.3g", "a mebibyte is echoed unchanged", much).front1(),
         story(
             "3.8.2b",
-            "an upgrade cannot make identity headers the connection's own",
+            "an upgrade cannot make identity headers hop-by-hop",
             named_in_connection,
         )
         .front1(),
@@ -113,7 +123,7 @@ async fn echoes(io: &mut Io, text: &[u8]) -> Result<(), String> {
     if back == text {
         Ok(())
     } else {
-        Err("what comes back is not what was sent".into())
+        Err("the echo differs from the sent bytes".into())
     }
 }
 
@@ -197,7 +207,7 @@ fn client_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         stage.next().await?;
         match stage.next().await? {
             Event::Left => Ok(()),
-            Event::Request(_) => Err("it is asked again".into()),
+            Event::Request(_) => Err("it is retried".into()),
         }
     })
 }
@@ -207,7 +217,7 @@ async fn seen(scene: &Scene<'_>, ask: &Ask) -> Result<Box<Seen>, String> {
     let _open = connected(scene, ask).await?;
     match stage.next().await? {
         Event::Request(seen) => Ok(seen),
-        Event::Left => Err("nothing is asked".into()),
+        Event::Left => Err("no request arrives".into()),
     }
 }
 
@@ -290,12 +300,12 @@ fn named_in_connection<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         let seen = seen(scene, &ask).await?;
         let named = seen.values("connection").join(",").to_ascii_lowercase();
         if named.contains("x-remote-") || named.contains("audit-id") || named.contains("x-forwarded") {
-            return Err(format!("a backend may drop what Connection names: {named}"));
+            return Err(format!("a backend may drop headers named in Connection: {named}"));
         }
         if seen.values("x-remote-user").len() == 1 {
             Ok(())
         } else {
-            Err("nobody is stated".into())
+            Err("no identity is sent".into())
         }
     })
 }
@@ -319,7 +329,7 @@ fn much<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         if back == sent {
             Ok(())
         } else {
-            Err("what comes back is not what was sent".into())
+            Err("the echo differs from the sent bytes".into())
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The gateway's way out: a proxy that CONNECT leads through to the scripted backends, whatever name it is asked for.
+//! The gateway's egress proxy: CONNECT leads to the scripted backends, whatever host it names.
 
 use crate::wire;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -7,10 +7,10 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// A name that nobody has: whoever gets through to it went through the proxy.
+/// A name that does not resolve, so it can be reached only through the proxy.
 pub(super) const HOST: &str = "behind-a-proxy.conformance.invalid";
 
-/// A running proxy; ends when dropped.
+/// A running proxy, stopped when dropped.
 pub struct Egress {
     asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
@@ -24,7 +24,7 @@ impl Drop for Egress {
 
 impl Egress {
     /// # Errors
-    /// Where it cannot listen.
+    /// If it cannot listen.
     pub(super) fn start(listener: &TcpListener, backends: IpAddr) -> Result<Self, String> {
         let listener = listener.try_clone().map_err(|e| e.to_string())?;
         listener.set_nonblocking(true).map_err(|e| e.to_string())?;
@@ -46,7 +46,7 @@ impl Egress {
         Ok(Self { asked, task })
     }
 
-    /// What it was asked for so far: the first lines of requests.
+    /// The request lines received so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -78,7 +78,7 @@ async fn connect(tcp: TcpStream, backends: IpAddr, asked: Arc<Mutex<Vec<String>>
         .await
         .is_ok()
     {
-        // Either end may break off.
+        // Either end may disconnect.
         let _ = tokio::io::copy_bidirectional(&mut io, &mut backend).await;
     }
 }

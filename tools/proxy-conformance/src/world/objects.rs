@@ -1,4 +1,4 @@
-//! The objects at the gateway: made before the first row, deleted behind the last.
+//! The objects in the gateway: created before the first case, deleted after the last.
 
 use super::{LIMITED, MEMBER, NAMESPACE, RBAC, SERVICES, SPECS, Via, World};
 use base64::Engine as _;
@@ -69,10 +69,10 @@ impl World {
             .await
     }
 
-    /// The objects that lead to a backend; those that are there already stay.
+    /// Creates the objects that lead to a backend; existing ones are kept.
     ///
     /// # Errors
-    /// Where the gateway refuses one.
+    /// If the gateway refuses one.
     pub(crate) async fn register(&self, name: &str, group: &str, port: u16, verified: bool) -> Result<(), String> {
         let metadata = json!({"name": name, "namespace": NAMESPACE});
         let services = format!("/api/v1/namespaces/{NAMESPACE}/services");
@@ -102,10 +102,10 @@ impl World {
         self.register_version(name, group, "v1", port, verified).await
     }
 
-    /// An APIService of one more version on the Service of a backend.
+    /// Creates an APIService for another version on the Service of a backend.
     ///
     /// # Errors
-    /// Where the gateway refuses it.
+    /// If the gateway refuses it.
     pub(crate) async fn register_version(
         &self,
         service: &str,
@@ -126,10 +126,10 @@ impl World {
         self.create(SERVICES, object).await
     }
 
-    /// The endpoints of a backend move to another port ([`Via::Endpoints`]).
+    /// Moves the endpoints of a backend to another port ([`Via::Endpoints`]).
     ///
     /// # Errors
-    /// Where the gateway refuses it.
+    /// If the gateway refuses it.
     pub(crate) async fn listens_on(&self, name: &str, port: u16) -> Result<(), String> {
         let slice = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{name}");
         let patch = json!({"ports": [{"name": "https", "port": port, "protocol": "TCP"}]});
@@ -137,10 +137,10 @@ impl World {
         done.map(drop).map_err(|(_, e)| e)
     }
 
-    /// Deletes what a run has made.
+    /// Deletes the objects that the run created.
     pub async fn clean_up(&self) {
         let delete = async |path: String| {
-            // What is not there need not go.
+            // Objects that do not exist need not be deleted.
             let _ = self.target.api("DELETE", &path, None).await;
         };
         for (name, backend) in &self.places {

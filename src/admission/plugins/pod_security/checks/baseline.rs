@@ -1,11 +1,11 @@
-//! Checks of the baseline level.
+//! The checks of the baseline level.
 
 use super::super::pod::{Names, Pod, Values, containers, naming, plural, quoted, setters};
 use super::Violation;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 
-/// Prefix of the annotations that chose a container's AppArmor profile before there was a field.
+/// Prefix of the annotations that set a container's AppArmor profile before the field existed.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -78,7 +78,7 @@ pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("non-default capabilities", detail)
 }
 
-/// The containers that add capabilities beyond these, and which.
+/// The containers that add capabilities not in `allowed`, and those capabilities.
 pub(super) fn added_beyond<'a>(pod: Pod<'a>, allowed: &[&str]) -> (Names<'a>, Values<'a>) {
     let (mut names, mut values) = (Names::new(), Values::new());
     for container in pod.containers() {
@@ -126,7 +126,7 @@ pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     if names.is_empty() {
         return None;
     }
-    // Sorted as texts, as upstream.
+    // Upstream sorts the ports as strings.
     let mut ports: Vec<String> = pod.containers().flat_map(host_ports).collect();
     ports.sort();
     ports.dedup();
@@ -260,7 +260,7 @@ fn selinux(pod: Pod<'_>, allowed: &[&str]) -> Option<Violation> {
     Violation::new("seLinuxOptions", detail)
 }
 
-/// Before 1.19 profiles were chosen by annotations.
+/// Checks the annotations that set profiles before v1.19.
 pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     let keys = pod
         .containers()
@@ -286,7 +286,7 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// The type of a context's seccomp profile; `None`: it sets none.
+/// The type of a context's seccomp profile; `None` if it sets none.
 pub(super) fn seccomp_type(context: &Value) -> Option<&str> {
     let profile = context.get("seccompProfile");
     (!profile.is_null()).then(|| profile.str_at(&["type"]))
@@ -310,7 +310,7 @@ pub(super) fn seccomp_profiles(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// Harmless sysctls in the order they were allowed: each version takes a longer head of this list.
+/// The safe sysctls in the order they were added: each version allows a longer prefix of this list.
 const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",

@@ -1,4 +1,4 @@
-//! Checks the restricted level adds.
+//! The checks that the restricted level adds.
 
 use super::super::pod::{Names, Pod, Values, containers, naming, plural, quoted, setters};
 use super::Violation;
@@ -69,7 +69,7 @@ const VOLUMES: [&str; 9] = [
     "secret",
 ];
 
-/// Other sources, spelt as in messages, which is as in objects.
+/// Volume types that are not allowed, as spelled in messages and objects alike.
 const OTHER_VOLUMES: [&str; 20] = [
     "hostPath",
     "gcePersistentDisk",

@@ -1,4 +1,4 @@
-//! One row per check and version border: the pod, and what is said of it.
+//! One case per check and version boundary: a pod, and the expected message.
 
 use super::super::policy::Version;
 use super::*;
@@ -13,12 +13,12 @@ fn said(level: &str, version: &str, pod: &Value) -> String {
     details(&violations(policy, Pod::of(pod)))
 }
 
-/// A pod with one container `main` of this security context.
+/// A pod with one container `main` with this security context.
 fn context(context: Value) -> Value {
     json!({"spec": {"containers": [{"name": "main", "securityContext": context}]}})
 }
 
-/// The same, meeting the restricted level but for what is set.
+/// Adds what the restricted level requires, except for fields that are already set.
 fn nearly(mut pod: Value) -> Value {
     let containers = pod.at_mut(&["spec", "containers"]).unwrap().as_array_mut().unwrap();
     for container in containers {
@@ -37,7 +37,7 @@ fn nearly(mut pod: Value) -> Value {
 }
 
 #[test]
-fn baseline_checks_say_who_sets_what() {
+fn baseline_messages_name_the_field_and_container() {
     let two = |a: Value, b: Value| {
         json!({"spec": {"initContainers": [{"name": "b", "securityContext": b}],
             "containers": [{"name": "a", "securityContext": a}]}})
@@ -162,7 +162,7 @@ fn each_version_allows_more_sysctls() {
 }
 
 #[test]
-fn restricted_checks_say_who_sets_what() {
+fn restricted_messages_name_the_field_and_container() {
     let windows = |mut pod: Value| {
         pod.set(&["spec", "os", "name"], "windows");
         pod
@@ -240,7 +240,7 @@ fn restricted_checks_say_who_sets_what() {
 }
 
 #[test]
-fn pods_with_users_of_their_own_may_be_root_from_35_on() {
+fn user_namespaced_pods_may_run_as_root_since_v1_35() {
     let mut pod = nearly(context(
         json!({"runAsUser": 0, "runAsNonRoot": false, "procMount": "Unmasked"}),
     ));
@@ -255,7 +255,7 @@ fn pods_with_users_of_their_own_may_be_root_from_35_on() {
 }
 
 #[test]
-fn a_pod_level_setting_stands_for_containers_without_one() {
+fn pod_level_settings_apply_to_containers_without_their_own() {
     let mut pod = nearly(context(json!({})));
     for key in ["runAsNonRoot", "seccompProfile"] {
         let containers = pod.at_mut(&["spec", "containers"]).unwrap().as_array_mut().unwrap();

@@ -1,4 +1,5 @@
-//! What there is at one address: the connections, and the one that is being made.
+//! The connections of one address and the shared dial, if one is in progress. Plain data under the lock of
+//! [`Host`](super::Host), which dials and drives them.
 
 use super::super::http2::{Http2, Stream};
 use crate::client::dial::DialError;
@@ -10,34 +11,36 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+/// As in Go's `http.DefaultTransport`, on which upstream's transports are modelled.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Upstream's `MaxIdleConnsPerHost` for client transports (`client-go/transport/cache.go`).
 const MOST_IDLE: usize = 25;
-/// Most addresses of one name that have a connection of their own because of that.
+/// Connections that are opened only to reach further addresses of the same name, at most.
 const MOST_SPREAD: usize = 8;
-/// Streams on a first connection, until the backend says how many it allows.
+/// Streams assumed on a new connection until the backend's SETTINGS arrive, if there was none before.
 const FIRST_STREAMS: usize = 100;
 
 /// The connections of one address.
 pub(super) struct Pool {
-    /// Streams that the backend allowed when last looked at: what a new connection gets until its settings arrive.
+    /// Streams that the backend last allowed; the assumption for a new connection until its SETTINGS arrive.
     pub(super) expected_streams: usize,
     http2: Vec<Arc<Http2>>,
     idle: Vec<Idle>,
-    /// Counts requests, so that connections that are equally busy take turns.
+    /// Counts checkouts, so that equally busy connections are used in rotation.
     turn: usize,
-    /// Counts dials: each begins with the next of the name's addresses.
+    /// Counts dials: each starts with the next address of the name.
     dials: usize,
-    /// How many those are.
+    /// Number of addresses the name had at the last dial.
     pub(super) addresses: usize,
-    /// When a connection to one more of them is tried.
+    /// When a connection to one more of these addresses may be tried.
     pub(super) spread_at: Instant,
-    /// The backend chose HTTP/1.1 last time: connections cannot be shared, so everybody dials alone.
+    /// The backend last negotiated HTTP/1.1: connections cannot be shared, so each request dials its own.
     pub(super) alone: bool,
-    /// The dial that everybody waits for.
+    /// The dial in progress that all requests wait for.
     pub(super) dialing: Option<Dialing>,
 }
 
-/// How a dial ended, once it did.
+/// The outcome of a dial, `None` while it is in progress.
 pub(super) type Dialing = watch::Receiver<Option<Result<(), DialError>>>;
 
 struct Idle {
@@ -45,7 +48,7 @@ struct Idle {
     since: Instant,
 }
 
-/// How many connections there are, and streams on them.
+/// Number of connections by kind, and of streams in use.
 pub(super) struct Counts {
     pub(super) http2: usize,
     pub(super) streams: usize,
@@ -69,7 +72,8 @@ impl Pool {
         }
     }
 
-    /// A stream on the least busy connection that has one left.
+    /// A stream on the least busy HTTP/2 connection, unless that has none left. Dead
+    /// connections are removed on the way.
     pub(super) fn free_stream(&mut self) -> Option<Stream> {
         loop {
             let n = self.http2.len();
@@ -88,18 +92,18 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection that requests may use from now on.
+    /// Adds an HTTP/2 connection for new requests.
     pub(super) fn join(&mut self, connection: Arc<Http2>) {
         self.alone = false;
         self.http2.push(connection);
     }
 
-    /// New requests don't use these any more.
+    /// Removes the matching connections, so that new requests do not use them.
     pub(super) fn drop_http2(&mut self, which: impl Fn(&Arc<Http2>) -> bool) {
         self.http2.retain(|c| !which(c));
     }
 
-    /// New requests use none of those that are here.
+    /// Removes all connections, so that new requests do not use them.
     pub(super) fn clear(&mut self) {
         self.idle.clear();
         self.http2.clear();
@@ -117,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// Which dial the next one is.
+    /// Number of the next dial.
     pub(super) fn next_dial(&mut self) -> usize {
         let turn = self.dials;
         self.dials = turn.wrapping_add(1);
@@ -138,7 +142,7 @@ impl Pool {
         None
     }
 
-    /// Whether there was room for an HTTP/1.1 connection whose answer has ended.
+    /// Keeps an HTTP/1.1 connection whose response has ended; false if there are enough idle ones already.
     pub(super) fn keep(&mut self, sender: http1::SendRequest<Body>) -> bool {
         let is_room = self.idle.len() < MOST_IDLE;
         if is_room {

@@ -4,7 +4,7 @@ use crate::json;
 use proptest::prelude::*;
 
 #[test]
-fn a_mask_names_members_through_lists() {
+fn masks_select_members_through_lists() {
     let v = json!({"metadata": {"name": "a\"\u{e9}", "labels": {"x": "y", "m": 1}, "more": [1, [2, {"}": "]"}]]},
         "spec": {"list": [{"a": 1, "b": {"c": []}}, {"b": 2.5}, "scalar", null], "flag": true, "n": -7},
         "data": {"one": "\\", "two": {"x": "{"}}});
@@ -21,12 +21,12 @@ fn a_mask_names_members_through_lists() {
             "metadata": {"more": [1, [2, {"}": "]"}]]}})
         )
     );
-    // What is read whole is read whole, whatever else is asked of it.
+    // A member selected as a whole stays whole, whatever paths below it are added.
     assert_eq!(Mask::of(&["a.b", "a"]), Mask::of(&["a", "a.b"]));
 }
 
 #[test]
-fn what_is_cut_off_is_odd() {
+fn truncated_documents_are_odd() {
     let bytes = to_vec(&json!({"a": [{"b": "c\\\"d"}], "e": {"f": null}}));
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a.b"]), Mask::of(&[])] {
         assert!(read(&bytes, &mask).is_ok());
@@ -37,7 +37,7 @@ fn what_is_cut_off_is_odd() {
 }
 
 #[test]
-fn a_list_without_values_is_odd_and_not_endless() {
+fn malformed_lists_terminate_as_odd() {
     for bytes in ["[}", "[,}", "[1,,", "{\"a\":[}"] {
         for mask in [Mask::Whole, Mask::Count] {
             assert_eq!(read(bytes.as_bytes(), &mask), Err(Odd), "{bytes} {mask:?}");
@@ -65,9 +65,9 @@ fn tree() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_part_is_what_the_whole_has_there(v in tree(), name in "[a-c]{1,2}") {
+    fn masked_parts_equal_the_decoded_document(v in tree(), name in "[a-c]{1,2}") {
         let bytes = to_vec(&v);
-        // Floats without a fraction are printed, and read again, as integers.
+        // Floats without a fraction are printed, and decoded again, as integers.
         let decoded = decode(&bytes).unwrap();
         prop_assert_eq!(read(&bytes, &Mask::Whole), Ok(decoded.clone()));
         let mut cursor = Cursor::at(&bytes, 0);
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'['), Just(b'\\'), Just(b'}'), Just(b']'), Just(b','), Just(b':')], 0..40)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'['), Just(b'\\'), Just(b'}'), Just(b']'), Just(b','), Just(b':')], 0..40)) {
         for mask in [Mask::Whole, Mask::Count, Mask::of(&["a"])] {
             let _ = read(&bytes, &mask);
         }

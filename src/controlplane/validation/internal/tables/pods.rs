@@ -1,21 +1,22 @@
-//! The structs of what pods do and where they run, in Go's order.
+//! Fields of the Go structs in pod specs: handlers, security, scheduling and DNS, in Go's order. Each constant's doc
+//! names the Go struct.
 
 use super::super::Field;
 use super::super::Kind::{Any, Int, List, Ptr, Said, Str, Struct};
 
-/// A selector: an API type, which keeps the names it has on the wire.
+/// `metav1.LabelSelector`: an API type, not an internal one, so it prints under its wire names.
 pub(in crate::controlplane::validation) const SELECTOR: &[Field] = &[
     ("matchLabels", "matchLabels", Said),
     ("matchExpressions", "matchExpressions", Said),
 ];
 
-/// A command.
+/// `ExecAction`.
 pub(super) const EXEC: &[Field] = &[("Command", "command", Any)];
 
-/// A header.
+/// `HTTPHeader`.
 pub(super) const HEADER: &[Field] = &[("Name", "name", Str), ("Value", "value", Str)];
 
-/// A request.
+/// `HTTPGetAction`.
 pub(super) const HTTP_GET: &[Field] = &[
     ("Path", "path", Str),
     ("Port", "port", Any),
@@ -24,16 +25,16 @@ pub(super) const HTTP_GET: &[Field] = &[
     ("HTTPHeaders", "httpHeaders", List(HEADER)),
 ];
 
-/// A connection.
+/// `TCPSocketAction`.
 pub(super) const TCP: &[Field] = &[("Port", "port", Any), ("Host", "host", Str)];
 
-/// A call.
+/// `GRPCAction`.
 pub(super) const GRPC: &[Field] = &[("Port", "port", Int), ("Service", "service", Any)];
 
-/// A pause.
+/// `SleepAction`.
 pub(super) const SLEEP: &[Field] = &[("Seconds", "seconds", Int)];
 
-/// What is done at a turn of life.
+/// `LifecycleHandler`.
 pub(super) const HANDLER: &[Field] = &[
     ("Exec", "exec", Ptr(EXEC)),
     ("HTTPGet", "httpGet", Ptr(HTTP_GET)),
@@ -41,17 +42,17 @@ pub(super) const HANDLER: &[Field] = &[
     ("Sleep", "sleep", Ptr(SLEEP)),
 ];
 
-/// The turns of life.
+/// `Lifecycle`.
 pub(super) const LIFECYCLE: &[Field] = &[
     ("PostStart", "postStart", Ptr(HANDLER)),
     ("PreStop", "preStop", Ptr(HANDLER)),
     ("StopSignal", "stopSignal", Any),
 ];
 
-/// Capabilities.
+/// `Capabilities`.
 pub(super) const CAPABILITIES: &[Field] = &[("Add", "add", Any), ("Drop", "drop", Any)];
 
-/// Labels of SELinux.
+/// `SELinuxOptions`.
 pub(super) const SE_LINUX: &[Field] = &[
     ("User", "user", Str),
     ("Role", "role", Str),
@@ -59,7 +60,7 @@ pub(super) const SE_LINUX: &[Field] = &[
     ("Level", "level", Str),
 ];
 
-/// Options of Windows.
+/// `WindowsSecurityContextOptions`.
 pub(super) const WINDOWS: &[Field] = &[
     ("GMSACredentialSpecName", "gmsaCredentialSpecName", Any),
     ("GMSACredentialSpec", "gmsaCredentialSpec", Any),
@@ -67,16 +68,16 @@ pub(super) const WINDOWS: &[Field] = &[
     ("HostProcess", "hostProcess", Any),
 ];
 
-/// A profile of seccomp.
+/// `SeccompProfile`.
 pub(super) const SECCOMP: &[Field] = &[("Type", "type", Str), ("LocalhostProfile", "localhostProfile", Any)];
 
-/// A profile of AppArmor.
+/// `AppArmorProfile`.
 pub(super) const APP_ARMOR: &[Field] = &[("Type", "type", Str), ("LocalhostProfile", "localhostProfile", Any)];
 
-/// A setting of the kernel.
+/// `Sysctl`.
 pub(super) const SYSCTL: &[Field] = &[("Name", "name", Str), ("Value", "value", Str)];
 
-/// A key of a file.
+/// `FileKeySelector`.
 pub(super) const FILE_KEY: &[Field] = &[
     ("VolumeName", "volumeName", Str),
     ("Path", "path", Str),
@@ -84,44 +85,44 @@ pub(super) const FILE_KEY: &[Field] = &[
     ("Optional", "optional", Any),
 ];
 
-/// An object whose keys are variables.
+/// `ConfigMapEnvSource` and `SecretEnvSource`.
 pub(super) const ENV_OBJECT: &[Field] = &[("Name", "name", Str), ("Optional", "optional", Any)];
 
-/// What a resize does.
+/// `ContainerResizePolicy`.
 pub(super) const RESIZE: &[Field] = &[
     ("ResourceName", "resourceName", Str),
     ("RestartPolicy", "restartPolicy", Str),
 ];
 
-/// Exit codes.
+/// `ContainerRestartRuleOnExitCodes`.
 pub(super) const EXIT_CODES: &[Field] = &[("Operator", "operator", Str), ("Values", "values", Any)];
 
-/// When a container starts again.
+/// `ContainerRestartRule`.
 pub(super) const RESTART_RULE: &[Field] = &[("Action", "action", Str), ("ExitCodes", "exitCodes", Ptr(EXIT_CODES))];
 
-/// What a node must have.
+/// `NodeSelectorRequirement`.
 pub(super) const NODE_REQUIREMENT: &[Field] = &[
     ("Key", "key", Str),
     ("Operator", "operator", Str),
     ("Values", "values", Any),
 ];
 
-/// A kind of node.
+/// `NodeSelectorTerm`.
 pub(super) const NODE_TERM: &[Field] = &[
     ("MatchExpressions", "matchExpressions", List(NODE_REQUIREMENT)),
     ("MatchFields", "matchFields", List(NODE_REQUIREMENT)),
 ];
 
-/// Kinds of nodes.
+/// `NodeSelector`.
 pub(super) const NODE_SELECTOR: &[Field] = &[("NodeSelectorTerms", "nodeSelectorTerms", List(NODE_TERM))];
 
-/// A kind of node one would like.
+/// `PreferredSchedulingTerm`.
 pub(super) const PREFERRED_NODE: &[Field] = &[
     ("Weight", "weight", Int),
     ("Preference", "preference", Struct(NODE_TERM)),
 ];
 
-/// Nodes.
+/// `NodeAffinity`.
 pub(super) const NODE_AFFINITY: &[Field] = &[
     (
         "RequiredDuringSchedulingIgnoredDuringExecution",
@@ -135,7 +136,7 @@ pub(super) const NODE_AFFINITY: &[Field] = &[
     ),
 ];
 
-/// Pods to be near to.
+/// `PodAffinityTerm`.
 pub(super) const POD_TERM: &[Field] = &[
     ("LabelSelector", "labelSelector", Ptr(SELECTOR)),
     ("Namespaces", "namespaces", Any),
@@ -145,13 +146,13 @@ pub(super) const POD_TERM: &[Field] = &[
     ("MismatchLabelKeys", "mismatchLabelKeys", Any),
 ];
 
-/// Pods one would like to be near to.
+/// `WeightedPodAffinityTerm`.
 pub(super) const PREFERRED_POD: &[Field] = &[
     ("Weight", "weight", Int),
     ("PodAffinityTerm", "podAffinityTerm", Struct(POD_TERM)),
 ];
 
-/// Nearness to pods.
+/// `PodAffinity` and `PodAntiAffinity`.
 pub(super) const POD_AFFINITY: &[Field] = &[
     (
         "RequiredDuringSchedulingIgnoredDuringExecution",
@@ -165,27 +166,27 @@ pub(super) const POD_AFFINITY: &[Field] = &[
     ),
 ];
 
-/// Where a pod wants to run.
+/// `Affinity`.
 pub(super) const AFFINITY: &[Field] = &[
     ("NodeAffinity", "nodeAffinity", Ptr(NODE_AFFINITY)),
     ("PodAffinity", "podAffinity", Ptr(POD_AFFINITY)),
     ("PodAntiAffinity", "podAntiAffinity", Ptr(POD_AFFINITY)),
 ];
 
-/// Names of an address.
+/// `HostAlias`.
 pub(super) const HOST_ALIAS: &[Field] = &[("IP", "ip", Str), ("Hostnames", "hostnames", Any)];
 
-/// An option of the resolver.
+/// `PodDNSConfigOption`.
 pub(super) const DNS_OPTION: &[Field] = &[("Name", "name", Str), ("Value", "value", Any)];
 
-/// The resolver.
+/// `PodDNSConfig`.
 pub(super) const DNS: &[Field] = &[
     ("Nameservers", "nameservers", Any),
     ("Searches", "searches", Any),
     ("Options", "options", List(DNS_OPTION)),
 ];
 
-/// How pods are spread.
+/// `TopologySpreadConstraint`.
 pub(super) const SPREAD: &[Field] = &[
     ("MaxSkew", "maxSkew", Int),
     ("TopologyKey", "topologyKey", Str),
@@ -197,24 +198,24 @@ pub(super) const SPREAD: &[Field] = &[
     ("MatchLabelKeys", "matchLabelKeys", Any),
 ];
 
-/// A claim of devices.
+/// `PodResourceClaim`.
 pub(super) const POD_CLAIM: &[Field] = &[
     ("Name", "name", Str),
     ("ResourceClaimName", "resourceClaimName", Any),
     ("ResourceClaimTemplateName", "resourceClaimTemplateName", Any),
 ];
 
-/// A container's part of a claim.
+/// `ResourceClaim`.
 pub(super) const CLAIM_PART: &[Field] = &[("Name", "name", Str), ("Request", "request", Str)];
 
-/// An object whose keys become variables.
+/// `EnvFromSource`.
 pub(super) const ENV_FROM: &[Field] = &[
     ("Prefix", "prefix", Str),
     ("ConfigMapRef", "configMapRef", Ptr(ENV_OBJECT)),
     ("SecretRef", "secretRef", Ptr(ENV_OBJECT)),
 ];
 
-/// A look at a container.
+/// `Probe`.
 pub(super) const PROBE: &[Field] = &[
     ("Exec", "exec", Ptr(EXEC)),
     ("HTTPGet", "httpGet", Ptr(HTTP_GET)),

@@ -1,15 +1,16 @@
-//! The structs of volumes' sources, in Go's order.
+//! Fields of the Go structs of volume sources, in Go's order. Each constant's doc names the Go struct. Where a
+//! PersistentVolume's source differs from a pod's, its constant ends in `_PV`.
 
 use super::super::Field;
 use super::super::Kind::{Any, Bool, Int, Ptr, Str};
 
-/// A secret in the same namespace.
+/// `LocalObjectReference`.
 pub(super) const LOCAL: &[Field] = &[("Name", "name", Str)];
 
-/// A secret.
+/// `SecretReference`.
 pub(super) const SECRET_REF: &[Field] = &[("Name", "name", Str), ("Namespace", "namespace", Str)];
 
-/// An object.
+/// `ObjectReference`.
 pub(super) const OBJECT_REF: &[Field] = &[
     ("Kind", "kind", Str),
     ("Namespace", "namespace", Str),
@@ -20,10 +21,10 @@ pub(super) const OBJECT_REF: &[Field] = &[
     ("FieldPath", "fieldPath", Str),
 ];
 
-/// A path of the host.
+/// `HostPathVolumeSource`.
 pub(super) const HOST_PATH: &[Field] = &[("Path", "path", Str), ("Type", "type", Any)];
 
-/// A disk of Google's.
+/// `GCEPersistentDiskVolumeSource`.
 pub(super) const GOOGLE_DISK: &[Field] = &[
     ("PDName", "pdName", Str),
     ("FSType", "fsType", Str),
@@ -31,7 +32,7 @@ pub(super) const GOOGLE_DISK: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// A disk of Amazon's.
+/// `AWSElasticBlockStoreVolumeSource`.
 pub(super) const AMAZON_DISK: &[Field] = &[
     ("VolumeID", "volumeID", Str),
     ("FSType", "fsType", Str),
@@ -39,7 +40,7 @@ pub(super) const AMAZON_DISK: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// Gluster, of a PersistentVolume.
+/// `GlusterfsPersistentVolumeSource`.
 pub(super) const GLUSTER_PV: &[Field] = &[
     ("EndpointsName", "endpoints", Str),
     ("Path", "path", Str),
@@ -47,21 +48,21 @@ pub(super) const GLUSTER_PV: &[Field] = &[
     ("EndpointsNamespace", "endpointsNamespace", Any),
 ];
 
-/// Gluster.
+/// `GlusterfsVolumeSource`.
 pub(super) const GLUSTER: &[Field] = &[
     ("EndpointsName", "endpoints", Str),
     ("Path", "path", Str),
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// NFS.
+/// `NFSVolumeSource`.
 pub(super) const NFS: &[Field] = &[
     ("Server", "server", Str),
     ("Path", "path", Str),
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// A block device of Ceph, of a PersistentVolume.
+/// `RBDPersistentVolumeSource`.
 pub(super) const RBD_PV: &[Field] = &[
     ("CephMonitors", "monitors", Any),
     ("RBDImage", "image", Str),
@@ -73,7 +74,7 @@ pub(super) const RBD_PV: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// A block device of Ceph.
+/// `RBDVolumeSource`.
 pub(super) const RBD: &[Field] = &[
     ("CephMonitors", "monitors", Any),
     ("RBDImage", "image", Str),
@@ -85,7 +86,7 @@ pub(super) const RBD: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// Quobyte.
+/// `QuobyteVolumeSource`.
 pub(super) const QUOBYTE: &[Field] = &[
     ("Registry", "registry", Str),
     ("Volume", "volume", Str),
@@ -95,7 +96,7 @@ pub(super) const QUOBYTE: &[Field] = &[
     ("Tenant", "tenant", Str),
 ];
 
-/// iSCSI, of a PersistentVolume.
+/// `ISCSIPersistentVolumeSource`.
 pub(super) const ISCSI_PV: &[Field] = &[
     ("TargetPortal", "targetPortal", Str),
     ("IQN", "iqn", Str),
@@ -110,7 +111,7 @@ pub(super) const ISCSI_PV: &[Field] = &[
     ("InitiatorName", "initiatorName", Any),
 ];
 
-/// iSCSI.
+/// `ISCSIVolumeSource`.
 pub(super) const ISCSI: &[Field] = &[
     ("TargetPortal", "targetPortal", Str),
     ("IQN", "iqn", Str),
@@ -125,7 +126,7 @@ pub(super) const ISCSI: &[Field] = &[
     ("InitiatorName", "initiatorName", Any),
 ];
 
-/// A flex volume, of a PersistentVolume.
+/// `FlexPersistentVolumeSource`.
 pub(super) const FLEX_PV: &[Field] = &[
     ("Driver", "driver", Str),
     ("FSType", "fsType", Str),
@@ -134,7 +135,7 @@ pub(super) const FLEX_PV: &[Field] = &[
     ("Options", "options", Any),
 ];
 
-/// A flex volume.
+/// `FlexVolumeSource`.
 pub(super) const FLEX: &[Field] = &[
     ("Driver", "driver", Str),
     ("FSType", "fsType", Str),
@@ -143,7 +144,7 @@ pub(super) const FLEX: &[Field] = &[
     ("Options", "options", Any),
 ];
 
-/// A disk of OpenStack, of a PersistentVolume.
+/// `CinderPersistentVolumeSource`.
 pub(super) const CINDER_PV: &[Field] = &[
     ("VolumeID", "volumeID", Str),
     ("FSType", "fsType", Str),
@@ -151,7 +152,7 @@ pub(super) const CINDER_PV: &[Field] = &[
     ("SecretRef", "secretRef", Ptr(SECRET_REF)),
 ];
 
-/// A disk of OpenStack.
+/// `CinderVolumeSource`.
 pub(super) const CINDER: &[Field] = &[
     ("VolumeID", "volumeID", Str),
     ("FSType", "fsType", Str),
@@ -159,7 +160,7 @@ pub(super) const CINDER: &[Field] = &[
     ("SecretRef", "secretRef", Ptr(LOCAL)),
 ];
 
-/// Files of Ceph, of a PersistentVolume.
+/// `CephFSPersistentVolumeSource`.
 pub(super) const CEPH_PV: &[Field] = &[
     ("Monitors", "monitors", Any),
     ("Path", "path", Str),
@@ -169,7 +170,7 @@ pub(super) const CEPH_PV: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// Files of Ceph.
+/// `CephFSVolumeSource`.
 pub(super) const CEPH: &[Field] = &[
     ("Monitors", "monitors", Any),
     ("Path", "path", Str),
@@ -179,7 +180,7 @@ pub(super) const CEPH: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// Fibre channel.
+/// `FCVolumeSource`.
 pub(super) const FIBRE: &[Field] = &[
     ("TargetWWNs", "targetWWNs", Any),
     ("Lun", "lun", Any),
@@ -188,10 +189,10 @@ pub(super) const FIBRE: &[Field] = &[
     ("WWIDs", "wwids", Any),
 ];
 
-/// Flocker.
+/// `FlockerVolumeSource`.
 pub(super) const FLOCKER: &[Field] = &[("DatasetName", "datasetName", Str), ("DatasetUUID", "datasetUUID", Str)];
 
-/// Files of Azure, of a PersistentVolume.
+/// `AzureFilePersistentVolumeSource`.
 pub(super) const AZURE_FILE_PV: &[Field] = &[
     ("SecretName", "secretName", Str),
     ("ShareName", "shareName", Str),
@@ -199,14 +200,14 @@ pub(super) const AZURE_FILE_PV: &[Field] = &[
     ("SecretNamespace", "secretNamespace", Any),
 ];
 
-/// Files of Azure.
+/// `AzureFileVolumeSource`.
 pub(super) const AZURE_FILE: &[Field] = &[
     ("SecretName", "secretName", Str),
     ("ShareName", "shareName", Str),
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// A disk of vSphere.
+/// `VsphereVirtualDiskVolumeSource`.
 pub(super) const VSPHERE: &[Field] = &[
     ("VolumePath", "volumePath", Str),
     ("FSType", "fsType", Str),
@@ -214,7 +215,7 @@ pub(super) const VSPHERE: &[Field] = &[
     ("StoragePolicyID", "storagePolicyID", Str),
 ];
 
-/// A disk of Azure.
+/// `AzureDiskVolumeSource`.
 pub(super) const AZURE_DISK: &[Field] = &[
     ("DiskName", "diskName", Str),
     ("DataDiskURI", "diskURI", Str),
@@ -224,17 +225,17 @@ pub(super) const AZURE_DISK: &[Field] = &[
     ("Kind", "kind", Any),
 ];
 
-/// A disk of Photon.
+/// `PhotonPersistentDiskVolumeSource`.
 pub(super) const PHOTON: &[Field] = &[("PdID", "pdID", Str), ("FSType", "fsType", Str)];
 
-/// Portworx.
+/// `PortworxVolumeSource`.
 pub(super) const PORTWORX: &[Field] = &[
     ("VolumeID", "volumeID", Str),
     ("FSType", "fsType", Str),
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// ScaleIO, of a PersistentVolume.
+/// `ScaleIOPersistentVolumeSource`.
 pub(super) const SCALE_IO_PV: &[Field] = &[
     ("Gateway", "gateway", Str),
     ("System", "system", Str),
@@ -248,7 +249,7 @@ pub(super) const SCALE_IO_PV: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// ScaleIO.
+/// `ScaleIOVolumeSource`.
 pub(super) const SCALE_IO: &[Field] = &[
     ("Gateway", "gateway", Str),
     ("System", "system", Str),
@@ -262,10 +263,10 @@ pub(super) const SCALE_IO: &[Field] = &[
     ("ReadOnly", "readOnly", Bool),
 ];
 
-/// A disk of the node.
+/// `LocalVolumeSource`.
 pub(super) const LOCAL_DISK: &[Field] = &[("Path", "path", Str), ("FSType", "fsType", Any)];
 
-/// StorageOS, of a PersistentVolume.
+/// `StorageOSPersistentVolumeSource`.
 pub(super) const STORAGE_OS_PV: &[Field] = &[
     ("VolumeName", "volumeName", Str),
     ("VolumeNamespace", "volumeNamespace", Str),
@@ -274,7 +275,7 @@ pub(super) const STORAGE_OS_PV: &[Field] = &[
     ("SecretRef", "secretRef", Ptr(OBJECT_REF)),
 ];
 
-/// StorageOS.
+/// `StorageOSVolumeSource`.
 pub(super) const STORAGE_OS: &[Field] = &[
     ("VolumeName", "volumeName", Str),
     ("VolumeNamespace", "volumeNamespace", Str),
@@ -283,7 +284,7 @@ pub(super) const STORAGE_OS: &[Field] = &[
     ("SecretRef", "secretRef", Ptr(LOCAL)),
 ];
 
-/// A driver's volume, of a PersistentVolume.
+/// `CSIPersistentVolumeSource`.
 pub(super) const CSI_PV: &[Field] = &[
     ("Driver", "driver", Str),
     ("VolumeHandle", "volumeHandle", Str),
@@ -305,7 +306,7 @@ pub(super) const CSI_PV: &[Field] = &[
     ("NodeExpandSecretRef", "nodeExpandSecretRef", Ptr(SECRET_REF)),
 ];
 
-/// A driver's volume.
+/// `CSIVolumeSource`.
 pub(super) const CSI: &[Field] = &[
     ("Driver", "driver", Str),
     ("ReadOnly", "readOnly", Any),
@@ -314,17 +315,17 @@ pub(super) const CSI: &[Field] = &[
     ("NodePublishSecretRef", "nodePublishSecretRef", Ptr(LOCAL)),
 ];
 
-/// A repository.
+/// `GitRepoVolumeSource`.
 pub(super) const GIT: &[Field] = &[
     ("Repository", "repository", Str),
     ("Revision", "revision", Str),
     ("Directory", "directory", Str),
 ];
 
-/// An image.
+/// `ImageVolumeSource`.
 pub(super) const IMAGE: &[Field] = &[("Reference", "reference", Str), ("PullPolicy", "pullPolicy", Str)];
 
-/// The source of a PersistentVolume.
+/// `PersistentVolumeSource`.
 pub(in crate::controlplane::validation) const PERSISTENT: &[Field] = &[
     ("GCEPersistentDisk", "gcePersistentDisk", Ptr(GOOGLE_DISK)),
     ("AWSElasticBlockStore", "awsElasticBlockStore", Ptr(AMAZON_DISK)),

@@ -1,13 +1,13 @@
-//! Files of one volume that lie upon one another.
+//! Warnings about overlapping file paths within a volume. Entry point: [`overlaps`].
 
 use crate::apimachinery::value::Value;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A file and what it comes from.
+/// A file's path and a description of its source.
 type File<'a> = (&'a str, Rc<str>);
 
-/// A name as warnings say it: every file of its volume repeats it, and names are the client's.
+/// Quotes a name, cut to a bounded length: it comes from the client and is repeated for every file.
 fn named(name: &str) -> String {
     const LONGEST: usize = 300;
     format!("{:?}", &name[..name.floor_char_boundary(LONGEST)])
@@ -19,7 +19,7 @@ fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
     items.map(|i| (i.str_at(&["path"]), Rc::clone(&of))).collect()
 }
 
-/// All volumes that are made of files.
+/// Checks config map, secret, downward API and projected volumes.
 pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
     for v in spec.get("volumes").items() {
         let name = v.str_at(&["name"]);
@@ -62,7 +62,8 @@ fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
         "" => format!("{:?}", plain(path)),
         of => format!("{:?} ({of})", plain(path)),
     };
-    // The first file of each path, and the first below each folder, by their places in the list.
+    // Indexes of the first file with each path, and of the first below each directory. Upstream compares all pairs;
+    // the maps find the same first overlap without quadratic time.
     let mut exact: HashMap<&str, usize> = HashMap::new();
     let mut below: HashMap<&str, usize> = HashMap::new();
     for (i, file) in files.iter().enumerate() {
@@ -87,7 +88,7 @@ fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
     }
 }
 
-/// The folders that a path lies in, from the last to the first. Of a path with very many parts only those next to it.
+/// The directories above a path, innermost first. Bounded, because a path may consist of thousands of slashes.
 fn folders(path: &str) -> impl Iterator<Item = &str> {
     const MOST: usize = 256;
     let slashes = path.bytes().enumerate().rev().filter(|(_, b)| *b == b'/');
@@ -101,7 +102,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// Every pair, compared.
+    /// Reference implementation: compares all pairs.
     fn plainly(paths: &[String]) -> Vec<(usize, usize)> {
         let plain = |p: &str| p.trim_end_matches('/').to_owned();
         let below = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
@@ -119,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn overlapping_paths_are_those_of_every_pair(
+        fn overlaps_match_pairwise_comparison(
             paths in prop::collection::vec("[ab/]{0,5}", 0..8),
         ) {
             let files: Vec<File<'_>> = paths.iter().map(|p| (p.as_str(), Rc::from(""))).collect();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_below_a_file_is_told() {
+    fn file_below_another_file_yields_a_warning() {
         let spec = json!({"volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"path": "a"}, {"path": "a/b"}, {"path": "ab"}]}},
             {"name": "p", "projected": {"sources": [{}, {"secret": {"name": "s", "items": [{"path": "x"}]}}, {"serviceAccountToken": {"path": "x"}}]}}]});
         let mut out = Vec::new();

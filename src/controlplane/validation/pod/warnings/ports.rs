@@ -1,15 +1,15 @@
-//! Ports that stand in one another's way.
+//! Warnings about conflicting container ports. Entry point: [`ports`].
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Warnings of one pod about its ports. Every port is compared with those before it of the same number and protocol, and
-/// headers have room for fewer.
+/// Upper bound on the conflicts examined per pod. Each port is compared with all earlier ones of the same number and
+/// protocol, which is quadratic, and response headers hold fewer warnings anyway.
 const MOST: usize = 1000;
 
-/// Ports of all containers: the same number and protocol, and then the same name.
+/// Warns about ports with the same number and protocol, then about duplicate names.
 pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     let mut seen: HashMap<(i64, &str), Vec<(&Value, String)>> = HashMap::new();
     let mut told = 0;
@@ -39,7 +39,8 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     names(out, containers);
 }
 
-/// Probes and services that name a port get the first one of that name. Containers that end first do not count.
+/// Warns about duplicate port names: selection by name finds only the first. Containers that do not keep running
+/// (plain init and ephemeral ones) are skipped.
 fn names(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     let mut seen: HashMap<&str, String> = HashMap::new();
     for (c, at) in containers {
@@ -74,7 +75,7 @@ fn host(port: &Value) -> &str {
     port.str_at(&["hostIP"])
 }
 
-/// Go's `%+v`.
+/// Formats a port like Go's `%+v`.
 fn shown(port: &Value) -> String {
     format!(
         "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
@@ -92,7 +93,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_port_that_is_there_twice_is_told_with_its_name() {
+    fn duplicate_port_yields_number_and_name_warnings() {
         let c = json!({"ports": [{"name": "http", "containerPort": 80, "protocol": "TCP"}]});
         let mut out = Vec::new();
         ports(

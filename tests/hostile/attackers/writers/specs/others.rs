@@ -1,4 +1,4 @@
-//! Lists in kinds other than pods.
+//! Long lists in kinds other than pods.
 
 use super::{Shape, shape};
 

@@ -1,4 +1,4 @@
-//! Lists in pods.
+//! Long lists in pods.
 
 use super::{Shape, shape};
 use crate::attackers::writers::PODS;
@@ -7,7 +7,7 @@ const CONTAINERS: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"
 const INIT: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[%]}}"#;
 const EPHEMERAL: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}],"ephemeralContainers":[%]}}"#;
 
-/// The list is a member of a pod's spec.
+/// The list is a member of the pod's spec.
 fn pod(name: &'static str, member: &str, n: usize, item: fn(usize) -> String) -> Shape {
     let object = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","image":"i"}}],{member}}}}}"#
@@ -15,7 +15,7 @@ fn pod(name: &'static str, member: &str, n: usize, item: fn(usize) -> String) ->
     shape(name, PODS, &object, n, item)
 }
 
-/// The list is a member of a pod's only container.
+/// The list is a member of the pod's only container.
 fn container_of(name: &'static str, member: &str, n: usize, item: fn(usize) -> String) -> Shape {
     let object = CONTAINERS.replacen('%', &format!(r#"{{"name":"c","image":"i",{member}}}"#), 1);
     shape(name, PODS, &object, n, item)
