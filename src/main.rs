@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Ok(seeding) => seeding,
         Err(error) => return fail(FAILED, &format_args!("cannot start a thread: {error}")),
     };
-    let options = match options.complete() {
+    let mut options = match options.complete() {
         Ok(options) => options,
         Err(error) => return fail(USAGE, &error),
     };
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(options.logging.filter())
         .init();
+    options.compute.on_idle = Some(release_free_memory);
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
@@ -101,6 +102,13 @@ fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
     // Returns at once: the thread ended during start-up, long before the server did.
     let _ = seeding.join();
     end
+}
+
+/// Returns free memory of the calling thread's heap, and of all arenas, to the system.
+#[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
+fn release_free_memory() {
+    // SAFETY: no preconditions; it may be called on any thread at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;

@@ -4,6 +4,6 @@ mod cbor;
 mod kept;
 mod protobuf;
 mod reads;
-mod support;
+pub(super) mod support;
 mod watches;
 mod writes;

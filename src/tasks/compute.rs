@@ -54,6 +54,9 @@ pub struct Config {
     pub bodies_of_one_flow: usize,
     /// Maximum CPU time of one poll. When it is exceeded, the job is stopped at its next checkpoint.
     pub longest_poll: Duration,
+    /// Called by a thread of the pool that has had nothing to do for a second after its last job. `main` returns the
+    /// allocator's free memory to the system there: the allocator itself does so only on later allocations.
+    pub on_idle: Option<fn()>,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
             bodies_of_one_flow: 64 << 20,
             // A debug build is about twenty times slower than a release build.
             longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
+            on_idle: None,
         }
     }
 }

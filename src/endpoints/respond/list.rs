@@ -22,6 +22,7 @@ use crate::storage::{Budget, Entry, Listing};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -113,14 +114,20 @@ pub fn list(
             let columns = table::columns(resource);
             if plain {
                 let head = table::head(version, meta.to_map(), columns);
-                let write = move |entry: &Entry, out: &mut Vec<u8>| {
+                let size: usize = entries.iter().map(|e| e.json.len()).sum();
+                // A response below the gzip threshold is sent with its length, so nothing may be left to stream.
+                let shared = if size > gzip::THRESHOLD as usize {
+                    SHARED
+                } else {
+                    usize::MAX
+                };
+                let write = move |entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>| {
                     Rows {
                         resource: &row,
                         version,
                         include,
                     }
-                    .write(entry, out);
-                    None
+                    .write_sharing(entry, out, pieces, shared);
                 };
                 return Ok(written(ListBody::new(head, entries, write, table::END), headers));
             }
@@ -146,9 +153,8 @@ pub fn list(
             let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();
             json::encode(&Value::Object(meta.to_map()), &mut tail);
             tail.push(b'}');
-            let item = move |entry: &Entry, out: &mut Vec<u8>| {
+            let item = move |entry: &Entry, out: &mut Vec<u8>, _: &mut VecDeque<Bytes>| {
                 stored::write_partial(&row, entry, version, out);
-                None
             };
             Ok(written(ListBody::new(head, entries, item, &tail), headers))
         }
@@ -194,19 +200,19 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     let second = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
     // A response that fits into one chunk copies everything, so that its length is known.
     let shared = if size <= CHUNK { usize::MAX } else { SHARED };
-    let item = move |entry: &Entry, chunk: &mut Vec<u8>| {
+    let item = move |entry: &Entry, chunk: &mut Vec<u8>, pending: &mut VecDeque<Bytes>| {
         let json = &entry.json;
-        let Some([a, b]) = left_out(json, entry.version_span.0 as usize, &first, &second) else {
-            chunk.extend_from_slice(json);
-            return None;
+        let parts = match left_out(json, entry.version_span.0 as usize, &first, &second) {
+            Some([a, b]) => [0..a.start, a.end..b.start, b.end..json.len()],
+            None => [0..json.len(), 0..0, 0..0],
         };
-        chunk.extend_from_slice(&json[..a.start]);
-        chunk.extend_from_slice(&json[a.end..b.start]);
-        if json.len() - b.end >= shared {
-            return Some(json.slice(b.end..));
+        for part in parts {
+            if part.len() >= shared || !pending.is_empty() {
+                pending.push_back(json.slice(part));
+            } else {
+                chunk.extend_from_slice(&json[part]);
+            }
         }
-        chunk.extend_from_slice(&json[b.end..]);
-        None
     };
     let mut body = ListBody::new(head, entries, item, b"]}");
     body.chunk.reserve(size.min(CHUNK + SHARED));
@@ -250,10 +256,10 @@ fn when_read(mut response: Response) -> Response {
     response
 }
 
-/// Appends an item to a chunk. May return a slice of a large object to be sent after the chunk.
-trait Write: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static {}
+/// Appends an item to a chunk. Slices of a large object, and what follows them, are queued to be sent after the chunk.
+trait Write: FnMut(&Entry, &mut Vec<u8>, &mut VecDeque<Bytes>) + Send + Unpin + 'static {}
 
-impl<W: FnMut(&Entry, &mut Vec<u8>) -> Option<Bytes> + Send + Unpin + 'static> Write for W {}
+impl<W: FnMut(&Entry, &mut Vec<u8>, &mut VecDeque<Bytes>) + Send + Unpin + 'static> Write for W {}
 
 /// A list body that is generated while it is sent.
 struct ListBody<W> {
@@ -261,7 +267,7 @@ struct ListBody<W> {
     write: W,
     tail: Vec<u8>,
     chunk: Vec<u8>,
-    pending: Option<Bytes>,
+    pending: VecDeque<Bytes>,
     started: bool,
     ended: bool,
 }
@@ -273,7 +279,7 @@ impl<W: Write> ListBody<W> {
             write,
             tail: [tail, b"\n"].concat(),
             chunk: head.into(),
-            pending: None,
+            pending: VecDeque::new(),
             started: false,
             ended: false,
         }
@@ -281,7 +287,7 @@ impl<W: Write> ListBody<W> {
 
     /// Appends items until the chunk reaches `size`, a large object is pending, or the list ends.
     fn fill(&mut self, size: usize) {
-        while !self.ended && self.chunk.len() < size && self.pending.is_none() {
+        while !self.ended && self.chunk.len() < size && self.pending.is_empty() {
             let Some(entry) = self.entries.next() else {
                 self.chunk.append(&mut self.tail);
                 self.ended = true;
@@ -290,7 +296,7 @@ impl<W: Write> ListBody<W> {
             if std::mem::replace(&mut self.started, true) {
                 self.chunk.push(b',');
             }
-            self.pending = (self.write)(&entry, &mut self.chunk);
+            (self.write)(&entry, &mut self.chunk, &mut self.pending);
         }
     }
 }
@@ -342,9 +348,9 @@ impl<W: Write> http_body::Body for ListBody<W> {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        // The pending slice follows the chunk that was filled before it.
+        // Pending slices follow the chunk that was filled before them.
         if this.chunk.is_empty()
-            && let Some(slice) = this.pending.take()
+            && let Some(slice) = this.pending.pop_front()
         {
             return Poll::Ready(Some(Ok(Frame::data(slice))));
         }

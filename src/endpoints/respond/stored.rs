@@ -11,6 +11,8 @@ use crate::apimachinery::codec::json::parts::{self, Cursor, Mask, Odd};
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
 use crate::storage::Entry;
+use bytes::Bytes;
+use std::collections::VecDeque;
 
 /// Parameters for building table rows.
 #[derive(Clone, Copy)]
@@ -40,6 +42,14 @@ impl Rows<'_> {
 
     /// Appends the encoded row.
     pub fn write(self, entry: &Entry, out: &mut Vec<u8>) {
+        let mut pieces = VecDeque::new();
+        self.write_sharing(entry, out, &mut pieces, usize::MAX);
+        debug_assert!(pieces.is_empty(), "only objects of `usize::MAX` bytes are shared");
+    }
+
+    /// Appends the encoded row. An embedded object of at least `shared` bytes is not copied: its stored bytes, and what
+    /// follows them, are queued in `pieces`, to be sent after `out`.
+    pub fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
         let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
             return json::encode(&self.tree(entry), out);
         };
@@ -60,6 +70,15 @@ impl Rows<'_> {
         match self.include {
             Include::None => out.extend_from_slice(b"null"),
             Include::Metadata => splice_partial(self.resource, entry, &metadata, self.version, out),
+            Include::Object if entry.json.len() >= shared => {
+                let mut changed = Vec::new();
+                metadata.write(entry, &mut changed);
+                pieces.push_back(entry.json.slice(..metadata.first));
+                pieces.push_back(changed.into());
+                pieces.push_back(entry.json.slice(metadata.end..));
+                pieces.push_back(Bytes::from_static(b"}"));
+                return;
+            }
             Include::Object => {
                 out.extend_from_slice(&entry.json[..metadata.first]);
                 metadata.write(entry, out);

@@ -44,7 +44,7 @@ impl Schema for Typed {
     }
 }
 
-struct Namespaces;
+pub struct Namespaces;
 
 impl Strategy for Namespaces {
     fn name_rule(&self) -> NameRule {
@@ -52,7 +52,7 @@ impl Strategy for Namespaces {
     }
 }
 
-fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn Strategy>) -> Resource {
+pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn Strategy>) -> Resource {
     let def = api::by_gvk("", "v1", kind).expect("a core kind");
     Resource {
         gvr: GroupVersionResource::new("", "v1", plural),

@@ -28,7 +28,14 @@ impl Body {
             // Reserve first: a large frame is computed only when the reader has room for it.
             while let Ok(room) = out.reserve().await {
                 match body.frame().await {
-                    Some(frame) => room.send(frame),
+                    Some(frame) => {
+                        let frame = frame.and_then(counted);
+                        let failed = frame.is_err();
+                        room.send(frame);
+                        if failed {
+                            return;
+                        }
+                    }
                     None => return,
                 }
             }
@@ -39,6 +46,17 @@ impl Body {
             frames,
             left,
         })
+    }
+}
+
+/// Accounts for a large frame until the client has read it: readers that stall hold one frame each.
+fn counted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+    match frame.into_data() {
+        Ok(data) => match compute::hold(data) {
+            Ok(data) => Ok(Frame::data(data)),
+            Err(_) => Err("the caller has too many unread responses".into()),
+        },
+        Err(trailers) => Ok(trailers),
     }
 }
 

@@ -36,13 +36,19 @@ impl Reservation {
     /// # Errors
     /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is kept.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        let most = self.shared.config.bodies_of_one_flow;
+        self.grow_within(bytes, most)
+    }
+
+    /// Like [`Reservation::grow`], up to `most` bytes of the caller in total.
+    fn grow_within(&mut self, bytes: usize, most: usize) -> Result<(), Error> {
         let config = &self.shared.config;
         let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
         if let Flow::Caller(id) = self.flow {
             let of_flow = bodies.by_flow.get(&id).copied().unwrap_or(0);
             let reason = if bodies.all + bytes > config.bodies {
                 Some("bodies")
-            } else if of_flow + bytes > config.bodies_of_one_flow {
+            } else if of_flow + bytes > most {
                 Some("bodies_of_one_caller")
             } else {
                 None
@@ -62,7 +68,7 @@ impl Reservation {
 
 /// A buffer with its reservation.
 struct Held {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     _reservation: Reservation,
 }
 
@@ -73,21 +79,24 @@ impl AsRef<[u8]> for Held {
 }
 
 /// Accounts for bytes produced for one caller, such as a response, until the last slice of them is dropped; that is
-/// when the client has read them. Buffers below 64 KiB, and those made outside a pool's context, are not accounted
-/// for.
+/// when the client has read them. Buffers below 64 KiB, slices of buffers that others hold, such as the watch cache,
+/// and buffers made outside a pool's context are not accounted for.
 ///
 /// # Errors
-/// See [`Reservation::grow`].
-pub fn hold(bytes: Vec<u8>) -> Result<Bytes, Error> {
+/// See [`Reservation::grow`]. Responses of one caller may take half of its share, so that unread responses leave room
+/// for the caller's next requests.
+pub fn hold(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
     const COUNTED: usize = 64 << 10;
-    if bytes.len() < COUNTED {
-        return Ok(bytes.into());
+    let bytes = bytes.into();
+    if bytes.len() < COUNTED || !bytes.is_unique() {
+        return Ok(bytes);
     }
     let Some((pool, flow)) = super::current().and_then(|current| current.pool()) else {
-        return Ok(bytes.into());
+        return Ok(bytes);
     };
     let mut reservation = pool.reservation(flow);
-    reservation.grow(bytes.capacity())?;
+    let most = reservation.shared.config.bodies_of_one_flow / 2;
+    reservation.grow_within(bytes.len(), most)?;
     Ok(Bytes::from_owner(Held {
         bytes,
         _reservation: reservation,

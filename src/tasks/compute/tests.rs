@@ -175,7 +175,7 @@ async fn pool_stops_with_its_last_handle() {
 #[tokio::test]
 async fn held_bytes_count_until_the_last_slice_is_dropped() {
     let (pool, telemetry) = pool(Config {
-        bodies_of_one_flow: 150 << 10,
+        bodies_of_one_flow: 300 << 10,
         ..one_thread()
     });
     let made = || pool.within(pool.flow("a"), async { hold(vec![7; 100 << 10]) });
@@ -188,4 +188,26 @@ async fn held_bytes_count_until_the_last_slice_is_dropped() {
     assert_eq!(made().await.unwrap().len(), 100 << 10);
     assert!(metric(&telemetry, "torana_request_body_bytes 0"));
     assert!(hold(vec![7; 100 << 10]).is_ok(), "nothing is counted without a pool");
+}
+
+#[tokio::test]
+async fn idle_threads_call_the_hook_once_after_their_last_job() {
+    use std::sync::atomic::AtomicUsize;
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    static CALLED: tokio::sync::Notify = tokio::sync::Notify::const_new();
+    let config = Config {
+        threads: 1,
+        on_idle: Some(|| {
+            CALLS.fetch_add(1, Ordering::SeqCst);
+            CALLED.notify_one();
+        }),
+        ..Config::default()
+    };
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(config, telemetry.compute.clone()).unwrap();
+    for calls in 1..=2 {
+        pool.run(pool.flow("a"), 0, async {}).await.unwrap();
+        CALLED.notified().await;
+        assert_eq!(CALLS.load(Ordering::SeqCst), calls);
+    }
 }

@@ -38,6 +38,9 @@ pub fn thread_cpu_time() -> Duration {
 /// thread finish its slice of about 3 ms even if a thread of higher priority wakes up, which would delay small requests.
 const YIELD_AFTER: Duration = Duration::from_micros(300);
 
+/// Time without work after which a thread calls [`Config::on_idle`](super::Config::on_idle).
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
 /// Limits of one poll.
 struct PollLimit {
     job: Arc<Job>,
@@ -57,19 +60,34 @@ impl Limit for PollLimit {
 }
 
 fn run(shared: &Arc<Shared>) {
+    // Set once this thread has called `on_idle` after its last job.
+    let mut is_idle = true;
     loop {
         let mut state = shared.lock();
         let runnable = loop {
             if state.closed {
                 return;
             }
-            match state.queue.pop() {
-                Some(runnable) => break runnable,
-                None => {
-                    state = (shared.work.wait(state)).expect("no code panics while holding this lock");
-                }
+            if let Some(runnable) = state.queue.pop() {
+                break runnable;
             }
+            state = match shared.config.on_idle.filter(|_| !is_idle) {
+                None => (shared.work.wait(state)).expect("no code panics while holding this lock"),
+                Some(on_idle) => {
+                    let waited = shared.work.wait_timeout(state, IDLE_AFTER);
+                    let (state, waited) = waited.expect("no code panics while holding this lock");
+                    if waited.timed_out() {
+                        drop(state);
+                        on_idle();
+                        is_idle = true;
+                        shared.lock()
+                    } else {
+                        state
+                    }
+                }
+            };
         };
+        is_idle = false;
         let job = Arc::clone(runnable.metadata());
         if !job.started.swap(true, Ordering::Relaxed) {
             job.lease.granted.store(true, Ordering::Relaxed);
