@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use torana::api;
-use torana::apimachinery::codec::budget::{Budget, decoded_size_estimate};
+use torana::apimachinery::codec::budget::{Budget, decoded_size_limit};
 use torana::apimachinery::codec::{cbor, json, yaml};
 
 thread_local! {
@@ -100,7 +100,7 @@ fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: imp
         );
         assert!(may_refuse || !refused, "{name} is refused");
         // A growing vector holds its old buffer until it has moved.
-        let most = decoded_size_estimate(body.len(), is_yaml).max(Budget::LEAST) * 3 / 2;
+        let most = decoded_size_limit(body.len(), is_yaml).max(Budget::LEAST) * 3 / 2;
         assert!(peak <= most, "{name}: {peak} bytes, expected {most}");
     }
 }

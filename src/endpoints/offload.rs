@@ -9,12 +9,14 @@ use super::call::Call;
 use super::group_version::Answer;
 use super::route::Action;
 use super::{body, verbs};
+use crate::apimachinery::codec::budget::decoded_size_limit;
 use crate::apimachinery::status::{Result, Status};
 use crate::registry::resource::Backing;
 use crate::request::Body;
 use crate::request::body::CollectError;
 use crate::tasks::compute::{self, Error, Reservation};
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::Future;
@@ -23,8 +25,8 @@ use std::future::Future;
 const LIGHT: usize = 8 << 10;
 /// Stored objects up to this size are decoded on the reactor.
 const LIVE: usize = 32 << 10;
-/// Estimated memory per byte to decode: the tree, its encoding, and the object it is compared with.
-const MEMORY_PER_BYTE: usize = 8;
+/// Estimated memory per byte of a stored object: the tree, its encoding, and the object it is compared with.
+const MEMORY_PER_STORED_BYTE: usize = 8;
 
 /// Runs a verb on the reactor or on the compute pool.
 pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
@@ -38,13 +40,16 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
         return verbs::run(action, call, body).await;
     };
     let (received, reservation) = receive(body, pool.reservation(flow)).await?;
-    let bytes = received.len() + live_size(&call);
+    let content_type = call.parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |v| v.as_bytes());
+    let is_yaml = content_type.windows(4).any(|part| part.eq_ignore_ascii_case(b"yaml"));
+    // What the decoders may use at most, and not what they usually use: clients choose the worst body.
+    let memory = decoded_size_limit(received.len(), is_yaml) + live_size(&call) * MEMORY_PER_STORED_BYTE;
     let work = async move {
         let answer = verbs::run(action, call, received.into_body()).await;
         drop(reservation);
         answer
     };
-    let done = pool.run(flow, bytes * MEMORY_PER_BYTE, work).await;
+    let done = pool.run(flow, memory, work).await;
     done.unwrap_or_else(|e| Err(refused(e)))
 }
 

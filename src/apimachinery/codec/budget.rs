@@ -115,7 +115,7 @@ pub(crate) fn weight(v: &Value) -> usize {
 
 /// An upper bound of the memory needed to decode a body, for admission by memory: the body, the text strings are
 /// built from, and the tree. For YAML also the tokens its parser buffers.
-pub fn decoded_size_estimate(body_length: usize, is_yaml: bool) -> usize {
+pub fn decoded_size_limit(body_length: usize, is_yaml: bool) -> usize {
     /// Parser memory per body byte: a token of 376 bytes for an element of two.
     const TOKENS: usize = 376 / 2;
     let bounded = |factor: usize| body_length.saturating_mul(factor).min(Budget::MOST);

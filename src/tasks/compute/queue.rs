@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Jobs up to this size draw from a separate quarter of the memory, which big jobs cannot use.
-const SMALL: usize = 1 << 20;
+const SMALL: usize = 3 << 19;
 /// After being passed over this often for lack of memory, a big job blocks all other big jobs until it starts.
 const PATIENCE: u32 = 32;
 
