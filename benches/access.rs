@@ -1,5 +1,5 @@
 //! The cost of authenticating a known caller: a token in the token cache, a client certificate on its connection. For
-//! the cost of an authorization decision over 10,000 bindings, see the ignored test `what_a_decision_costs` of
+//! the cost of an authorization decision over 10,000 bindings, see the ignored test `decision_latency` of
 //! `authz::rbac`.
 
 use http::{HeaderMap, header};

@@ -7,12 +7,12 @@ use http_body::Body as _;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::admission::{Admission, Always};
+use torana::admission::{Admission, AdmitAll};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
-use torana::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use torana::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use torana::authz::{AlwaysAllow, Rbac, rbac};
-use torana::controlplane::reviews::Judges;
+use torana::controlplane::reviews::ReviewDependencies;
 use torana::controlplane::{self, ControlPlane, KubeletConfig};
 use torana::endpoints::negotiate::{Media, Negotiated, Transform};
 use torana::endpoints::options::Query;
@@ -30,7 +30,7 @@ struct NoTokens;
 
 #[async_trait::async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+    async fn authenticate_token(&self, _: PresentedToken<'_>) -> Result<Option<TokenUser>, AuthenticationError> {
         Ok(None)
     }
 }
@@ -91,7 +91,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         service_ranges: vec![("10.0.0.0".parse().expect("an address"), 24)],
         node_ports: (30000, 32767),
         event_ttl_seconds: 3600,
-        judges: Judges {
+        review_dependencies: ReviewDependencies {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
             anonymous: true,
@@ -121,7 +121,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             _ => unreachable!("only rows with a store of their own are asked for one"),
         }
     };
-    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
     controlplane::build(config, &storage, &admission).expect("a usable range")
 }
 

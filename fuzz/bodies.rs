@@ -2,7 +2,7 @@
 //! comment. `tests/fuzz.rs` runs them over seeds and generated input, libFuzzer through `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
-use torana::apimachinery::codec::json::parts::{self, Mask};
+use torana::apimachinery::codec::json::projection::{self, Mask};
 use torana::apimachinery::codec::{cbor, json, protobuf, yaml};
 use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
@@ -296,15 +296,18 @@ pub const ALL: &[Body] = &[
 pub fn json_codec(data: &[u8]) {
     // The store's content is our own, but damaged bytes must not panic either.
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a", "metadata.name"])] {
-        let _ = parts::read(data, &mask);
+        let _ = projection::read(data, &mask);
     }
     if let Ok(v) = json::decode(data) {
         let text = json::to_vec(&v);
         let again = json::decode(&text).expect("what we encode, we decode");
         assert_eq!(json::to_vec(&again), text);
         // Partial decoding agrees with full decoding for bytes that we encoded.
-        assert_eq!(parts::read(&text, &Mask::Whole).as_ref(), Ok(&again));
-        assert_ne!(parts::read(&text, &Mask::Count), Err(parts::Odd));
+        assert_eq!(projection::read(&text, &Mask::Whole).as_ref(), Ok(&again));
+        assert_ne!(
+            projection::read(&text, &Mask::Count),
+            Err(projection::UnexpectedEncoding)
+        );
         let pretty = json::decode(&json::to_vec_pretty(&v)).expect("what we encode, we decode");
         assert_eq!(json::to_vec(&pretty), text);
     }

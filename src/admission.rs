@@ -5,8 +5,8 @@
 
 pub mod attributes;
 pub mod chain;
-pub mod cluster;
 pub mod configuration;
+pub mod object_lookup;
 pub mod plugins;
 pub mod refusal;
 #[cfg(test)]
@@ -15,8 +15,8 @@ pub mod timed;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
-pub use cluster::Cluster;
 pub use configuration::Configuration;
+pub use object_lookup::ObjectLookup;
 pub use refusal::forbidden;
 pub use timed::{Phases, Timed};
 
@@ -52,6 +52,6 @@ pub trait Admission: Send + Sync + 'static {
 }
 
 /// A plugin that admits everything.
-pub struct Always;
+pub struct AdmitAll;
 
-impl Admission for Always {}
+impl Admission for AdmitAll {}

@@ -48,7 +48,7 @@ pub struct Field {
     /// Server-side apply's map type: the property's, or else that of the struct it holds.
     pub map: MapType,
     /// The OpenAPI document states the map type on the property, not only on the type.
-    pub map_said: bool,
+    pub map_type_explicit: bool,
     /// Strategic merge patch's strategy.
     pub patch_strategy: PatchStrategy,
     /// The key by which strategic merge patch matches elements of a list of objects.
@@ -58,7 +58,7 @@ pub struct Field {
     pub tag: u8,
     /// Field numbers of the embedded messages that contain the field, outermost first, padded with 0: JSON inlines
     /// embedded structs, protobuf nests them.
-    pub through: [u8; 2],
+    pub embedded_in: [u8; 2],
     /// The declared default as JSON text, if it is not the zero value.
     pub default: Option<&'static str>,
 }
@@ -87,7 +87,7 @@ pub enum Ty {
     /// An `i32` or a string.
     IntOrString,
     /// Free form: the schema declares no members.
-    Any(Free),
+    Any(FreeForm),
     /// A JSON schema, or one of the shorthands accepted in its place.
     SchemaOr(SchemaOr),
     /// An object with fields.
@@ -100,7 +100,7 @@ pub enum Ty {
 
 /// Kinds of free-form values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Free {
+pub enum FreeForm {
     /// An embedded object of any kind.
     RawExtension,
     /// The field set of a managed fields entry.
@@ -260,7 +260,7 @@ const OMIT_NIL: u8 = 2;
 const ZERO: u8 = 4;
 const NULL: u8 = 8;
 const ATOMIC: u8 = 16;
-const SAID: u8 = 32;
+const EXPLICIT_MAP_TYPE: u8 = 32;
 
 const fn typedef(
     name: &'static str,
@@ -295,11 +295,11 @@ const fn field(name: &'static str, ty: Ty, flags: u8, tag: u8) -> Field {
         } else {
             MapType::Granular
         },
-        map_said: flags & SAID != 0,
+        map_type_explicit: flags & EXPLICIT_MAP_TYPE != 0,
         patch_strategy: PatchStrategy::None,
         merge_key: None,
         tag,
-        through: [0, 0],
+        embedded_in: [0, 0],
         default: None,
     }
 }
@@ -309,8 +309,8 @@ impl Field {
         self.list = list;
         self
     }
-    const fn through(mut self, tags: [u8; 2]) -> Self {
-        self.through = tags;
+    const fn embedded_in(mut self, tags: [u8; 2]) -> Self {
+        self.embedded_in = tags;
         self
     }
     const fn patch(mut self, strategy: PatchStrategy, key: Option<&'static str>) -> Self {

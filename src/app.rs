@@ -25,7 +25,7 @@ mod store;
 pub mod tool;
 mod trust;
 
-use crate::admission::Cluster;
+use crate::admission::ObjectLookup;
 use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
 use crate::cli::CompletedOptions;
@@ -33,8 +33,8 @@ use crate::cli::flags::FLAGS;
 use crate::client::outbound::{Outbound, OwnAddress};
 use crate::client::policy::ProxyPolicy;
 use crate::controlplane::bootstrap::Advertise;
-use crate::controlplane::reviews::Judges;
-use crate::endpoints::install::Published;
+use crate::controlplane::reviews::ReviewDependencies;
+use crate::endpoints::install::PublishedDocuments;
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
@@ -111,7 +111,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
     let address = port.local_addr();
     let url = options.local_url(address.port());
     telemetry.client_requests.expect(url.trim_start_matches("https://"));
-    let cluster = Cluster::default();
+    let cluster = ObjectLookup::default();
     let live = live::Live::new(cluster.clone());
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
@@ -120,7 +120,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
     let audit = audit::build(&options, &telemetry)?;
     let lifecycle = Lifecycle::new();
 
-    let judges = Judges {
+    let review_dependencies = ReviewDependencies {
         tokens: authentication.tokens.clone(),
         authorizer: authorizer.clone(),
         anonymous: authentication.anonymous,
@@ -137,7 +137,16 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         .iter()
         .map(|g| (g.group_version().clone(), g.priorities()))
         .collect();
-    let made = servers::control_plane(&stores, &options, &cluster, judges, kubelets, issuing, own, &telemetry);
+    let made = servers::control_plane(
+        &stores,
+        &options,
+        &cluster,
+        review_dependencies,
+        kubelets,
+        issuing,
+        own,
+        &telemetry,
+    );
     let plane = Arc::new(made.await?);
     live.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
@@ -155,7 +164,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
             cbor: options.features.enabled("CBORServingAndStorage") == Some(true),
         },
         authorizer: authorizer.clone(),
-        published: Published::new(external.to_string()),
+        published: PublishedDocuments::new(external.to_string()),
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };

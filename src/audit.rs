@@ -9,10 +9,10 @@
 //!                             └▶ batch: bounded queue ─ worker ─▶ sink, in batches; requests do not wait
 //! ```
 
-pub mod answer;
 pub mod backend;
 pub mod event;
 pub mod policy;
+pub mod response;
 
 pub use backend::{Backend, Batching, Mode, Truncation};
 pub use event::Event;
@@ -39,7 +39,7 @@ pub struct Audit {
 /// Completion of an event in the blocking backends. Dropping it does not cancel the writes.
 #[must_use]
 #[derive(Default)]
-pub struct Pending(Vec<(bool, oneshot::Receiver<bool>)>);
+pub struct PendingWrites(Vec<(bool, oneshot::Receiver<bool>)>);
 
 impl Audit {
     /// Records by `policy` into `backends`, whose background tasks belong to `tasks`.
@@ -61,11 +61,11 @@ impl Audit {
 
     /// Hands an event to every backend. Backends in a blocking mode can be awaited through the result. Batching
     /// backends never make the caller wait: if the queue is full, the event is dropped and counted.
-    pub fn submit(&self, event: Event) -> Pending {
+    pub fn submit(&self, event: Event) -> PendingWrites {
         self.metrics.events.inc();
         let event = Arc::new(event);
         let waits = self.backends.iter().filter_map(|b| b.submit(&event, &self.tasks));
-        Pending(waits.collect())
+        PendingWrites(waits.collect())
     }
 
     /// Counts a request that was rejected because its event could not be stored (mode `blocking-strict`).
@@ -84,7 +84,7 @@ impl Audit {
     }
 }
 
-impl Pending {
+impl PendingWrites {
     /// True if no backend makes the request wait.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

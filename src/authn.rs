@@ -20,7 +20,8 @@ pub mod x509;
 
 pub use anonymous::Anonymous;
 pub use bearer::{
-    Asked, BearerToken, ForOwnAudiences, Ground, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken,
+    BearerToken, CacheDependency, PresentedToken, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken,
+    WithServerAudiences,
 };
 pub use request_header::{RequestHeader, RequestHeaderNames};
 pub use token_file::TokenFile;
@@ -50,7 +51,7 @@ pub struct Credentials<'a> {
 
 /// The result of successful authentication.
 #[derive(Clone, Debug)]
-pub struct Identified {
+pub struct AuthenticatedUser {
     /// The authenticated user.
     pub user: Arc<UserInfo>,
     /// True if the credentials came as a WebSocket subprotocol, which must not be forwarded to backends.
@@ -61,17 +62,17 @@ pub struct Identified {
 
 /// Why credentials were rejected. Clients only see `Unauthorized`; this text goes to logs and TokenReviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused(pub String);
+pub struct AuthenticationError(pub String);
 
-/// Outcome of the synchronous fast path, [`Authenticator::at_once`].
+/// Outcome of the synchronous fast path, [`Authenticator::authenticate_sync`].
 #[derive(Clone, Debug)]
-pub enum AtOnce {
+pub enum SyncOutcome {
     /// Authenticated.
-    Known(Identified),
+    Authenticated(AuthenticatedUser),
     /// The request has no credentials of this authenticator's type.
-    Nobody,
+    NoCredentials,
     /// Rejected, unless another authenticator accepts the request. Call `authenticate` for the reason.
-    Refused,
+    Rejected,
     /// Not known without I/O: call `authenticate`.
     Unknown,
 }
@@ -80,15 +81,15 @@ pub enum AtOnce {
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
     /// Authenticates the request. `Ok(None)` means it has no credentials of this type.
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused>;
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError>;
 
     /// The result of `authenticate` if it is available without waiting. A union stops at the first `Unknown`.
-    fn at_once(&self, _from: Credentials<'_>) -> AtOnce {
-        AtOnce::Unknown
+    fn authenticate_sync(&self, _from: Credentials<'_>) -> SyncOutcome {
+        SyncOutcome::Unknown
     }
 }
 
-impl Identified {
+impl AuthenticatedUser {
     /// A user whose credentials may stay in the request.
     pub fn new(user: Arc<UserInfo>) -> Self {
         Self {
@@ -99,26 +100,26 @@ impl Identified {
     }
 }
 
-impl From<Option<Identified>> for AtOnce {
-    fn from(found: Option<Identified>) -> Self {
-        found.map_or(Self::Nobody, Self::Known)
+impl From<Option<AuthenticatedUser>> for SyncOutcome {
+    fn from(found: Option<AuthenticatedUser>) -> Self {
+        found.map_or(Self::NoCredentials, Self::Authenticated)
     }
 }
 
-impl Refused {
+impl AuthenticationError {
     /// Rejection with the given reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for AuthenticationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for AuthenticationError {}
 
 /// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as upstream's
 /// `pkg/authentication/group/authenticated_group_adder.go`.

@@ -9,13 +9,13 @@ pub mod config;
 pub mod delegated;
 mod forbidden;
 pub mod impersonation;
-mod memory;
 pub mod node;
 mod path;
 pub mod rbac;
 mod review;
 mod rules;
 mod union;
+mod verdict_cache;
 pub mod webhook;
 
 pub use attributes::Attributes;
@@ -77,10 +77,10 @@ impl Verdict {
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
     /// Decides on one request. May wait for an index to catch up or for a remote check.
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict;
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
 
     /// The result of `authorize` if it is available without waiting, which is the common case; otherwise `None`.
-    fn at_once(&self, _asked: &Attributes<'_>) -> Option<Verdict> {
+    fn authorize_sync(&self, _attributes: &Attributes<'_>) -> Option<Verdict> {
         None
     }
 

@@ -1,8 +1,8 @@
 //! The built-in API groups: the resource tables, the behaviour of each kind, and the objects every cluster starts with.
 //!
-//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::adopt`] must run once before
-//! the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`] creates the default objects.
-//! HTTP handling belongs to `endpoints`, the generic create/update/delete path to `registry`.
+//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::load_allocations`] must run
+//! once before the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`] creates the default
+//! objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path to `registry`.
 
 pub mod allocators;
 pub mod bootstrap;
@@ -12,40 +12,40 @@ mod defaults;
 mod fields;
 mod groups;
 mod metadata;
+pub mod resource_builder;
 pub mod reviews;
 pub mod schema;
-pub mod stored;
+pub mod stored_versions;
 mod strategies;
 mod subresources;
-pub mod table;
 mod validation;
 mod versions;
 
 pub use components::Probe;
 pub use strategies::apiservice::{set_condition, set_local_condition};
 pub use strategies::namespace;
-pub use strategies::service::ServiceNumbers;
-pub use subresources::connect::links::KubeletConfig;
+pub use strategies::service::ServiceAllocators;
+pub use subresources::connect::connector::KubeletConfig;
 pub use subresources::token::TokenRequests;
 
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
-use crate::registry::converting::Converting;
+use crate::registry::converting::ConvertingStorage;
 use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
-use allocators::{IpRange, PortRange};
-use reviews::Judges;
+use allocators::{IpAllocator, PortAllocator};
+use reviews::ReviewDependencies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
-use strategies::service::addresses::Stored;
+use strategies::service::addresses::IpAddressStore;
 use strategies::service::{EndpointsCleanup, Service};
 use subresources::LateStore;
+use subresources::connect::connector::BackendConnector;
 use subresources::connect::kubelet::Kubelets;
-use subresources::connect::links::Links;
 use subresources::connect::log::Log;
 use subresources::connect::proxy::{self, Proxy, ProxyHandler};
 use subresources::connect::stream::{self, Stream};
@@ -59,7 +59,7 @@ pub struct Config {
     /// `--event-ttl` in seconds.
     pub event_ttl_seconds: u64,
     /// Authenticators and authorizers that evaluate review resources.
-    pub judges: Judges,
+    pub review_dependencies: ReviewDependencies,
     /// Components listed as `componentstatuses`.
     pub components: Vec<Arc<dyn Probe>>,
     /// How to connect to kubelets.
@@ -74,7 +74,7 @@ pub enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
     ServiceRange,
     /// A group version, or a resource or kind within one, is registered twice.
-    Twice(String),
+    Duplicate(String),
     /// `--kubelet-certificate-authority` is unusable.
     KubeletAuthority(String),
 }
@@ -82,7 +82,7 @@ pub enum BuildError {
 impl std::fmt::Display for BuildError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Twice(what) => write!(f, "double registration of {what}"),
+            Self::Duplicate(what) => write!(f, "double registration of {what}"),
             Self::ServiceRange => f.write_str(
                 "--service-cluster-ip-range: service ranges must be one range, or two of different IP families, with \
                  usable addresses",
@@ -112,7 +112,7 @@ pub struct ControlPlane {
     pub groups: Vec<Group>,
     /// apiregistration.k8s.io/v1; kept apart because the aggregator serves it.
     pub apiregistration: Group,
-    numbers: Arc<ServiceNumbers>,
+    allocators: Arc<ServiceAllocators>,
 }
 
 /// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix; every write
@@ -125,14 +125,14 @@ pub fn build(
     storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
     admission: &Arc<dyn Admission>,
 ) -> std::result::Result<ControlPlane, BuildError> {
-    let numbers = Arc::new(service_numbers(&config)?);
+    let allocators = Arc::new(service_allocators(&config)?);
     // Handlers need stores that do not exist yet: each holds a `LateStore`, which is filled at the end.
     let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
     let (approval, namespaces) = (LateStore::default(), LateStore::default());
-    let addresses = Stored::default();
+    let addresses = IpAddressStore::default();
     let (evicted, budgets) = (LateStore::default(), LateStore::default());
-    let near = Near::default();
-    let links = Links::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
+    let connection_stores = ConnectionStores::default();
+    let connector = BackendConnector::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
     let scales: [(&str, &str, LateStore); 4] = [
         ("", "replicationcontrollers", LateStore::default()),
         ("apps", "deployments", LateStore::default()),
@@ -141,14 +141,14 @@ pub fn build(
     ];
     let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
     let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
-    let token_reads = subresources::token::Read::default();
+    let token_reads = subresources::token::TokenStores::default();
     let token = |how: &TokenRequests| -> Arc<dyn SubresourceHandler> {
         let (how, read) = (how.clone(), token_reads.clone());
-        Arc::new(subresources::token::Token { how, read })
+        Arc::new(subresources::token::Token { config: how, read })
     };
     let parts = groups::core::Parts {
         service: Arc::new(Service::new(
-            numbers.clone(),
+            allocators.clone(),
             Arc::new(addresses.clone()),
             cleanup.clone(),
         )),
@@ -160,14 +160,14 @@ pub fn build(
             pods: evicted.clone(),
             budgets: budgets.clone(),
         }),
-        connections: near.connections(links),
+        connections: connection_stores.connections(connector),
         scale: scale(0),
         event_ttl_seconds: config.event_ttl_seconds,
         components: Arc::new(components::Components::new(config.components.clone())),
     };
-    let guard = strategies::rbac::Guard {
-        authorizer: config.judges.authorizer.clone(),
-        roles: config.judges.roles.clone(),
+    let guard = strategies::rbac::EscalationGuard {
+        authorizer: config.review_dependencies.authorizer.clone(),
+        roles: config.review_dependencies.roles.clone(),
     };
     // Storages created so far and their field extractors: further versions of a kind convert to and from these.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
@@ -189,10 +189,10 @@ pub fn build(
                             .get(hub)
                             .cloned()
                             .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
-                        Arc::new(Converting::new(stored, conversion.clone(), fields))
+                        Arc::new(ConvertingStorage::new(stored, conversion.clone(), fields))
                     }
                     Backing::Computed(computed) => computed.clone(),
-                    Backing::Answered(_) => Arc::new(reviews::Nothing),
+                    Backing::CreateOnly(_) => Arc::new(reviews::NoStorage),
                 };
                 (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
             })
@@ -203,8 +203,8 @@ pub fn build(
     // Evaluated in order: a stored version must precede the versions converted from it (`hubs` above).
     let groups = vec![
         serve(groups::core::rows(parts)),
-        serve(groups::access::authentication(&config.judges)),
-        serve(groups::access::authorization(&config.judges)),
+        serve(groups::access::authentication(&config.review_dependencies)),
+        serve(groups::access::authorization(&config.review_dependencies)),
         serve(groups::rbac::rows(&guard)),
         serve(groups::apiextensions::rows()),
         serve(groups::admissionregistration::rows()),
@@ -227,41 +227,48 @@ pub fn build(
         serve(groups::networking::rows()),
         serve(groups::node::rows()),
         serve(groups::policy::rows()),
-        serve(groups::resource::rows(&namespaces, &config.judges.authorizer)),
+        serve(groups::resource::rows(
+            &namespaces,
+            &config.review_dependencies.authorizer,
+        )),
         serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
         groups,
         apiregistration: serve(groups::apiregistration::rows()),
-        numbers,
+        allocators,
     };
-    if let Some(what) = twice(plane.groups.iter().chain([&plane.apiregistration])) {
-        return Err(BuildError::Twice(what));
+    if let Some(what) = first_duplicate(plane.groups.iter().chain([&plane.apiregistration])) {
+        return Err(BuildError::Duplicate(what));
     }
     // A second store over a resource's storage with another strategy, for subresources that bypass the usual one.
-    let beside = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
+    let second_store = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
         let (row, store) = plane.served(group, plural);
         let mut row = (**row).clone();
         row.strategy = strategy;
         row.subresources.clear();
         Arc::new(Store::new(Arc::new(row), store.storage().clone(), admission.clone()))
     };
-    finalize.fill(beside(
+    finalize.fill(second_store(
         "",
         "namespaces",
         Arc::new(subresources::finalize::FinalizeStrategy),
     ));
     // Past admission, here and below: the request was admitted as another object (a Binding, Eviction or Scale).
-    let bindings = beside("", "pods", Arc::new(subresources::binding::BindingStrategy));
-    binding.fill(Arc::new(bindings.past_admission()));
+    let bindings = second_store("", "pods", Arc::new(subresources::binding::BindingStrategy));
+    binding.fill(Arc::new(bindings.without_admission()));
     let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
-    approval.fill(beside("certificates.k8s.io", "certificatesigningrequests", approving));
-    near.fill(&plane);
+    approval.fill(second_store(
+        "certificates.k8s.io",
+        "certificatesigningrequests",
+        approving,
+    ));
+    connection_stores.fill(&plane);
     let pods = plane.store("", "pods");
-    evicted.fill(Arc::new(pods.past_admission()));
+    evicted.fill(Arc::new(pods.without_admission()));
     budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
     for (group, plural, late) in &scales {
-        late.fill(Arc::new(plane.store(group, plural).past_admission()));
+        late.fill(Arc::new(plane.store(group, plural).without_admission()));
     }
     addresses
         .0
@@ -271,14 +278,14 @@ pub fn build(
     token_reads.secrets.fill(plane.store("", "secrets").clone());
     token_reads.nodes.fill(plane.store("", "nodes").clone());
     namespaces.fill(plane.store("", "namespaces").clone());
-    endpoints.fill(Arc::new(plane.store("", "endpoints").past_admission()));
+    endpoints.fill(Arc::new(plane.store("", "endpoints").without_admission()));
     // Cannot fail: this function is the only writer of the cell.
     let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
     Ok(plane)
 }
 
 /// The first duplicate registration: of a group version, or of a resource or kind within one.
-fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
+fn first_duplicate<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
     let mut seen = HashSet::new();
     for group in groups {
         let gv = group.gv.to_string();
@@ -300,18 +307,18 @@ fn twice<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
 
 /// Stores that connection subresources (log, exec, proxy) read; filled after all stores exist.
 #[derive(Default)]
-struct Near {
+struct ConnectionStores {
     pods: LateStore,
     nodes: LateStore,
     services: LateStore,
     endpoints: LateStore,
 }
 
-impl Near {
-    fn connections(&self, links: Links) -> groups::core::Connections {
+impl ConnectionStores {
+    fn connections(&self, connector: BackendConnector) -> groups::core::Connections {
         let kubelets = Kubelets {
             nodes: self.nodes.clone(),
-            links: Arc::new(links),
+            connector: Arc::new(connector),
         };
         let stream = |kind| -> Arc<dyn Connect> {
             Arc::new(Stream {
@@ -331,15 +338,15 @@ impl Near {
                 pods: self.pods.clone(),
                 kubelets: kubelets.clone(),
             }),
-            exec: stream(stream::Kind::Exec),
-            attach: stream(stream::Kind::Attach),
-            portforward: stream(stream::Kind::PortForward),
+            exec: stream(stream::StreamKind::Exec),
+            attach: stream(stream::StreamKind::Attach),
+            portforward: stream(stream::StreamKind::PortForward),
             pods_proxy: proxy(Proxy::Pods(self.pods.clone())),
             services_proxy: proxy(Proxy::Services(proxy::Services {
                 services: self.services.clone(),
                 endpoints: self.endpoints.clone(),
                 pods: self.pods.clone(),
-                turn: AtomicUsize::default(),
+                next: AtomicUsize::default(),
             })),
             nodes_proxy: proxy(Proxy::Nodes),
         }
@@ -357,25 +364,25 @@ impl Near {
     }
 }
 
-fn service_numbers(config: &Config) -> std::result::Result<ServiceNumbers, BuildError> {
-    let ranges: Vec<IpRange> = config
+fn service_allocators(config: &Config) -> std::result::Result<ServiceAllocators, BuildError> {
+    let ranges: Vec<IpAllocator> = config
         .service_ranges
         .iter()
-        .filter_map(|(ip, bits)| IpRange::new(*ip, *bits))
+        .filter_map(|(ip, bits)| IpAllocator::new(*ip, *bits))
         .collect();
     let fine = match ranges.as_slice() {
         [_] => true,
         [a, b] => a.family() != b.family(),
         _ => false,
     };
-    // `IpRange::new` has dropped ranges without a usable address.
+    // `IpAllocator::new` has dropped ranges without a usable address.
     if !fine || ranges.len() != config.service_ranges.len() {
         return Err(BuildError::ServiceRange);
     }
-    Ok(ServiceNumbers {
+    Ok(ServiceAllocators {
         ranges,
-        followed: Default::default(),
-        ports: PortRange::new(config.node_ports.0, config.node_ports.1),
+        service_cidrs: Default::default(),
+        ports: PortAllocator::new(config.node_ports.0, config.node_ports.1),
     })
 }
 
@@ -388,17 +395,17 @@ impl ControlPlane {
     /// Adds a group version that is not built in. Must be called before serving.
     ///
     /// # Errors
-    /// [`BuildError::Twice`] if the group version exists, or one of its resources exists in another version, as there
-    /// would be no conversion between the two.
+    /// [`BuildError::Duplicate`] if the group version exists, or one of its resources exists in another version, as
+    /// there would be no conversion between the two.
     pub fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
         for (row, _) in &group.resources {
             if self.find(&row.group_resource()).is_some() {
-                return Err(BuildError::Twice(row.group_resource().to_string()));
+                return Err(BuildError::Duplicate(row.group_resource().to_string()));
             }
         }
         self.groups.push(group);
-        match twice(self.groups.iter().chain([&self.apiregistration])) {
-            Some(what) => Err(BuildError::Twice(what)),
+        match first_duplicate(self.groups.iter().chain([&self.apiregistration])) {
+            Some(what) => Err(BuildError::Duplicate(what)),
             None => Ok(()),
         }
     }
@@ -449,7 +456,7 @@ impl ControlPlane {
 
     /// The cluster IP of `default/kubernetes`: the first address of the default range.
     pub fn service_address(&self) -> IpAddr {
-        self.numbers.ranges[0].first()
+        self.allocators.ranges[0].first()
     }
 
     /// Loads the stored Services and marks their cluster IPs and node ports as allocated. Must complete once before the
@@ -457,9 +464,9 @@ impl ControlPlane {
     ///
     /// # Errors
     /// The list of Services failed.
-    pub async fn adopt(&self) -> Result<()> {
+    pub async fn load_allocations(&self) -> Result<()> {
         for entry in self.store("", "services").list_entries("").await? {
-            for odd in self.numbers.adopt(&entry.decode()) {
+            for odd in self.allocators.mark_stored_allocations(&entry.decode()) {
                 tracing::warn!(service = %entry.key, problem = odd, "a stored service has an invalid allocation");
             }
         }

@@ -5,4 +5,4 @@ pub mod classify;
 pub mod max_in_flight;
 
 pub use classify::{Flow, FlowSchemas};
-pub use max_in_flight::{Kind, MaxInFlight};
+pub use max_in_flight::{MaxInFlight, RequestClass};

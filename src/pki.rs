@@ -194,8 +194,8 @@ pub fn issue_client(
     for file in ["client-ca.crt", "client-ca.key"] {
         let path = dir.join(file);
         if !path.exists() {
-            let mend = "name the server's data directory, in which it keeps what it generates";
-            return Err(PkiError::new(&path, format!("is missing; {mend}")));
+            let remedy = "name the server's data directory, in which it keeps what it generates";
+            return Err(PkiError::new(&path, format!("is missing; {remedy}")));
         }
     }
     Authority::ensure(dir, "client-ca", "torana-client-ca", now, &mut Vec::new())?.client(user, group, life, now)

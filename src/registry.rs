@@ -13,14 +13,14 @@ pub mod errors;
 pub(crate) mod meta;
 pub mod resource;
 pub mod schema;
+mod size_fallback;
 pub mod store;
 pub mod strategy;
-mod too_large;
 mod update;
 
 pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
-pub use store::{DeleteOptions, Deleted, MayCreate, Store, Updated, WriteOptions, Written};
+pub use store::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Store, Updated, WriteOptions};
 pub use strategy::{Context, GarbageCollection, Strategy};
 pub(crate) use update::parse_version;

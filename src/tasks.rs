@@ -1,8 +1,8 @@
 //! Execution of asynchronous work beyond a single call: owned task groups, the compute pool, one-shot signals, work
 //! queues, and write coalescing for connections. The runtime itself is created in `main.rs`.
 
+pub mod coalesce;
 pub mod compute;
-pub mod gather;
 mod group;
 mod off_thread;
 mod queue;

@@ -50,7 +50,7 @@ pub struct Families {
     /// `aggregator_unavailable_apiservice_total{name,reason}`.
     pub unavailable_apiservice_total: IntCounterVec,
     /// Backend certificates that a stricter client would reject.
-    pub x509_flaws: X509Flaws,
+    pub x509_warnings: X509Warnings,
     /// Aggregated documents, backends and their addresses.
     pub backends: Arc<backends::BackendMetrics>,
     /// Requests that this gateway makes itself.
@@ -93,7 +93,7 @@ pub struct Families {
 
 /// Defects of backend certificates, counted per TLS handshake.
 #[derive(Clone, Debug)]
-pub struct X509Flaws {
+pub struct X509Warnings {
     /// `apiserver_kube_aggregator_x509_missing_san_total`.
     pub missing_san: IntCounter,
     /// `apiserver_kube_aggregator_x509_insecure_sha1_total`.
@@ -127,7 +127,7 @@ impl Telemetry {
                 "How often an APIService became unavailable, by name and reason.",
                 &["name", "reason"],
             ),
-            x509_flaws: X509Flaws {
+            x509_warnings: X509Warnings {
                 missing_san: counters(
                     &r,
                     "apiserver_kube_aggregator_x509_missing_san_total",

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use torana::api;
-use torana::apimachinery::codec::budget::{Budget, decoded_size_limit};
+use torana::apimachinery::codec::budget::{DecodeBudget, decoded_size_limit};
 use torana::apimachinery::codec::{cbor, json, yaml};
 
 thread_local! {
@@ -100,7 +100,7 @@ fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: imp
         );
         assert!(may_refuse || !refused, "{name} is refused");
         // A growing vector holds its old buffer until it has moved.
-        let most = decoded_size_limit(body.len(), is_yaml).max(Budget::LEAST) * 3 / 2;
+        let most = decoded_size_limit(body.len(), is_yaml).max(DecodeBudget::MIN) * 3 / 2;
         assert!(peak <= most, "{name}: {peak} bytes, expected {most}");
     }
 }
@@ -123,7 +123,7 @@ fn json_trees_are_within_their_budget() {
         ("one number", of("0.", |_| "1".to_owned(), "")),
         ("one long string", of("\"", |_| "\\u00e9".to_owned(), "\"")),
     ];
-    check(&cases, false, false, |b| json::decode_noting(b).map(drop));
+    check(&cases, false, false, |b| json::decode_with_duplicates(b).map(drop));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn yaml_trees_are_within_their_budget() {
             of(&format!("m: &m\n{keys}l:\n"), |_| "- {<<: *m}\n".to_owned(), "")
         }),
     ];
-    check(&cases, true, true, |b| yaml::decode_noting(b).map(drop));
+    check(&cases, true, true, |b| yaml::decode_with_duplicates(b).map(drop));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn protobuf_trees_are_within_their_budget() {
         ("supplemental groups", field(2, field(14, field(4, vec![0; LENGTH])))),
     ];
     check(&cases, true, false, |b| {
-        let mut budget = Budget::of_body(b.len());
+        let mut budget = DecodeBudget::of_body(b.len());
         api::protobuf::decode_message_within(pod, b, &mut budget)
             .map(drop)
             .map_err(|e| e.0)
@@ -210,7 +210,7 @@ fn always_written_fields_are_bounded() {
     let pod = api::by_gvk("", "v1", "Pod").expect("the table has it");
     let text = format!("{{\"spec\":{{\"containers\":[{{}}{}]}}}}", ",{}".repeat(LENGTH / 3));
     let (peak, refused) = decoded(|| {
-        let (mut v, _) = json::decode_noting(text.as_bytes())?;
+        let (mut v, _) = json::decode_with_duplicates(text.as_bytes())?;
         api::decode::normalize(pod, &mut v).map_err(|e| e.0)
     });
     assert!(refused && peak < 48 << 20, "{peak}");

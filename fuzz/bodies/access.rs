@@ -9,7 +9,7 @@ use torana::apimachinery::x509::{CertificateRequest, Name};
 use torana::authn::{RequestHeaderNames, request_header, x509};
 use torana::authz::abac::Abac;
 use torana::authz::config;
-use torana::authz::impersonation::{is_impersonation_header, wanted};
+use torana::authz::impersonation::{is_impersonation_header, requested_identity};
 use torana::authz::rbac::PolicyRule;
 
 /// The file is accepted, or refused with a message.
@@ -46,7 +46,7 @@ fn headers(data: &[u8]) -> HeaderMap {
 pub fn impersonation(data: &[u8]) {
     let headers = headers(data);
     let said = headers.keys().any(|n| is_impersonation_header(n.as_str()));
-    match wanted(&headers) {
+    match requested_identity(&headers) {
         Ok(Some(user)) => assert!(said && !user.name.is_empty()),
         Ok(None) => {}
         Err(status) => assert!(said && status.code == 400),
@@ -87,7 +87,7 @@ pub fn client_certificate(data: &[u8]) {
         .copied()
         .collect();
     for der in [data, &whole, &patched] {
-        match x509::named(&der.to_vec().into()) {
+        match x509::user_of(&der.to_vec().into()) {
             Ok(Some(user)) => {
                 assert!(!user.name.is_empty() && user.groups.iter().any(|g| g.starts_with("system:")));
                 let holds = |text: &str| der.windows(text.len()).any(|w| w == text.as_bytes());
@@ -97,7 +97,7 @@ pub fn client_certificate(data: &[u8]) {
             Err(refused) => assert!(!refused.0.is_empty()),
         }
         let named = !x509::common_name(&der.to_vec().into()).is_empty();
-        assert!(named || !matches!(x509::named(&der.to_vec().into()), Ok(Some(_))));
+        assert!(named || !matches!(x509::user_of(&der.to_vec().into()), Ok(Some(_))));
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Configuration(Vec<(String, Value)>);
 
 /// The schema of a plugin's configuration object.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct ConfigSchema {
     /// Accepted `apiVersion`s.
     pub versions: &'static [&'static str],
     /// Its `kind`.
@@ -21,7 +21,7 @@ pub struct Shape {
     pub fields: &'static [(&'static str, &'static [&'static str])],
 }
 
-const OUTER: Shape = Shape {
+const OUTER: ConfigSchema = ConfigSchema {
     versions: &["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"],
     kind: "AdmissionConfiguration",
     fields: &[("plugins", &[])],
@@ -33,7 +33,7 @@ pub type Read<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
 fn document(path: &Path, read: Read<'_>) -> Result<Value, String> {
     let at = path.display();
     let bytes = read(path).map_err(|e| format!("cannot read {at}: {e}"))?;
-    let (value, doubled) = yaml::decode_noting(&bytes).map_err(|e| format!("{at}: {e}"))?;
+    let (value, doubled) = yaml::decode_with_duplicates(&bytes).map_err(|e| format!("{at}: {e}"))?;
     match doubled.first() {
         None => Ok(value),
         Some(first) => Err(format!("{at}: strict decoding error: {first}")),
@@ -93,7 +93,7 @@ impl Configuration {
     ///
     /// # Errors
     /// A one-line message if the kind is wrong or a field is unknown.
-    pub fn shaped(&self, plugin: &str, shape: &Shape) -> Result<Option<&Value>, String> {
+    pub fn checked(&self, plugin: &str, shape: &ConfigSchema) -> Result<Option<&Value>, String> {
         let Some(value) = self.of(plugin) else {
             return Ok(None);
         };
@@ -112,7 +112,7 @@ fn only(value: &Value, fields: &[&str]) -> Result<(), String> {
     }
 }
 
-impl Shape {
+impl ConfigSchema {
     fn check(&self, value: &Value) -> Result<(), String> {
         let (version, kind) = (value.api_version(), ObjectView::kind(value));
         if !self.versions.contains(&version) || kind != self.kind {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn configuration_is_checked_against_the_plugins_schema() {
-        let shape = Shape {
+        let shape = ConfigSchema {
             versions: &["x/v1"],
             kind: "K",
             fields: &[("a", &["b"])],
@@ -190,7 +190,7 @@ mod tests {
         let of = |text: &str| {
             let outer = format!("{HEAD}plugins:\n- name: P\n  configuration: {text}");
             let got = read(&[("/etc/adm/c.yaml", &outer)]).unwrap();
-            got.shaped("P", &shape).map(|v| v.is_some())
+            got.checked("P", &shape).map(|v| v.is_some())
         };
         assert_eq!(of("{apiVersion: x/v1, kind: K, a: {b: 1}}"), Ok(true));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
-use super::{Admission, Attributes, Cluster, Operation};
+use super::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
@@ -64,7 +64,7 @@ impl Storage for Still {
 }
 
 /// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a namespace.
-pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> Cluster {
+pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
     let mut storages: HashMap<(String, String), Arc<dyn Storage>> = HashMap::new();
     for (group, plural, objects) in resources {
         let entry = |o: &Value| {
@@ -78,8 +78,8 @@ pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> Cluster {
         let held = Still(objects.iter().map(entry).collect());
         storages.insert(((*group).to_owned(), (*plural).to_owned()), Arc::new(held));
     }
-    let cluster = Cluster::default();
-    cluster.fill(storages);
+    let cluster = ObjectLookup::default();
+    cluster.set_storages(storages);
     cluster
 }
 

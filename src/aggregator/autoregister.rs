@@ -121,7 +121,7 @@ impl AutoRegister {
         me.informer.subscribe(move |change| noting.note(change));
         let (following, all) = (me.clone(), definitions.clone());
         definitions.subscribe(move |_| {
-            defined.at_once(|| following.set_always(definitions::wanted(all.snapshot().values())));
+            defined.record_inline(|| following.set_always(definitions::wanted(all.snapshot().values())));
         });
         me
     }

@@ -11,7 +11,7 @@ mod sieve;
 use super::internal::LargeDocuments;
 use super::shelf::Document;
 use crate::apimachinery::value::Value;
-use crate::endpoints::openapi::kept::MEMORY;
+use crate::endpoints::openapi::cached::MEMORY;
 use crate::tasks::off_thread;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

@@ -29,7 +29,7 @@ pub fn publish(
             let reading = BackendReading {
                 requests: f.in_flight,
                 watches: f.watching,
-                turned_away: f.turned_away,
+                rejected: f.turned_away,
             };
             (name.as_str(), reading)
         }));
@@ -37,7 +37,7 @@ pub fn publish(
         families.set_endpoints(endpoints.iter().map(|e| {
             let reading = EndpointReading {
                 connections: e.connections,
-                under_way: e.under_way,
+                in_flight: e.under_way,
                 waiting: e.waiting,
                 ejected: e.ejected_for.is_some(),
             };

@@ -56,7 +56,7 @@ impl Registration {
             turn: Mutex::default(),
         });
         let following = registration.clone();
-        informer.subscribe(move |change| queue.at_once(|| following.apply(change)));
+        informer.subscribe(move |change| queue.record_inline(|| following.apply(change)));
         registration
     }
 

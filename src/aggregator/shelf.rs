@@ -9,7 +9,7 @@ use super::apiservice::ApiService;
 use super::documents::Documents;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
-use crate::endpoints::openapi::kept::MEMORY;
+use crate::endpoints::openapi::cached::MEMORY;
 use crate::tasks::off_thread;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};

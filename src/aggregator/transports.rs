@@ -64,7 +64,7 @@ impl Transports {
         Self {
             passing,
             outbound: Arc::new(outbound),
-            tls: TlsBuilder::new(provider).counting(telemetry.x509_flaws.clone()),
+            tls: TlsBuilder::new(provider).counting(telemetry.x509_warnings.clone()),
             counts: telemetry.client_requests.clone(),
             bounds,
             identity: ArcSwapOption::empty(),
@@ -223,13 +223,13 @@ mod tests {
             let got = internal::fetch(&transport, place, "/apis", AGGREGATOR, &[]).await;
             assert_eq!(got.unwrap().status, 200);
         }
-        assert_eq!(telemetry.x509_flaws.missing_san.get(), 1, "one connection");
+        assert_eq!(telemetry.x509_warnings.missing_san.get(), 1, "one connection");
         // Another service has another transport: on the same one the session would be resumed, without a certificate.
         object.set(&["spec", "service", "name"], "other");
         let other = transports.of(&ApiService::from_value(&object)).unwrap();
         let got = internal::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;
         assert_eq!(got.unwrap().status, 200);
-        assert_eq!(telemetry.x509_flaws.missing_san.get(), 2);
+        assert_eq!(telemetry.x509_warnings.missing_san.get(), 2);
         let text = String::from_utf8(telemetry.text()).unwrap();
         let line = format!(
             "rest_client_requests_total{{code=\"200\",host=\"{}\",method=\"GET\"}} 3",

@@ -1,7 +1,7 @@
 //! Adapter from the schema table to server-side apply: [`ApplyType`] implements [`ApplySchema`] for built-in kinds.
 
 use super::decode::zero;
-use super::{Emit, Field, Free, ListType, MapType, Ty, TypeDef};
+use super::{Emit, Field, FreeForm, ListType, MapType, Ty, TypeDef};
 use crate::apimachinery::Value;
 use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
 use crate::apimachinery::codec::json;
@@ -70,7 +70,7 @@ impl ApplySchema for ApplyType {
             Ty::Int32 | Ty::Int64 | Ty::Float => Shape::Scalar(Scalar::Numeric),
             Ty::Bool => Shape::Scalar(Scalar::Boolean),
             Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString => Shape::Scalar(Scalar::Untyped),
-            Ty::Any(Free::RawExtension) => Shape::AtomicObject,
+            Ty::Any(FreeForm::RawExtension) => Shape::AtomicObject,
             Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
             Ty::Struct(_) | Ty::Map(_) => object,
             Ty::List(of) => match self.list() {
@@ -94,7 +94,7 @@ impl ApplySchema for ApplyType {
                 declared: false,
             }),
             Ty::Any(_) | Ty::SchemaOr(_) => Some(Member {
-                schema: Self::Element(Ty::Any(Free::Json)),
+                schema: Self::Element(Ty::Any(FreeForm::Json)),
                 declared: false,
             }),
             _ => None,

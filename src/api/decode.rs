@@ -8,12 +8,12 @@ mod converter;
 mod order;
 mod scalar;
 
-pub use converter::fit;
-pub use order::in_document_order;
+pub use converter::coerce;
+pub use order::sort_by_document_order;
 
-use super::{Emit, Field, Free, SchemaOr, Ty, TypeDef};
-use crate::apimachinery::codec::budget::{Budget, PAIR, weight};
-use crate::apimachinery::codec::findings::Findings;
+use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
+use crate::apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
+use crate::apimachinery::codec::strict_errors::StrictErrors;
 use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Map, Str, Value};
 use std::fmt;
@@ -40,8 +40,8 @@ impl std::error::Error for DecodeError {}
 
 /// Rewrites `v` to what Go would encode after decoding it into `def`; see the module documentation.
 ///
-/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as [`Findings`] keeps,
-/// sorted by key at each level; [`in_document_order`] merges them with the JSON codec's duplicate-key findings in
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as [`StrictErrors`] keeps,
+/// sorted by key at each level; [`sort_by_document_order`] merges them with the JSON codec's duplicate-key findings in
 /// upstream's order. The caller applies `fieldValidation` to them.
 ///
 /// # Errors
@@ -57,8 +57,8 @@ pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, De
 /// As of [`normalize`].
 pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut cx = Cx {
-        findings: Findings::default(),
-        added: Budget::of(MAX_ADDED),
+        findings: StrictErrors::default(),
+        added: DecodeBudget::of(MAX_ADDED),
     };
     let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
@@ -190,7 +190,7 @@ fn go_type(ty: Ty) -> String {
         Ty::MicroTime => "v1.MicroTime".into(),
         Ty::Quantity => "resource.Quantity".into(),
         Ty::IntOrString => "intstr.IntOrString".into(),
-        Ty::Any(Free::RawExtension) => "runtime.RawExtension".into(),
+        Ty::Any(FreeForm::RawExtension) => "runtime.RawExtension".into(),
         Ty::Any(_) | Ty::SchemaOr(_) => "interface {}".into(),
         Ty::Struct(r) => {
             let mut parts = r.get().name.rsplit('.');
@@ -203,8 +203,8 @@ fn go_type(ty: Ty) -> String {
 }
 
 struct Cx {
-    findings: Findings,
-    added: Budget,
+    findings: StrictErrors,
+    added: DecodeBudget,
 }
 
 impl Cx {
@@ -325,8 +325,8 @@ impl Cx {
             ))),
             (Ty::Quantity, _) => scalar::quantity(v),
             (Ty::IntOrString, _) => scalar::int_or_string(v),
-            (Ty::Any(Free::Object | Free::FieldsV1), Value::Object(_)) => Ok(()),
-            (Ty::Any(Free::RawExtension | Free::Json | Free::Patch), _) => Ok(()),
+            (Ty::Any(FreeForm::Object | FreeForm::FieldsV1), Value::Object(_)) => Ok(()),
+            (Ty::Any(FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
             (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
             _ => wrong(v),
         }

@@ -3,7 +3,7 @@
 //! Start at [`Components::schemas`]. Nothing is cached here: the compressed descriptions are inflated while a document
 //! is built and dropped with the [`Components`]. Paths and whole documents are assembled by `endpoints`.
 
-use super::{Emit, Field, Free, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
+use super::{Emit, Field, FreeForm, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
 use crate::apimachinery::value::{Map, Value};
 use crate::json;
 use std::borrow::Cow;
@@ -76,10 +76,10 @@ fn reference(ty: Ty) -> Option<&'static str> {
         Ty::MicroTime => "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
         Ty::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity",
         Ty::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-        Ty::Any(Free::RawExtension) => "io.k8s.apimachinery.pkg.runtime.RawExtension",
-        Ty::Any(Free::FieldsV1) => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
-        Ty::Any(Free::Patch) => "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
-        Ty::Any(Free::Json) => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+        Ty::Any(FreeForm::RawExtension) => "io.k8s.apimachinery.pkg.runtime.RawExtension",
+        Ty::Any(FreeForm::FieldsV1) => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+        Ty::Any(FreeForm::Patch) => "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+        Ty::Any(FreeForm::Json) => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
         Ty::SchemaOr(SchemaOr::Bool) => {
             "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool"
         }
@@ -201,7 +201,7 @@ fn scalar_form(dialect: Dialect, ty: Ty, out: &mut Map) {
             out.insert("oneOf", json!([{"type": "integer"}, {"type": "string"}]));
             out.insert("format", "int-or-string");
         }
-        (Ty::Any(Free::Json) | Ty::SchemaOr(_), _) => {}
+        (Ty::Any(FreeForm::Json) | Ty::SchemaOr(_), _) => {}
         _ => drop(out.insert("type", "object")),
     }
 }
@@ -236,7 +236,7 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
             out.insert("x-kubernetes-list-map-keys", keys.to_vec());
         }
     }
-    if f.map_said {
+    if f.map_type_explicit {
         out.insert(
             "x-kubernetes-map-type",
             if f.map == MapType::Atomic { "atomic" } else { "granular" },

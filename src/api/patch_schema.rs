@@ -1,6 +1,6 @@
 //! Adapter from the schema table to strategic merge patch: [`PatchType`] implements [`PatchSchema`] for built-in kinds.
 
-use super::{Field, Free, PatchStrategy, Ty, TypeDef};
+use super::{Field, FreeForm, PatchStrategy, Ty, TypeDef};
 use crate::apimachinery::patch::strategic::{FieldPatch, PatchSchema};
 
 /// The schema at the patch's current position.
@@ -46,7 +46,7 @@ impl PatchSchema for PatchType {
         match self {
             Self::Def(d) => d.field(name).map(patched),
             Self::Ty(Ty::Map(t)) => plain(Self::of(*t)),
-            Self::Ty(Ty::Any(Free::Object | Free::Patch)) => plain(self),
+            Self::Ty(Ty::Any(FreeForm::Object | FreeForm::Patch)) => plain(self),
             Self::Ty(_) => None,
         }
     }
@@ -54,9 +54,9 @@ impl PatchSchema for PatchType {
     fn type_name(self) -> &'static str {
         match self {
             Self::Def(d) => d.go_name(),
-            Self::Ty(Ty::Any(Free::RawExtension)) => "RawExtension",
-            Self::Ty(Ty::Any(Free::Json)) => "JSON",
-            Self::Ty(Ty::Any(Free::FieldsV1)) => "FieldsV1",
+            Self::Ty(Ty::Any(FreeForm::RawExtension)) => "RawExtension",
+            Self::Ty(Ty::Any(FreeForm::Json)) => "JSON",
+            Self::Ty(Ty::Any(FreeForm::FieldsV1)) => "FieldsV1",
             Self::Ty(Ty::SchemaOr(super::SchemaOr::Bool)) => "JSONSchemaPropsOrBool",
             Self::Ty(Ty::SchemaOr(super::SchemaOr::Array)) => "JSONSchemaPropsOrArray",
             Self::Ty(_) => "",

@@ -1,6 +1,6 @@
 //! The protobuf codec of built-in kinds, driven by the schema table. Start at [`encode`] and [`decode`].
 //!
-//! JSON and protobuf share their fields, except that JSON inlines embedded structs (`Field::through`) and that some
+//! JSON and protobuf share their fields, except that JSON inlines embedded structs (`Field::embedded_in`) and that some
 //! scalars are messages. The encoder writes what upstream's generated marshallers write: fields by number, non-pointer
 //! scalars even if zero, non-pointer structs even if empty, maps sorted by key. The decoder accepts any valid wire
 //! encoding; it skips unknown fields in every field validation mode, as upstream does.
@@ -9,12 +9,12 @@ mod order;
 mod read;
 mod write;
 
-pub use read::{message as decode_message, message_within as decode_message_within};
+pub use read::{message as decode_message, message_with_budget as decode_message_within};
 pub use write::message as encode_message;
 
 use super::decode::DecodeError;
 use super::{Field, TypeDef};
-use crate::apimachinery::codec::budget::Budget;
+use crate::apimachinery::codec::budget::DecodeBudget;
 use crate::apimachinery::codec::protobuf::envelope;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
@@ -51,21 +51,21 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// # Errors
 /// The message is malformed or nests too deep.
 pub fn decode(def: &'static TypeDef, api_version: &str, kind: &str, raw: &[u8]) -> Result<Value, DecodeError> {
-    decode_within(def, api_version, kind, raw, &mut Budget::unlimited())
+    decode_with_budget(def, api_version, kind, raw, &mut DecodeBudget::unlimited())
 }
 
 /// As [`decode`], with a memory budget for the resulting tree.
 ///
 /// # Errors
 /// As of [`decode`], and if the budget is exhausted.
-pub fn decode_within(
+pub fn decode_with_budget(
     def: &'static TypeDef,
     api_version: &str,
     kind: &str,
     raw: &[u8],
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Value, DecodeError> {
-    let mut object = read::message_within(def, raw, budget)?;
+    let mut object = read::message_with_budget(def, raw, budget)?;
     object.set(&["apiVersion"], api_version);
     object.set(&["kind"], kind);
     Ok(object)

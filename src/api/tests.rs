@@ -39,7 +39,7 @@ fn corrections_to_the_openapi_source_are_applied() {
     let claim = by_name("io.k8s.api.core.v1.PersistentVolumeSpec")
         .and_then(|t| t.field("claimRef"))
         .expect("claimRef");
-    assert_eq!((claim.map, claim.map_said), (MapType::Granular, true));
+    assert_eq!((claim.map, claim.map_type_explicit), (MapType::Granular, true));
     let claims = by_name("io.k8s.api.core.v1.ResourceRequirements")
         .and_then(|t| t.field("claims"))
         .expect("claims");
@@ -57,11 +57,14 @@ fn corrections_to_the_openapi_source_are_applied() {
 fn protobuf_paths_include_embedded_messages() {
     let volume = by_name("io.k8s.api.core.v1.Volume").expect("volumes");
     let secret = volume.field("secret").expect("a volume source");
-    assert_eq!((secret.through, secret.tag), ([2, 0], 6));
+    assert_eq!((secret.embedded_in, secret.tag), ([2, 0], 6));
     let name = volume.field("name").expect("a name");
-    assert_eq!((name.through, name.tag), ([0, 0], 1));
+    assert_eq!((name.embedded_in, name.tag), ([0, 0], 1));
     let rule = by_name("io.k8s.api.admissionregistration.v1.NamedRuleWithOperations").expect("rules");
-    assert_eq!(rule.field("apiGroups").map(|f| (f.through, f.tag)), Some(([2, 2], 1)));
+    assert_eq!(
+        rule.field("apiGroups").map(|f| (f.embedded_in, f.tag)),
+        Some(([2, 2], 1))
+    );
     assert_eq!(
         by_gvk("", "v1", "Pod").and_then(|t| t.field("kind")).map(|f| f.tag),
         Some(0)

@@ -1,15 +1,15 @@
 //! Codecs for the object tree: JSON, YAML, CBOR, the protobuf envelope, and PEM.
 //!
-//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`findings`] collects the
+//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`strict_errors`] collects the
 //! warnings of a decoder. Media type negotiation is left to `endpoints`.
 
 pub mod budget;
 pub mod cbor;
-pub mod findings;
 pub mod go_syntax;
 pub mod json;
 pub mod pem;
 pub mod protobuf;
+pub mod strict_errors;
 pub mod yaml;
 
 /// Encodes bytes as lower-case hexadecimal.

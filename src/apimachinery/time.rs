@@ -121,7 +121,7 @@ fn cannot_parse(s: &str, layout: &str) -> String {
 /// Returns a hint at the expected syntax; meant for our own flags and files, not for API responses.
 pub fn parse_duration(value: &str) -> Result<Duration, String> {
     let nanos = go_nanos(value).map_err(|_| "expected a duration such as 90s, 1m30s or 300ms")?;
-    if nanos > MOST_NANOS {
+    if nanos > MAX_NANOS {
         return Err("too long".to_owned());
     }
     Ok(Duration::from_nanos(nanos.round() as u64))
@@ -138,11 +138,11 @@ pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
         _ => (false, text),
     };
     let nanos = go_nanos(unsigned).map_err(|odd| match odd {
-        Odd::Invalid => format!("time: invalid duration {text:?}"),
-        Odd::NoUnit => format!("time: missing unit in duration {text:?}"),
-        Odd::Unit(unit) => format!("time: unknown unit {unit:?} in duration {text:?}"),
+        DurationError::Invalid => format!("time: invalid duration {text:?}"),
+        DurationError::NoUnit => format!("time: missing unit in duration {text:?}"),
+        DurationError::Unit(unit) => format!("time: unknown unit {unit:?} in duration {text:?}"),
     })?;
-    if nanos > MOST_NANOS {
+    if nanos > MAX_NANOS {
         return Err(format!("time: invalid duration {text:?}"));
     }
     let nanos = nanos as u64;
@@ -150,39 +150,39 @@ pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
 }
 
 /// A Go duration is a signed 64-bit count of nanoseconds.
-const MOST_NANOS: f64 = i64::MAX as f64;
+const MAX_NANOS: f64 = i64::MAX as f64;
 
 /// The reason a text is not a duration.
-enum Odd<'a> {
+enum DurationError<'a> {
     Invalid,
     NoUnit,
     Unit(&'a str),
 }
 
 /// Parses numbers with units into nanoseconds, which may exceed the range of a Go duration.
-fn go_nanos(text: &str) -> Result<f64, Odd<'_>> {
+fn go_nanos(text: &str) -> Result<f64, DurationError<'_>> {
     if text == "0" {
         return Ok(0.0);
     }
     if text.is_empty() {
-        return Err(Odd::Invalid);
+        return Err(DurationError::Invalid);
     }
     let (mut rest, mut nanos) = (text, 0.0);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, tail) = rest.split_at(digits.unwrap_or(rest.len()));
-        let number: f64 = number.parse().map_err(|_| Odd::Invalid)?;
+        let number: f64 = number.parse().map_err(|_| DurationError::Invalid)?;
         let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.');
         let (unit, tail) = tail.split_at(unit.unwrap_or(tail.len()));
         let factor = match unit {
-            "" => return Err(Odd::NoUnit),
+            "" => return Err(DurationError::NoUnit),
             "ns" => 1.0,
             "us" | "µs" | "μs" => 1e3,
             "ms" => 1e6,
             "s" => 1e9,
             "m" => 60e9,
             "h" => 3600e9,
-            unit => return Err(Odd::Unit(unit)),
+            unit => return Err(DurationError::Unit(unit)),
         };
         nanos += number * factor;
         rest = tail;

@@ -48,13 +48,13 @@ struct Current(ArcSwap<Union>);
 
 #[async_trait]
 impl Authorizer for Current {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let current = self.0.load_full();
-        current.authorize(asked).await
+        current.authorize(attributes).await
     }
 
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        self.0.load().at_once(asked)
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
+        self.0.load().authorize_sync(attributes)
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {

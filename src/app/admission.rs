@@ -1,9 +1,9 @@
 //! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
 //! and `--admission-control-config-file`.
 
-use crate::admission::configuration::Shape;
+use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
-use crate::admission::{self, Admission, Cluster, Configuration, Phases, Timed};
+use crate::admission::{self, Admission, Configuration, ObjectLookup, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
 use crate::telemetry::Telemetry;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Dependencies of the plugins.
 pub struct Needs<'a> {
     /// Reads of other resources; available once all stores exist.
-    pub cluster: Cluster,
+    pub cluster: ObjectLookup,
     /// For plugins that check a further permission.
     pub authorizer: Arc<dyn Authorizer>,
     /// Metrics.
@@ -24,7 +24,7 @@ pub struct Needs<'a> {
     pub toleration_seconds: [i64; 2],
 }
 
-const POD_SECURITY: Shape = Shape {
+const POD_SECURITY: ConfigSchema = ConfigSchema {
     versions: &[
         "pod-security.admission.config.k8s.io/v1",
         "pod-security.admission.config.k8s.io/v1beta1",
@@ -47,7 +47,7 @@ const POD_SECURITY: Shape = Shape {
     ],
 };
 
-const QUOTA: Shape = Shape {
+const QUOTA: ConfigSchema = ConfigSchema {
     versions: &[
         "apiserver.config.k8s.io/v1",
         "resourcequota.admission.k8s.io/v1",
@@ -58,7 +58,7 @@ const QUOTA: Shape = Shape {
     fields: &[("limitedResources", &[])],
 };
 
-const POD_TOLERATIONS: Shape = Shape {
+const POD_TOLERATIONS: ConfigSchema = ConfigSchema {
     versions: &["podtolerationrestriction.admission.k8s.io/v1alpha1"],
     kind: "Configuration",
     fields: &[("default", &[]), ("whitelist", &[])],
@@ -96,7 +96,7 @@ pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Result<Arc<dyn Ad
 }
 
 fn pod_security(needs: &Needs<'_>) -> Result<PodSecurityConfig, String> {
-    let said = needs.configuration.shaped("PodSecurity", &POD_SECURITY);
+    let said = needs.configuration.checked("PodSecurity", &POD_SECURITY);
     match said.map_err(about_file)? {
         None => Ok(PodSecurityConfig::default()),
         Some(said) => PodSecurityConfig::parse(said).map_err(|e| about("PodSecurity", e)),
@@ -161,7 +161,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admiss
         "PodResizeValidator" => make.validating(PodResizeValidator::new(cluster())),
         "NodeDeclaredFeatureValidator" => make.validating(NodeDeclaredFeatureValidator::new(cluster())),
         "ResourceQuota" => {
-            let said = needs.configuration.shaped(name, &QUOTA).map_err(about_file)?;
+            let said = needs.configuration.checked(name, &QUOTA).map_err(about_file)?;
             let config = said.map(QuotaConfig::parse).unwrap_or_default();
             make.validating(ResourceQuota::new(cluster(), config))
         }
@@ -180,7 +180,7 @@ fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admiss
             make.both(plugin.map_err(|e| about(name, e))?)
         }
         "PodTolerationRestriction" => {
-            let said = needs.configuration.shaped(name, &POD_TOLERATIONS);
+            let said = needs.configuration.checked(name, &POD_TOLERATIONS);
             make.both(PodTolerationRestriction::new(cluster(), said.map_err(about_file)?))
         }
         _ => return Ok(None),

@@ -10,8 +10,8 @@ use crate::authn::cache::TokenCache;
 use crate::authn::service_account::system_clock;
 use crate::authn::webhook::WebhookTokens;
 use crate::authn::{
-    Anonymous, Authenticator, BearerToken, ForOwnAudiences, RequestHeader, RequestHeaderNames, TokenAuthenticator,
-    TokenFile, TokenUnion, WebSocketToken, WithAnonymous, X509,
+    Anonymous, Authenticator, BearerToken, RequestHeader, RequestHeaderNames, TokenAuthenticator, TokenFile,
+    TokenUnion, WebSocketToken, WithAnonymous, WithServerAudiences, X509,
 };
 use crate::cli::CompletedOptions;
 use crate::client::ClientConfig;
@@ -77,17 +77,17 @@ pub fn build(
     let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
     if let Some(path) = &o.token_file {
         let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
-        kinds.push(Arc::new(ForOwnAudiences::new(file, audiences.clone())));
+        kinds.push(Arc::new(WithServerAudiences::new(file, audiences.clone())));
     }
     let accounts = service_accounts::build(options, live.clone(), telemetry)?;
     kinds.push(accounts.legacy.clone());
     kinds.push(accounts.bound.clone());
     if o.bootstrap_tokens {
         let bootstrap = BootstrapTokens::new(live.clone(), system_clock());
-        kinds.push(Arc::new(ForOwnAudiences::new(bootstrap, audiences.clone())));
+        kinds.push(Arc::new(WithServerAudiences::new(bootstrap, audiences.clone())));
     }
     let providers = identity_providers::build(options, tasks, telemetry)?;
-    kinds.push(Arc::new(ForOwnAudiences::new(providers.tokens, audiences.clone())));
+    kinds.push(Arc::new(WithServerAudiences::new(providers.tokens, audiences.clone())));
     if let Some(webhook) = &o.webhook {
         let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
         let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;

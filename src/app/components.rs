@@ -19,7 +19,7 @@ impl Probe for Local {
         self.0
     }
 
-    async fn ask(&self) -> Result<String, String> {
+    async fn check(&self) -> Result<String, String> {
         probe::https(SocketAddr::from((Ipv4Addr::LOCALHOST, self.1)), "/healthz").await
     }
 }
@@ -30,7 +30,7 @@ impl Probe for Store {
         &self.0
     }
 
-    async fn ask(&self) -> Result<String, String> {
+    async fn check(&self) -> Result<String, String> {
         match self.1.upgrade() {
             Some(stores) => stores.health(self.2).map(|()| "ok".to_owned()),
             None => Err("the store is closed".to_owned()),

@@ -32,7 +32,7 @@ pub struct Consumer {
 
 /// Sets up the informers. Nothing is read before the consumer is started.
 pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
-    let flows = Arc::new(FlowSchemas::new().counting(telemetry.dispatched.clone()));
+    let flows = Arc::new(FlowSchemas::new().with_counter(telemetry.dispatched.clone()));
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
         Informer::new(storage, crate::storage::Entry::decode)

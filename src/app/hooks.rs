@@ -1,7 +1,9 @@
 //! Post-start hooks and health checks of the servers, under upstream's names.
 
 use crate::controlplane::ControlPlane;
-use crate::controlplane::bootstrap::{self, Advertise, Trust, flowcontrol, priority_classes, rbac, retry};
+use crate::controlplane::bootstrap::{
+    self, Advertise, ClusterAuthenticationInfo, flowcontrol, priority_classes, rbac, retry,
+};
 use crate::extensions::naming::Naming;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -32,7 +34,7 @@ pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     server.add_post_start_hook("priority-and-fairness-config-producer", move |cx| async move {
         let made = retry(FLOW_CONTROL, || flowcontrol::ensure(&p)).await;
         made.map_err(|e| format!("making the flow control defaults: {e}"))?;
-        flowcontrol::keep(&cx.tasks, p);
+        flowcontrol::spawn_reconciler(&cx.tasks, p);
         Ok(())
     });
 }
@@ -44,7 +46,7 @@ pub fn system_objects(
     server: &mut GenericServer,
     plane: &Arc<ControlPlane>,
     advertise: Advertise,
-    trust: watch::Receiver<Arc<Trust>>,
+    trust: watch::Receiver<Arc<ClusterAuthenticationInfo>>,
 ) {
     let made = Signal::new("system objects");
     for name in [
@@ -62,7 +64,7 @@ pub fn system_objects(
     server.add_post_start_hook("start-system-namespaces-controller", move |cx| async move {
         let now = trust.borrow().clone();
         let outcome = bootstrap::ensure(&plane, &advertise, &now).await;
-        bootstrap::keep(&cx.tasks, plane, advertise, trust);
+        bootstrap::spawn_reconcilers(&cx.tasks, plane, advertise, trust);
         outcome.map_err(|e| format!("making the system objects: {e}"))?;
         made.fire();
         Ok(())

@@ -1,9 +1,9 @@
 //! The objects that token authenticators look up, read from the stores once those exist.
 
-use crate::admission::Cluster;
+use crate::admission::ObjectLookup;
 use crate::apimachinery::value::Value;
-use crate::authn::Ground;
-use crate::authn::service_account::{Found, Objects};
+use crate::authn::CacheDependency;
+use crate::authn::service_account::{ObjectReader, ResolvedObject};
 use crate::controlplane::ControlPlane;
 use crate::registry::strategy::Context;
 use crate::storage::{Entry, Storage};
@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 
 /// Reads through the cluster reader, and writes through the control plane once there is one.
 pub struct Live {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     plane: OnceLock<Arc<ControlPlane>>,
 }
 
 impl Live {
     /// Nothing can be read before `cluster` is filled.
-    pub fn new(cluster: Cluster) -> Arc<Self> {
+    pub fn new(cluster: ObjectLookup) -> Arc<Self> {
         Arc::new(Self {
             cluster,
             plane: OnceLock::new(),
@@ -38,9 +38,9 @@ struct Unchanged {
     entry: Arc<Entry>,
 }
 
-impl Ground for Unchanged {
-    fn holds(&self) -> bool {
-        self.storage.at_hand(&self.entry.key) == Some(self.entry.revision)
+impl CacheDependency for Unchanged {
+    fn is_unchanged(&self) -> bool {
+        self.storage.peek_revision(&self.entry.key) == Some(self.entry.revision)
     }
 }
 
@@ -54,16 +54,16 @@ impl std::fmt::Debug for Unchanged {
 }
 
 #[async_trait]
-impl Objects for Live {
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String> {
+impl ObjectReader for Live {
+    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
         // Claims are signed but their content is arbitrary; a slash would address the key of another resource.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }
         let found = self.cluster.entry("", resource, namespace, name).await;
-        Ok(found.map_err(|e| e.message)?.map(|(entry, storage)| Found {
+        Ok(found.map_err(|e| e.message)?.map(|(entry, storage)| ResolvedObject {
             object: entry.decode(),
-            ground: Arc::new(Unchanged {
+            dependency: Arc::new(Unchanged {
                 storage: storage.clone(),
                 entry,
             }),

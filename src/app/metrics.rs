@@ -3,11 +3,11 @@
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
 use crate::registry::resource::Backing;
-use crate::storage::backend::CacheFigures;
+use crate::storage::backend::CacheStats;
 use crate::storage::budget::Budget;
 use crate::storage::cacher::counters::WAIT_BUCKETS;
 use crate::telemetry::Telemetry;
-use crate::telemetry::caches::{BudgetReading, Caches, Reading, Wait};
+use crate::telemetry::caches::{BudgetReading, CacheReading, Caches, Wait};
 use crate::telemetry::objects::Objects;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
                 let names = [row.gvr.group.to_string(), row.gvr.resource.to_string()];
                 Some((prefix.clone(), names))
             }
-            Backing::Converted { .. } | Backing::Computed(_) | Backing::Answered(_) => None,
+            Backing::Converted { .. } | Backing::Computed(_) | Backing::CreateOnly(_) => None,
         })
         .collect();
     let size = telemetry.storage_size_bytes.clone();
@@ -37,7 +37,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     let stores = Arc::downgrade(stores);
     telemetry.before_scrape(move || {
         let Some(stores) = stores.upgrade() else { return };
-        let figures = stores.figures();
+        let stats = stores.stats();
         if let Some(objects) = &objects {
             let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
             if counted.is_none_or(|at| at.elapsed() >= count_every) {
@@ -50,14 +50,14 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
                 }
             }
         }
-        let mut readings = Vec::with_capacity(figures.caches.len());
-        for (prefix, cache) in &figures.caches {
+        let mut caches_stats = Vec::with_capacity(stats.caches.len());
+        for (prefix, cache) in &stats.caches {
             let of = names.get(prefix).cloned().unwrap_or_else(|| custom(prefix));
-            readings.push((of, reading(cache)));
+            caches_stats.push((of, cache_stats(cache)));
         }
-        caches.set(&readings);
+        caches.set(&caches_stats);
         caches.set_budget(&budget(stores.budget()));
-        for (place, bytes) in &figures.bytes {
+        for (place, bytes) in &stats.bytes {
             size.with_label_values(&[place.as_str()]).set(*bytes as i64);
         }
     });
@@ -72,10 +72,10 @@ fn custom(prefix: &str) -> [String; 2] {
     }
 }
 
-fn reading(cache: &CacheFigures) -> Reading {
+fn cache_stats(cache: &CacheStats) -> CacheReading {
     let done = &cache.counters;
     let waits = done.waits.read();
-    Reading {
+    CacheReading {
         capacity: cache.capacity as u64,
         capacity_changes: [done.grown.get(), done.shrunk.get()],
         events: cache.events as u64,
@@ -101,14 +101,14 @@ fn reading(cache: &CacheFigures) -> Reading {
 }
 
 fn budget(budget: &Budget) -> BudgetReading {
-    let now = budget.read();
+    let now = budget.stats();
     BudgetReading {
         total: if now.total == usize::MAX { 0 } else { now.total as u64 },
         objects: now.objects as u64,
         history: now.history as u64,
         encodings: now.encodings as u64,
         encodings_limit: now.encodings_limit as u64,
-        made: now.made,
+        computed: now.computed,
         reused: now.reused,
         evicted: now.evicted,
         over: budget.is_over(),

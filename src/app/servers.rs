@@ -2,19 +2,19 @@
 
 use super::enablement::Enablement;
 use super::store::Stores;
-use crate::admission::Cluster;
+use crate::admission::ObjectLookup;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
-use crate::controlplane::reviews::Judges;
-use crate::controlplane::stored::reviver;
+use crate::controlplane::reviews::ReviewDependencies;
+use crate::controlplane::stored_versions::convert_stored;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
-use crate::endpoints::install::{Published, install};
+use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
@@ -37,8 +37,8 @@ use std::time::Duration;
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
-    cluster: &Cluster,
-    judges: Judges,
+    cluster: &ObjectLookup,
+    review_dependencies: ReviewDependencies,
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
     own: Vec<ApiGroup>,
@@ -46,7 +46,7 @@ pub async fn control_plane(
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::Needs {
         cluster: cluster.clone(),
-        authorizer: judges.authorizer.clone(),
+        authorizer: review_dependencies.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
         toleration_seconds: [
@@ -64,14 +64,14 @@ pub async fn control_plane(
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
         };
-        store.resource(&row.group_resource(), config, reviver(row))
+        store.resource(&row.group_resource(), config, convert_stored(row))
     };
     let network = &options.network;
     let config = controlplane::Config {
         service_ranges: network.service_cidrs.iter().map(|c| (c.network, c.prefix)).collect(),
         node_ports: (*network.node_ports.start(), *network.node_ports.end()),
         event_ttl_seconds: options.storage.event_ttl.as_secs(),
-        judges,
+        review_dependencies,
         components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
@@ -85,10 +85,10 @@ pub async fn control_plane(
     }
     stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
-        .adopt()
+        .load_allocations()
         .await
         .map_err(|e| format!("reading the stored services: {e}"))?;
-    cluster.fill(plane.storages());
+    cluster.set_storages(plane.storages());
     cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
@@ -104,7 +104,7 @@ pub struct Serving {
     /// For the second check when an update creates an object.
     pub authorizer: Arc<dyn Authorizer>,
     /// Collects discovery and OpenAPI of the served groups.
-    pub published: Published,
+    pub published: PublishedDocuments,
     /// Discovery priorities of the additional groups.
     pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Metrics.
@@ -198,8 +198,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
 
 /// Installs the aggregator's own group in the head server. Its OpenAPI is kept apart because the aggregator merges all
 /// documents.
-pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> Published {
-    let own = Published {
+pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> PublishedDocuments {
+    let own = PublishedDocuments {
         openapi: Arc::default(),
         ..serving.published.clone()
     };

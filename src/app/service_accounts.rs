@@ -85,7 +85,7 @@ pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemet
         requests: TokenRequests {
             issuer: Issuer::new(issuer, Arc::new(signer), clock),
             audiences,
-            most_seconds: i64::try_from(o.max_expiration.as_secs()).unwrap_or(i64::MAX),
+            max_seconds: i64::try_from(o.max_expiration.as_secs()).unwrap_or(i64::MAX),
             extend: o.extend_expiration,
         },
         keys,

@@ -6,7 +6,7 @@ use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::storage::backend::{Backend, Figures, Revive, Wiring};
+use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
@@ -48,7 +48,7 @@ impl Stores {
             None => None,
             Some(path) => {
                 let metrics = EncryptionMetrics::register(telemetry);
-                let load = move || Encryption::load_counted(&path, metrics);
+                let load = move || Encryption::load_with_metrics(&path, metrics);
                 let loaded = tokio::task::spawn_blocking(load).await;
                 let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
                 Some(Arc::new(
@@ -57,7 +57,7 @@ impl Stores {
             }
         };
         let reload = storage.encryption_reload;
-        let budget = Budget::bounded(storage.cache_bytes(), storage.encodings_bytes, storage.watches);
+        let budget = Budget::with_watch_bounds(storage.cache_bytes(), storage.encodings_bytes, storage.watches);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
                 main: embedded(storage, &budget)?,
@@ -97,17 +97,22 @@ impl Stores {
         [&self.main].into_iter().chain(self.elsewhere.iter().map(|(_, b)| b))
     }
 
-    /// The store of a resource. `revive` converts objects written by other programs to the storage version.
-    pub fn resource(&self, resource: &GroupResource, config: ResourceConfig, revive: Revive) -> Arc<dyn Storage> {
+    /// The store of a resource. `convert` converts objects written by other programs to the storage version.
+    pub fn resource(
+        &self,
+        resource: &GroupResource,
+        config: ResourceConfig,
+        convert: ConvertStored,
+    ) -> Arc<dyn Storage> {
         let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
         let (group, plural) = (&resource.group, &resource.resource);
-        let wiring = Wiring {
+        let hooks = ResourceHooks {
             transform: self.encryption.as_ref().map(|e| e.transform(group, plural)),
             metrics: Arc::new(self.telemetry.storage(group, plural)),
-            revive: Some(revive),
+            convert: Some(convert),
         };
-        backend.resource_with(config, wiring)
+        backend.resource_with(config, hooks)
     }
 
     /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
@@ -187,12 +192,12 @@ impl Stores {
     }
 
     /// Statistics of all backends together.
-    pub fn figures(&self) -> Figures {
-        let mut sum = Figures::default();
-        for figures in self.all().map(|b| b.figures()) {
-            sum.revision = sum.revision.max(figures.revision);
-            sum.caches.extend(figures.caches);
-            sum.bytes.extend(figures.bytes);
+    pub fn stats(&self) -> BackendStats {
+        let mut sum = BackendStats::default();
+        for stats in self.all().map(|b| b.stats()) {
+            sum.revision = sum.revision.max(stats.revision);
+            sum.caches.extend(stats.caches);
+            sum.bytes.extend(stats.bytes);
         }
         sum
     }

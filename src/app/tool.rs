@@ -4,8 +4,8 @@
 use super::store::access;
 use crate::cli::options::EtcdOptions;
 use crate::cli::store::{StoreAction, StoreCommand};
-use crate::controlplane::stored::update;
-use crate::storage::embedded::tool::{self, Holdings, Object};
+use crate::controlplane::stored_versions::update;
+use crate::storage::embedded::tool::{self, Object, StoreStats};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::tool::{Exchange, MAX_FILL, Pair, group_of, to_embedded};
 use crate::storage::transform::ENCRYPTED;
@@ -117,7 +117,7 @@ fn told(e: tool::OpenError) -> String {
     }
 }
 
-fn held(found: &Holdings) -> String {
+fn held(found: &StoreStats) -> String {
     let mut out = String::new();
     let history = found.writes - found.objects.min(found.writes);
     for (name, value) in [

@@ -4,7 +4,7 @@
 use super::port::Port;
 use crate::aggregator::Aggregator;
 use crate::cli::CompletedOptions;
-use crate::controlplane::bootstrap::{RequestHeaderTrust, Trust};
+use crate::controlplane::bootstrap::{ClusterAuthenticationInfo, RequestHeaderInfo};
 use crate::serving::{DynamicCa, DynamicKeyPair};
 use crate::tasks::TaskGroup;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ fn pem(ca: &DynamicCa) -> String {
     String::from_utf8_lossy(&ca.current().pem).into_owned()
 }
 
-fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -> Arc<Trust> {
+fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -> Arc<ClusterAuthenticationInfo> {
     let o = &options.authentication.request_header;
-    Arc::new(Trust {
+    Arc::new(ClusterAuthenticationInfo {
         client_ca: pem(clients),
-        request_header: Some(RequestHeaderTrust {
+        request_header: Some(RequestHeaderInfo {
             ca: pem(proxies),
             allowed_names: o.allowed_names.clone(),
             username_headers: o.username_headers.clone(),
@@ -30,7 +30,11 @@ fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -
 }
 
 /// The trust bundle for backends; the channel follows changes of the CA files. The task ends with `tasks`.
-pub fn published(options: &CompletedOptions, port: &Port, tasks: &TaskGroup) -> watch::Receiver<Arc<Trust>> {
+pub fn published(
+    options: &CompletedOptions,
+    port: &Port,
+    tasks: &TaskGroup,
+) -> watch::Receiver<Arc<ClusterAuthenticationInfo>> {
     let (clients, proxies) = (port.client_ca.clone(), port.request_header_ca.clone());
     let (send, receive) = watch::channel(trust(options, &clients, &proxies));
     let (mut a, mut b) = (clients.subscribe(), proxies.subscribe());

@@ -52,7 +52,7 @@ pub struct Truncation {
 }
 
 /// Outcome of handing events to a sink. Either way, `true` means stored.
-pub enum Write {
+pub enum WriteOutcome {
     /// The sink is processing the write; the receiver resolves with its result.
     Queued(oneshot::Receiver<bool>),
     /// The write happens when the caller drives this future.
@@ -64,7 +64,7 @@ pub trait Sink: Send + Sync + 'static {
     /// The plugin name used in metrics and logs.
     fn name(&self) -> &'static str;
     /// Starts to store the events.
-    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write;
+    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome;
 }
 
 /// A sink with its delivery mode.
@@ -145,8 +145,8 @@ impl Backend {
             return None;
         }
         let stored = match self.sink.clone().write(vec![event]) {
-            Write::Queued(stored) => stored,
-            Write::Work(work) => {
+            WriteOutcome::Queued(stored) => stored,
+            WriteOutcome::Work(work) => {
                 let (tell, stored) = oneshot::channel();
                 let started = tasks.spawn("audit event", async move {
                     // The receiver is gone if the client disconnected.

@@ -1,6 +1,6 @@
 //! Anonymous authentication, the last authenticator in the chain: any request becomes `system:anonymous`.
 
-use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
+use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ impl Anonymous {
         }
     }
 
-    fn recognise(&self, path: &str) -> Option<Identified> {
+    fn resolve_user(&self, path: &str) -> Option<AuthenticatedUser> {
         let here = self.paths.as_ref().is_none_or(|paths| paths.iter().any(|p| p == path));
-        here.then(|| Identified::new(self.user.clone()))
+        here.then(|| AuthenticatedUser::new(self.user.clone()))
     }
 }
 
@@ -42,11 +42,11 @@ impl Default for Anonymous {
 
 #[async_trait]
 impl Authenticator for Anonymous {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        Ok(self.recognise(from.path))
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+        Ok(self.resolve_user(from.path))
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
-        self.recognise(from.path).into()
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        self.resolve_user(from.path).into()
     }
 }

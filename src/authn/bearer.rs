@@ -1,7 +1,7 @@
 //! Bearer tokens, in the `Authorization` header ([`BearerToken`]) or as a WebSocket subprotocol ([`WebSocketToken`]).
 //! What a token means is up to the [`TokenAuthenticator`] behind them.
 
-use super::{AtOnce, Authenticator, Credentials, Identified, Refused};
+use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use base64::Engine;
@@ -15,7 +15,7 @@ pub const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A token to authenticate, and the audiences of the caller.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PresentedToken<'a> {
     /// The token.
     pub token: &'a str,
     /// The token must be valid for one of these; empty: any audience is accepted.
@@ -23,10 +23,10 @@ pub struct Asked<'a> {
 }
 
 /// An object that a cached authentication depends on, such as the token's ServiceAccount in the version that was read.
-pub trait Ground: std::fmt::Debug + Send + Sync + 'static {
+pub trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
     /// True if the object is certainly unchanged by any write acknowledged before this call. Never waits; when in
     /// doubt, returns false.
-    fn holds(&self) -> bool;
+    fn is_unchanged(&self) -> bool;
 }
 
 /// The result of token authentication.
@@ -42,13 +42,13 @@ pub struct TokenUser {
     /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
     /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are tracked.
-    pub grounds: Vec<Arc<dyn Ground>>,
+    pub dependencies: Vec<Arc<dyn CacheDependency>>,
 }
 
 impl TokenUser {
     /// True if every object this result depends on is unchanged.
-    pub fn holds(&self) -> bool {
-        self.grounds.iter().all(|ground| ground.holds())
+    pub fn is_current(&self) -> bool {
+        self.dependencies.iter().all(|dependency| dependency.is_unchanged())
     }
 }
 
@@ -65,32 +65,36 @@ impl From<Arc<UserInfo>> for TokenUser {
 #[async_trait]
 pub trait TokenAuthenticator: Send + Sync + 'static {
     /// Authenticates a token. `Ok(None)` means that it is not of this type.
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>;
+    async fn authenticate_token(&self, presented: PresentedToken<'_>)
+    -> Result<Option<TokenUser>, AuthenticationError>;
 
     /// The cached result for a token, if there is one.
-    fn at_once(&self, _asked: Asked<'_>) -> Option<Arc<TokenUser>> {
+    fn authenticate_sync(&self, _presented: PresentedToken<'_>) -> Option<Arc<TokenUser>> {
         None
     }
 }
 
 #[async_trait]
 impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        (**self).authenticate_token(asked).await
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        (**self).authenticate_token(presented).await
     }
 
-    fn at_once(&self, asked: Asked<'_>) -> Option<Arc<TokenUser>> {
-        (**self).at_once(asked)
+    fn authenticate_sync(&self, presented: PresentedToken<'_>) -> Option<Arc<TokenUser>> {
+        (**self).authenticate_sync(presented)
     }
 }
 
 /// Wraps tokens without an audience claim. They are valid for all of the server's own audiences.
-pub struct ForOwnAudiences<A> {
+pub struct WithServerAudiences<A> {
     tokens: A,
     own: Vec<String>,
 }
 
-impl<A: TokenAuthenticator> ForOwnAudiences<A> {
+impl<A: TokenAuthenticator> WithServerAudiences<A> {
     /// Adds the audience check to `tokens`; `own` are the server's audiences.
     pub fn new(tokens: A, own: Vec<String>) -> Self {
         Self { tokens, own }
@@ -105,16 +109,19 @@ pub fn intersection(some: &[String], others: &[String]) -> Vec<String> {
 }
 
 #[async_trait]
-impl<A: TokenAuthenticator> TokenAuthenticator for ForOwnAudiences<A> {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        if asked.audiences.is_empty() || self.own.is_empty() {
-            return self.tokens.authenticate_token(asked).await;
+impl<A: TokenAuthenticator> TokenAuthenticator for WithServerAudiences<A> {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        if presented.audiences.is_empty() || self.own.is_empty() {
+            return self.tokens.authenticate_token(presented).await;
         }
-        let audiences = intersection(&self.own, asked.audiences);
+        let audiences = intersection(&self.own, presented.audiences);
         if audiences.is_empty() {
             return Ok(None);
         }
-        let found = self.tokens.authenticate_token(asked).await?;
+        let found = self.tokens.authenticate_token(presented).await?;
         Ok(found.map(|user| TokenUser { audiences, ..user }))
     }
 }
@@ -131,10 +138,13 @@ impl TokenUnion {
 
 #[async_trait]
 impl TokenAuthenticator for TokenUnion {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
         let mut refusals = Vec::new();
         for member in &self.0 {
-            match member.authenticate_token(asked).await {
+            match member.authenticate_token(presented).await {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
                 Err(e) => refusals.push(e.0),
@@ -142,14 +152,14 @@ impl TokenAuthenticator for TokenUnion {
         }
         match refusals.len() {
             0 => Ok(None),
-            1 => Err(Refused(refusals.swap_remove(0))),
-            _ => Err(Refused(format!("[{}]", refusals.join(", ")))),
+            1 => Err(AuthenticationError(refusals.swap_remove(0))),
+            _ => Err(AuthenticationError(format!("[{}]", refusals.join(", ")))),
         }
     }
 }
 
 /// Authenticates by `Authorization: Bearer <token>`.
-pub struct BearerToken(Reviewer);
+pub struct BearerToken(TokenExtractor);
 
 impl BearerToken {
     /// Reads the header and passes the token to `tokens`.
@@ -159,26 +169,26 @@ impl BearerToken {
 
     /// Like [`BearerToken::new`], for tokens that are valid for any of `audiences`.
     pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
-        Self(Reviewer { tokens, audiences })
+        Self(TokenExtractor { tokens, audiences })
     }
 }
 
 #[async_trait]
 impl Authenticator for BearerToken {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         let Some(token) = header_token(&from) else {
             return Ok(None);
         };
         self.0.ask(token, from, false).await.map(Some)
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
         let Some(token) = header_token(&from) else {
-            return AtOnce::Nobody;
+            return SyncOutcome::NoCredentials;
         };
-        match self.0.tokens.at_once(self.0.about(token)) {
-            Some(found) => AtOnce::Known(identified(&found, from, false)),
-            None => AtOnce::Unknown,
+        match self.0.tokens.authenticate_sync(self.0.about(token)) {
+            Some(found) => SyncOutcome::Authenticated(identified(&found, from, false)),
+            None => SyncOutcome::Unknown,
         }
     }
 }
@@ -186,31 +196,36 @@ impl Authenticator for BearerToken {
 /// The error for a token that no authenticator recognises, as upstream's.
 pub const INVALID: &str = "invalid bearer token";
 
-struct Reviewer {
+struct TokenExtractor {
     tokens: Arc<dyn TokenAuthenticator>,
     audiences: Vec<String>,
 }
 
-impl Reviewer {
-    fn about<'a>(&'a self, token: &'a str) -> Asked<'a> {
-        Asked {
+impl TokenExtractor {
+    fn about<'a>(&'a self, token: &'a str) -> PresentedToken<'a> {
+        PresentedToken {
             token,
             audiences: &self.audiences,
         }
     }
 
-    async fn ask(&self, token: &str, from: Credentials<'_>, strip_subprotocol: bool) -> Result<Identified, Refused> {
+    async fn ask(
+        &self,
+        token: &str,
+        from: Credentials<'_>,
+        strip_subprotocol: bool,
+    ) -> Result<AuthenticatedUser, AuthenticationError> {
         let found = self.tokens.authenticate_token(self.about(token)).await?;
-        let found = found.ok_or_else(|| Refused::new(INVALID))?;
+        let found = found.ok_or_else(|| AuthenticationError::new(INVALID))?;
         Ok(identified(&found, from, strip_subprotocol))
     }
 }
 
-fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool) -> Identified {
+fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool) -> AuthenticatedUser {
     if let Some(warnings) = from.warnings {
         found.warnings.iter().for_each(|text| warnings.add(text));
     }
-    Identified {
+    AuthenticatedUser {
         user: found.user.clone(),
         strip_subprotocol,
         annotations: found.annotations.clone(),
@@ -239,7 +254,7 @@ fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
 }
 
 /// Authenticates by a token in `Sec-WebSocket-Protocol`; browsers cannot set `Authorization` on WebSockets.
-pub struct WebSocketToken(Reviewer);
+pub struct WebSocketToken(TokenExtractor);
 
 impl WebSocketToken {
     /// Reads the subprotocol and passes the token to `tokens`.
@@ -249,13 +264,13 @@ impl WebSocketToken {
 
     /// Like [`WebSocketToken::new`], for tokens that are valid for any of `audiences`.
     pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
-        Self(Reviewer { tokens, audiences })
+        Self(TokenExtractor { tokens, audiences })
     }
 }
 
 #[async_trait]
 impl Authenticator for WebSocketToken {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         if !is_websocket(from.headers) {
             return Ok(None);
         }
@@ -264,14 +279,16 @@ impl Authenticator for WebSocketToken {
             match protocol.strip_prefix(SUBPROTOCOL) {
                 None => others += 1,
                 Some(_) if token.is_some() => {
-                    return Err(Refused::new("multiple base64.bearer.authorization tokens specified"));
+                    return Err(AuthenticationError::new(
+                        "multiple base64.bearer.authorization tokens specified",
+                    ));
                 }
                 Some(encoded) => {
                     let bytes = URL_SAFE_NO_PAD
                         .decode(encoded)
-                        .map_err(|_| Refused::new("invalid base64.bearer.authorization token encoding"))?;
+                        .map_err(|_| AuthenticationError::new("invalid base64.bearer.authorization token encoding"))?;
                     let text = String::from_utf8(bytes)
-                        .map_err(|_| Refused::new("invalid base64.bearer.authorization token"))?;
+                        .map_err(|_| AuthenticationError::new("invalid base64.bearer.authorization token"))?;
                     token = Some(text).filter(|t| !t.is_empty());
                 }
             }
@@ -279,15 +296,15 @@ impl Authenticator for WebSocketToken {
         let Some(token) = token else { return Ok(None) };
         // The server must select a subprotocol in its response, and it must not echo the token.
         if others == 0 {
-            return Err(Refused::new("missing additional subprotocol"));
+            return Err(AuthenticationError::new("missing additional subprotocol"));
         }
         self.0.ask(&token, from, true).await.map(Some)
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
         match is_websocket(from.headers) {
-            true => AtOnce::Unknown,
-            false => AtOnce::Nobody,
+            true => SyncOutcome::Unknown,
+            false => SyncOutcome::NoCredentials,
         }
     }
 }
@@ -330,8 +347,11 @@ mod tests {
 
     #[async_trait]
     impl TokenAuthenticator for Knows {
-        async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-            Ok((asked.token == self.0).then(|| Arc::new(UserInfo::system("u", &[])).into()))
+        async fn authenticate_token(
+            &self,
+            presented: PresentedToken<'_>,
+        ) -> Result<Option<TokenUser>, AuthenticationError> {
+            Ok((presented.token == self.0).then(|| Arc::new(UserInfo::system("u", &[])).into()))
         }
     }
 

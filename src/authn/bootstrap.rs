@@ -2,8 +2,8 @@
 //! joining nodes. Follows upstream's `plugin/pkg/auth/authenticator/token/bootstrap`: an invalid token is never an
 //! error, only unrecognised.
 
-use super::service_account::{Clock, Found, Objects};
-use super::{Asked, Refused, TokenAuthenticator, TokenUser};
+use super::service_account::{Clock, ObjectReader, ResolvedObject};
+use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::request::UserInfo;
@@ -18,13 +18,13 @@ const GROUP: &str = "system:bootstrappers";
 
 /// Authenticates bootstrap tokens.
 pub struct BootstrapTokens {
-    objects: Arc<dyn Objects>,
+    objects: Arc<dyn ObjectReader>,
     clock: Clock,
 }
 
 impl BootstrapTokens {
     /// Reads the Secrets through `objects`.
-    pub fn new(objects: Arc<dyn Objects>, clock: Clock) -> Self {
+    pub fn new(objects: Arc<dyn ObjectReader>, clock: Clock) -> Self {
         Self { objects, clock }
     }
 
@@ -32,11 +32,14 @@ impl BootstrapTokens {
         let (id, secret) = split(token)?;
         let name = format!("bootstrap-token-{id}");
         let found = self.objects.get("secrets", "kube-system", &name).await.ok()??;
-        let Found { object: kept, ground } = found;
-        if kept.is_being_deleted() || kept.str_at(&["type"]) != "bootstrap.kubernetes.io/token" {
+        let ResolvedObject {
+            object: stored,
+            dependency,
+        } = found;
+        if stored.is_being_deleted() || stored.str_at(&["type"]) != "bootstrap.kubernetes.io/token" {
             return None;
         }
-        let data = |key: &str| STANDARD.decode(kept.str_at(&["data", key])).unwrap_or_default();
+        let data = |key: &str| STANDARD.decode(stored.str_at(&["data", key])).unwrap_or_default();
         let text = |key: &str| String::from_utf8(data(key)).unwrap_or_default();
         // Constant time, so that response times do not reveal a prefix of the secret.
         if text("token-id") != id || verify_slices_are_equal(&data("token-secret"), secret.as_bytes()).is_err() {
@@ -64,7 +67,7 @@ impl BootstrapTokens {
             ..UserInfo::default()
         };
         Some(TokenUser {
-            grounds: vec![ground],
+            dependencies: vec![dependency],
             ..TokenUser::from(Arc::new(user))
         })
     }
@@ -89,8 +92,11 @@ fn is_bootstrap_group(group: &str) -> bool {
 
 #[async_trait]
 impl TokenAuthenticator for BootstrapTokens {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        Ok(self.user(asked.token).await)
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        Ok(self.user(presented.token).await)
     }
 }
 
@@ -105,19 +111,19 @@ mod tests {
     #[derive(Debug)]
     struct Fixed;
 
-    impl crate::authn::Ground for Fixed {
-        fn holds(&self) -> bool {
+    impl crate::authn::CacheDependency for Fixed {
+        fn is_unchanged(&self) -> bool {
             true
         }
     }
 
     #[async_trait]
-    impl Objects for One {
-        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<Found>, String> {
+    impl ObjectReader for One {
+        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
             assert_eq!(ns, "kube-system");
-            Ok((name == "bootstrap-token-abcdef").then(|| Found {
+            Ok((name == "bootstrap-token-abcdef").then(|| ResolvedObject {
                 object: self.0.clone(),
-                ground: Arc::new(Fixed),
+                dependency: Arc::new(Fixed),
             }))
         }
         async fn label_secret(&self, _: &str, _: &str, _: &'static str, _: &str) {}
@@ -134,8 +140,8 @@ mod tests {
             secret.set(&["data", k], STANDARD.encode(v));
         }
         let tokens = BootstrapTokens::new(Arc::new(One(secret)), Arc::new(|| 1_800_000_000));
-        let asked = Asked { token, audiences: &[] };
-        tokens.authenticate_token(asked).await.unwrap()
+        let presented = PresentedToken { token, audiences: &[] };
+        tokens.authenticate_token(presented).await.unwrap()
     }
 
     #[tokio::test]

@@ -11,8 +11,8 @@ pub use config::Configuration;
 pub use tokens::TokenReviews;
 
 use super::{
-    Anonymous, AtOnce, Authenticator, BearerToken, Credentials, Identified, Refused, RequestHeader, Union,
-    WebSocketToken, WithAnonymous, X509,
+    Anonymous, AuthenticatedUser, AuthenticationError, Authenticator, BearerToken, Credentials, RequestHeader,
+    SyncOutcome, Union, WebSocketToken, WithAnonymous, X509,
 };
 use crate::apimachinery::Value;
 use crate::client::{Client, ClientError};
@@ -198,13 +198,13 @@ async fn read(client: &Client) -> Result<(Configuration, String), String> {
 
 #[async_trait]
 impl Authenticator for Delegated {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         let current = self.current.load_full();
         current.authenticate(from).await
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
-        self.current.load().at_once(from)
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        self.current.load().authenticate_sync(from)
     }
 }
 

@@ -94,7 +94,7 @@ pub struct Token<'a> {
 fn object(part: &str, what: &'static str) -> Result<Value, Malformed> {
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Malformed(what))?;
     // Parsers disagree on which of two duplicate members counts, so duplicates are rejected.
-    match json::decode_noting(&bytes) {
+    match json::decode_with_duplicates(&bytes) {
         Ok((v, notes)) if v.as_object().is_some() && notes.duplicates.is_empty() => Ok(v),
         _ => Err(Malformed(what)),
     }

@@ -9,7 +9,7 @@ mod claims;
 pub mod configuration;
 mod provider;
 
-pub use authenticator::{JwtAuthenticators, Set, discover};
+pub use authenticator::{JwtAuthenticatorSet, JwtAuthenticators, discover};
 pub use configuration::{AnonymousConfig, Configuration, JwtIssuer, Prefixed};
 pub use provider::Provider;
 

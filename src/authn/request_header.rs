@@ -2,7 +2,7 @@
 //! only if the client's certificate is issued by the proxy CA.
 
 use super::x509::{common_name, verify_chain};
-use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
+use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated};
 use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -58,35 +58,35 @@ impl RequestHeader {
 
 #[async_trait]
 impl Authenticator for RequestHeader {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        self.recognise(from)
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+        self.resolve_user(from)
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
-        self.recognise(from).map_or(AtOnce::Refused, AtOnce::from)
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        self.resolve_user(from).map_or(SyncOutcome::Rejected, SyncOutcome::from)
     }
 }
 
 impl RequestHeader {
-    fn recognise(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+    fn resolve_user(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
             return Ok(None);
         };
         let ca = self.ca.current();
         self.trusted.get_or_compute(chain, &ca, |now: SystemTime| {
             verify_chain(chain, ca.roots(), now)
-                .map_err(|e| Refused(format!("front-proxy certificate is not trusted: {}", e.0)))?;
+                .map_err(|e| AuthenticationError(format!("front-proxy certificate is not trusted: {}", e.0)))?;
             let cn = common_name(&chain[0]);
             if self.allowed_names.is_empty() || self.allowed_names.contains(&cn) {
                 Ok(())
             } else {
-                Err(Refused(format!(
+                Err(AuthenticationError(format!(
                     "x509: subject with cn={cn} is not in the allowed list"
                 )))
             }
         })?;
         let user = stated(&self.names, from.headers);
-        Ok(user.map(|user| Identified::new(Arc::new(user))))
+        Ok(user.map(|user| AuthenticatedUser::new(Arc::new(user))))
     }
 }
 

@@ -12,7 +12,7 @@ mod legacy;
 pub use authenticator::{ServiceAccountTokens, VerificationKeys};
 pub use issuer::{Bound, Claimed, Issuer};
 
-use super::Ground;
+use super::CacheDependency;
 use crate::apimachinery::value::Value;
 use crate::request::UserInfo;
 use async_trait::async_trait;
@@ -24,21 +24,21 @@ pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// An object that a token depends on, as read from storage.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ResolvedObject {
     /// The object.
     pub object: Value,
     /// Holds while the object is unchanged.
-    pub ground: Arc<dyn Ground>,
+    pub dependency: Arc<dyn CacheDependency>,
 }
 
 /// Reads the objects that tokens depend on, in their current state.
 #[async_trait]
-pub trait Objects: Send + Sync + 'static {
+pub trait ObjectReader: Send + Sync + 'static {
     /// Reads a core object; `namespace` is empty for nodes.
     ///
     /// # Errors
     /// A one-line reason if the object could not be read, as opposed to not existing.
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String>;
+    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<ResolvedObject>, String>;
 
     /// Sets a label of a Secret, best effort: failures are not reported.
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str);

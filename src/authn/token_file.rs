@@ -1,6 +1,6 @@
 //! Static tokens (`--token-auth-file`): a CSV file of `token,user,uid[,"group1,group2"]`, read once at startup.
 
-use super::{Asked, Refused, TokenAuthenticator, TokenUser, add_authenticated};
+use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -79,8 +79,11 @@ impl TokenFile {
 
 #[async_trait]
 impl TokenAuthenticator for TokenFile {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        Ok(self.0.get(&hash(asked.token)).cloned().map(TokenUser::from))
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        Ok(self.0.get(&hash(presented.token)).cloned().map(TokenUser::from))
     }
 }
 
@@ -170,8 +173,8 @@ mod tests {
     use proptest::prelude::*;
 
     async fn user(file: &TokenFile, token: &str) -> Option<Arc<UserInfo>> {
-        let asked = Asked { token, audiences: &[] };
-        file.authenticate_token(asked).await.unwrap().map(|u| u.user)
+        let presented = PresentedToken { token, audiences: &[] };
+        file.authenticate_token(presented).await.unwrap().map(|u| u.user)
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! Combinators: [`Union`] tries several authenticators, [`WithAnonymous`] adds the anonymous fallback.
 
-use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated, speaks_of_authentication};
+use super::{
+    AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated,
+    speaks_of_authentication,
+};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -16,8 +19,8 @@ impl Union {
 
 #[async_trait]
 impl Authenticator for Union {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        let mut refusals: Vec<Refused> = Vec::new();
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+        let mut refusals: Vec<AuthenticationError> = Vec::new();
         for member in &self.0 {
             match member.authenticate(from).await {
                 Ok(Some(found)) => return Ok(Some(with_group(found))),
@@ -30,30 +33,30 @@ impl Authenticator for Union {
             1 => Err(refusals.swap_remove(0)),
             _ => {
                 let all: Vec<String> = refusals.into_iter().map(|r| r.0).collect();
-                Err(Refused(format!("[{}]", all.join(", "))))
+                Err(AuthenticationError(format!("[{}]", all.join(", "))))
             }
         }
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
         let mut refused = false;
         for member in &self.0 {
-            match member.at_once(from) {
-                AtOnce::Known(found) => return AtOnce::Known(with_group(found)),
-                AtOnce::Nobody => {}
-                AtOnce::Refused => refused = true,
+            match member.authenticate_sync(from) {
+                SyncOutcome::Authenticated(found) => return SyncOutcome::Authenticated(with_group(found)),
+                SyncOutcome::NoCredentials => {}
+                SyncOutcome::Rejected => refused = true,
                 // Order matters: a later member must not overtake one that has yet to be awaited.
-                AtOnce::Unknown => return AtOnce::Unknown,
+                SyncOutcome::Unknown => return SyncOutcome::Unknown,
             }
         }
         match refused {
-            true => AtOnce::Refused,
-            false => AtOnce::Nobody,
+            true => SyncOutcome::Rejected,
+            false => SyncOutcome::NoCredentials,
         }
     }
 }
 
-fn with_group(mut found: Identified) -> Identified {
+fn with_group(mut found: AuthenticatedUser) -> AuthenticatedUser {
     if !speaks_of_authentication(&found.user) {
         add_authenticated(Arc::make_mut(&mut found.user));
     }
@@ -75,16 +78,16 @@ impl WithAnonymous {
 
 #[async_trait]
 impl Authenticator for WithAnonymous {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         match self.credentials.authenticate(from).await? {
             Some(found) => Ok(Some(found)),
             None => self.anonymous.authenticate(from).await,
         }
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
-        match self.credentials.at_once(from) {
-            AtOnce::Nobody => self.anonymous.at_once(from),
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        match self.credentials.authenticate_sync(from) {
+            SyncOutcome::NoCredentials => self.anonymous.authenticate_sync(from),
             other => other,
         }
     }
@@ -100,14 +103,14 @@ mod tests {
 
     #[async_trait]
     impl Authenticator for Says {
-        async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
             self.0
-                .map(|u| u.map(|u| Identified::new(Arc::new(UserInfo::system(u, &["g"])))))
-                .map_err(Refused::new)
+                .map(|u| u.map(|u| AuthenticatedUser::new(Arc::new(UserInfo::system(u, &["g"])))))
+                .map_err(AuthenticationError::new)
         }
     }
 
-    async fn ask(members: Vec<Says>) -> Result<Option<Identified>, Refused> {
+    async fn ask(members: Vec<Says>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         let members = members
             .into_iter()
             .map(|m| Arc::new(m) as Arc<dyn Authenticator>)
@@ -124,26 +127,26 @@ mod tests {
             .await
     }
 
-    struct Glances(AtOnce);
+    struct Glances(SyncOutcome);
 
     #[async_trait]
     impl Authenticator for Glances {
-        async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<Identified>, Refused> {
+        async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
             Ok(None)
         }
 
-        fn at_once(&self, _: Credentials<'_>) -> AtOnce {
+        fn authenticate_sync(&self, _: Credentials<'_>) -> SyncOutcome {
             self.0.clone()
         }
     }
 
-    fn glance(members: Vec<AtOnce>) -> AtOnce {
+    fn glance(members: Vec<SyncOutcome>) -> SyncOutcome {
         let members = members
             .into_iter()
             .map(|m| Arc::new(Glances(m)) as Arc<dyn Authenticator>);
         let union = WithAnonymous::new(Arc::new(Union::new(members.collect())), super::super::Anonymous::new());
         let headers = HeaderMap::new();
-        union.at_once(Credentials {
+        union.authenticate_sync(Credentials {
             headers: &headers,
             peer: None,
             path: "/",
@@ -152,16 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn at_once_stops_at_unknown_and_refused_is_never_anonymous() {
-        let known = || AtOnce::Known(Identified::new(Arc::new(UserInfo::system("u", &["g"]))));
+    fn sync_path_stops_at_unknown_and_rejected_is_never_anonymous() {
+        let known = || SyncOutcome::Authenticated(AuthenticatedUser::new(Arc::new(UserInfo::system("u", &["g"]))));
         let name = |members| match glance(members) {
-            AtOnce::Known(found) => found.user.name.clone(),
+            SyncOutcome::Authenticated(found) => found.user.name.clone(),
             other => format!("{other:?}"),
         };
-        assert_eq!(name(vec![AtOnce::Refused, AtOnce::Nobody, known()]), "u");
-        assert_eq!(name(vec![AtOnce::Unknown, known()]), "Unknown");
-        assert_eq!(name(vec![AtOnce::Nobody]), "system:anonymous");
-        assert_eq!(name(vec![AtOnce::Nobody, AtOnce::Refused]), "Refused");
+        assert_eq!(
+            name(vec![SyncOutcome::Rejected, SyncOutcome::NoCredentials, known()]),
+            "u"
+        );
+        assert_eq!(name(vec![SyncOutcome::Unknown, known()]), "Unknown");
+        assert_eq!(name(vec![SyncOutcome::NoCredentials]), "system:anonymous");
+        assert_eq!(
+            name(vec![SyncOutcome::NoCredentials, SyncOutcome::Rejected]),
+            "Rejected"
+        );
     }
 
     #[tokio::test]

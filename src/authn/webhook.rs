@@ -2,7 +2,7 @@
 //! `plugin/pkg/authenticator/token/webhook`. Accepted and rejected tokens are cached; errors are not.
 
 use super::bearer::intersection;
-use super::{Asked, Refused, TokenAuthenticator, TokenUser};
+use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::texts;
@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of attempts.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// Delay before the first retry. Each further delay is 1.5 times as long, plus up to 20 % of jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Timeout of one attempt.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached results.
-const MOST: usize = 8192;
+const MAX: usize = 8192;
 
 type Key = [u8; 32];
 
@@ -43,7 +43,7 @@ impl WebhookTokens {
     /// If the client configuration cannot be used.
     pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, String> {
         Ok(Self {
-            fetcher: Fetcher::with(config, PATIENCE).map_err(|e| e.what)?,
+            fetcher: Fetcher::with(config, REQUEST_TIMEOUT).map_err(|e| e.what)?,
             url: config.server.clone(),
             version: format!("authentication.k8s.io/{version}"),
             ttl,
@@ -62,13 +62,13 @@ impl WebhookTokens {
         self.known.lock().expect("no code panics while holding this lock")
     }
 
-    async fn review(&self, asked: Asked<'_>) -> Result<Value, Refused> {
+    async fn review(&self, presented: PresentedToken<'_>) -> Result<Value, AuthenticationError> {
         let mut review = crate::json!({
             "apiVersion": (self.version.as_str()), "kind": "TokenReview",
-            "metadata": {"creationTimestamp": null}, "spec": {"token": (asked.token)}, "status": {"user": {}},
+            "metadata": {"creationTimestamp": null}, "spec": {"token": (presented.token)}, "status": {"user": {}},
         });
-        if !asked.audiences.is_empty() {
-            review.set(&["spec", "audiences"], asked.audiences.to_vec());
+        if !presented.audiences.is_empty() {
+            review.set(&["spec", "audiences"], presented.audiences.to_vec());
         }
         let body = json::to_vec(&review);
         let mut wait = FIRST_WAIT;
@@ -76,11 +76,12 @@ impl WebhookTokens {
         loop {
             match self.fetcher.post(&self.url, body.clone()).await {
                 Ok(answer) => {
-                    let answer = json::decode(&answer).map_err(|e| Refused(format!("the webhook's answer: {e}")))?;
+                    let answer =
+                        json::decode(&answer).map_err(|e| AuthenticationError(format!("the webhook's answer: {e}")))?;
                     return Ok(answer.get("status").clone());
                 }
-                Err(e) if e.transient && tries < TRIES => tokio::time::sleep(pause(wait, &e)).await,
-                Err(e) => return Err(Refused(e.what)),
+                Err(e) if e.transient && tries < MAX_ATTEMPTS => tokio::time::sleep(pause(wait, &e)).await,
+                Err(e) => return Err(AuthenticationError(e.what)),
             }
             wait += wait / 2;
             tries += 1;
@@ -96,28 +97,28 @@ fn pause(wait: Duration, error: &FetchError) -> Duration {
     error.retry_after.map_or(wait + jitter, Duration::from_secs)
 }
 
-fn judge(status: &Value, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<TokenUser>, AuthenticationError> {
     if status.get("authenticated").as_bool() != Some(true) {
         return match status.str_at(&["error"]) {
             "" => Ok(None),
-            error => Err(Refused::new(error)),
+            error => Err(AuthenticationError::new(error)),
         };
     }
     // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own audiences,
     // which are the requested ones.
     let audiences = match texts(status.get("audiences")) {
-        said if said.is_empty() => asked.audiences.to_vec(),
-        said => intersection(asked.audiences, &said),
+        reported if reported.is_empty() => presented.audiences.to_vec(),
+        reported => intersection(presented.audiences, &reported),
     };
-    if audiences.is_empty() && !asked.audiences.is_empty() {
+    if audiences.is_empty() && !presented.audiences.is_empty() {
         return Ok(None);
     }
-    let said = status.get("user");
-    let extra = said.get("extra").as_object();
+    let reported = status.get("user");
+    let extra = reported.get("extra").as_object();
     let user = UserInfo {
-        name: said.str_at(&["username"]).to_owned(),
-        uid: said.str_at(&["uid"]).to_owned(),
-        groups: texts(said.get("groups")),
+        name: reported.str_at(&["username"]).to_owned(),
+        uid: reported.str_at(&["uid"]).to_owned(),
+        groups: texts(reported.get("groups")),
         extra: extra
             .into_iter()
             .flat_map(|m| m.iter())
@@ -132,10 +133,13 @@ fn judge(status: &Value, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused>
 
 #[async_trait]
 impl TokenAuthenticator for WebhookTokens {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
         let mut key = digest::Context::new(&digest::SHA256);
         // Length-prefixed, so that no other split of the same bytes yields the same key.
-        for part in std::iter::once(asked.token).chain(asked.audiences.iter().map(String::as_str)) {
+        for part in std::iter::once(presented.token).chain(presented.audiences.iter().map(String::as_str)) {
             key.update(&(part.len() as u64).to_le_bytes());
             key.update(part.as_bytes());
         }
@@ -147,14 +151,14 @@ impl TokenAuthenticator for WebhookTokens {
         {
             return Ok(answer.clone());
         }
-        let answer = judge(&self.review(asked).await?, asked)?;
+        let answer = parse_status(&self.review(presented).await?, presented)?;
         if !self.ttl.is_zero() {
             let now = Instant::now();
             let mut known = self.lock();
-            if known.len() >= MOST {
+            if known.len() >= MAX {
                 known.retain(|_, (_, until)| *until > now);
             }
-            if known.len() < MOST {
+            if known.len() < MAX {
                 known.insert(digest, (answer.clone(), now + self.ttl));
             }
         }
@@ -170,7 +174,7 @@ mod tests {
     #[test]
     fn responses_are_interpreted_as_upstream() {
         let ours = ["a".to_owned(), "b".to_owned()];
-        let asked = Asked {
+        let presented = PresentedToken {
             token: "t",
             audiences: &ours,
         };
@@ -178,14 +182,14 @@ mod tests {
             let mut v =
                 json!({"authenticated": true, "user": {"username": "u", "groups": ["g"], "extra": {"k": ["v"]}}});
             v.set(&["audiences"], audiences);
-            judge(&v, asked).unwrap()
+            parse_status(&v, presented).unwrap()
         };
         let found = yes(Value::Null).unwrap();
         assert_eq!((found.user.name.as_str(), found.audiences.len()), ("u", 2));
         assert_eq!(found.user.extra["k"], ["v"]);
         assert_eq!(yes(json!(["b", "c"])).unwrap().audiences, ["b"]);
         assert!(yes(json!(["c"])).is_none());
-        assert!(judge(&json!({}), asked).unwrap().is_none());
-        assert_eq!(judge(&json!({"error": "no"}), asked).unwrap_err().0, "no");
+        assert!(parse_status(&json!({}), presented).unwrap().is_none());
+        assert_eq!(parse_status(&json!({"error": "no"}), presented).unwrap_err().0, "no");
     }
 }

@@ -4,7 +4,7 @@
 
 mod memo;
 
-use super::{AtOnce, Authenticator, Credentials, Identified, Refused, add_authenticated};
+use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated};
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::x509::Name;
 use crate::request::{ClientCaSource, UserInfo};
@@ -49,7 +49,7 @@ pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now
 }
 
 /// Cached verification results of front-proxy certificates.
-pub(super) type ProxyMemo = Memo<Result<(), Refused>>;
+pub(super) type ProxyMemo = Memo<Result<(), AuthenticationError>>;
 
 /// Authenticates client certificates. The result for a connection is cached for a minute, but no longer than the
 /// certificate is valid or the CA is current.
@@ -62,7 +62,7 @@ pub struct X509 {
 /// The cached result for a chain, and when its leaf expires.
 #[derive(Clone)]
 struct Known {
-    user: Result<Option<Arc<UserInfo>>, Refused>,
+    user: Result<Option<Arc<UserInfo>>, AuthenticationError>,
     ends: Option<SystemTime>,
 }
 
@@ -86,35 +86,39 @@ impl X509 {
 
 #[async_trait]
 impl Authenticator for X509 {
-    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<Identified>, Refused> {
-        let Some(known) = self.look(from) else { return Ok(None) };
+    async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+        let Some(known) = self.cached_verification(from) else {
+            return Ok(None);
+        };
         self.observe(&known);
-        Ok(known.user?.map(Identified::new))
+        Ok(known.user?.map(AuthenticatedUser::new))
     }
 
-    fn at_once(&self, from: Credentials<'_>) -> AtOnce {
-        let Some(known) = self.look(from) else {
-            return AtOnce::Nobody;
+    fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        let Some(known) = self.cached_verification(from) else {
+            return SyncOutcome::NoCredentials;
         };
         // Errors and nameless certificates take the slow path, which also records the metric; do not record it twice.
         let Ok(Some(user)) = &known.user else {
-            return AtOnce::Unknown;
+            return SyncOutcome::Unknown;
         };
         self.observe(&known);
-        AtOnce::Known(Identified::new(user.clone()))
+        SyncOutcome::Authenticated(AuthenticatedUser::new(user.clone()))
     }
 }
 
 impl X509 {
     /// The result for the connection's chain; `None` without one.
-    fn look(&self, from: Credentials<'_>) -> Option<Known> {
+    fn cached_verification(&self, from: Credentials<'_>) -> Option<Known> {
         let chain = from.peer.filter(|c| !c.is_empty())?;
         let ca = self.ca.current();
         Some(self.memo.get_or_compute(chain, &ca, |now| {
             Known {
                 user: verify_chain(chain, ca.roots(), now)
-                    .map_err(|e| Refused(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0)))
-                    .and_then(|()| named(&chain[0])),
+                    .map_err(|e| {
+                        AuthenticationError(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0))
+                    })
+                    .and_then(|()| user_of(&chain[0])),
                 ends: not_after(&chain[0]),
             }
         }))
@@ -131,20 +135,24 @@ impl X509 {
 ///
 /// # Errors
 /// If the certificate or its subject cannot be parsed, or the uid is empty or not unique.
-pub fn named(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, Refused> {
-    let (_, parsed) =
-        X509Certificate::from_der(certificate).map_err(|e| Refused(format!("the certificate cannot be read: {e}")))?;
+pub fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, AuthenticationError> {
+    let (_, parsed) = X509Certificate::from_der(certificate)
+        .map_err(|e| AuthenticationError(format!("the certificate cannot be read: {e}")))?;
     let subject = Name::parse(parsed.subject().as_raw())
-        .map_err(|e| Refused(format!("the certificate's subject cannot be read: {e}")))?;
+        .map_err(|e| AuthenticationError(format!("the certificate's subject cannot be read: {e}")))?;
     let name = subject.common_name();
     if name.is_empty() {
         return Ok(None);
     }
     let uid = match subject.uids() {
         [] => "",
-        [uid] if uid.is_empty() => return Err(Refused::new("UID cannot be an empty string")),
+        [uid] if uid.is_empty() => return Err(AuthenticationError::new("UID cannot be an empty string")),
         [uid] => uid,
-        uids => return Err(Refused(format!("expected 1 UID, but found multiple: {uids:?}"))),
+        uids => {
+            return Err(AuthenticationError(format!(
+                "expected 1 UID, but found multiple: {uids:?}"
+            )));
+        }
     };
     let mut user = UserInfo {
         name: name.to_owned(),

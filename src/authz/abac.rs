@@ -24,8 +24,8 @@ pub struct Abac(Vec<Policy>);
 
 const READS: [&str; 3] = ["get", "list", "watch"];
 
-fn one_or_any(policy: &str, asked: &str) -> bool {
-    policy == "*" || policy == asked
+fn one_or_any(policy: &str, attributes: &str) -> bool {
+    policy == "*" || policy == attributes
 }
 
 impl Policy {
@@ -65,17 +65,17 @@ impl Policy {
         }
     }
 
-    fn allows(&self, asked: &Attributes<'_>) -> bool {
-        if self.readonly && !READS.contains(&asked.verb) {
+    fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        if self.readonly && !READS.contains(&attributes.verb) {
             return false;
         }
-        if asked.is_resource {
-            one_or_any(&self.namespace, asked.namespace)
-                && one_or_any(&self.resource, asked.resource)
-                && one_or_any(&self.api_group, asked.api_group)
+        if attributes.is_resource {
+            one_or_any(&self.namespace, attributes.namespace)
+                && one_or_any(&self.resource, attributes.resource)
+                && one_or_any(&self.api_group, attributes.api_group)
         } else {
             let prefix = self.path.strip_suffix('*');
-            self.path == asked.path || prefix.is_some_and(|p| asked.path.starts_with(p))
+            self.path == attributes.path || prefix.is_some_and(|p| attributes.path.starts_with(p))
         }
     }
 
@@ -125,8 +125,12 @@ impl Abac {
 }
 
 impl Abac {
-    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        if self.0.iter().any(|p| p.is_about(asked.user) && p.allows(asked)) {
+    fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        if self
+            .0
+            .iter()
+            .any(|p| p.is_about(attributes.user) && p.allows(attributes))
+        {
             Verdict::allow("")
         } else {
             Verdict::no_opinion("No policy matched.")
@@ -136,12 +140,12 @@ impl Abac {
 
 #[async_trait]
 impl Authorizer for Abac {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        self.decide(asked)
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        self.decide(attributes)
     }
 
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        Some(self.decide(asked))
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(attributes))
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {

@@ -51,7 +51,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Empty attributes, to be filled by struct update.
-    pub fn nothing(user: &'a UserInfo) -> Self {
+    pub fn empty(user: &'a UserInfo) -> Self {
         Self {
             user,
             verb: "",
@@ -75,34 +75,34 @@ impl<'a> Attributes<'a> {
 }
 
 /// Owned attributes, for a decision on another thread.
-pub(super) struct Question {
+pub(super) struct OwnedAttributes {
     user: UserInfo,
     is_resource: bool,
     texts: [String; 10],
 }
 
-impl Question {
-    pub fn of(asked: &Attributes<'_>) -> Self {
+impl OwnedAttributes {
+    pub fn of(attributes: &Attributes<'_>) -> Self {
         let texts = [
-            asked.verb,
-            asked.api_group,
-            asked.api_version,
-            asked.namespace,
-            asked.resource,
-            asked.subresource,
-            asked.name,
-            asked.path,
-            asked.field_selector,
-            asked.label_selector,
+            attributes.verb,
+            attributes.api_group,
+            attributes.api_version,
+            attributes.namespace,
+            attributes.resource,
+            attributes.subresource,
+            attributes.name,
+            attributes.path,
+            attributes.field_selector,
+            attributes.label_selector,
         ];
         Self {
-            user: asked.user.clone(),
-            is_resource: asked.is_resource,
+            user: attributes.user.clone(),
+            is_resource: attributes.is_resource,
             texts: texts.map(str::to_owned),
         }
     }
 
-    pub fn asked(&self) -> Attributes<'_> {
+    pub fn as_attributes(&self) -> Attributes<'_> {
         let [
             verb,
             api_group,

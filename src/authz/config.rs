@@ -255,11 +255,11 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
     if let Err(odd) = strict(v, &WEBHOOK, &format!("{at}.")) {
         errors.push(FieldError::forbidden(at, odd));
     }
-    const LONGEST: Duration = Duration::from_secs(30);
+    const MAX_TIMEOUT: Duration = Duration::from_secs(30);
     let timeout = duration(v, "timeout", Duration::ZERO, at, errors);
     if v.get("timeout").is_null() {
         errors.push(FieldError::required(&at.child("timeout"), ""));
-    } else if timeout.is_zero() || timeout > LONGEST {
+    } else if timeout.is_zero() || timeout > MAX_TIMEOUT {
         let shown = v.str_at(&["timeout"]);
         errors.push(FieldError::invalid(
             &at.child("timeout"),

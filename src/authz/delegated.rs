@@ -2,7 +2,7 @@
 //! cached. Follows upstream's `k8s.io/apiserver/pkg/server/options/authorization.go`. A failed review never allows a
 //! request.
 
-use super::memory::Memory;
+use super::verdict_cache::VerdictCache;
 use super::{AllowedPaths, Attributes, Authorizer, PrivilegedGroups, Rules, Union, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
@@ -38,7 +38,7 @@ impl Reviewer for Client {
 /// Authorizes by SubjectAccessReviews against another server.
 pub struct Delegated {
     reviewer: Arc<dyn Reviewer>,
-    known: Memory,
+    known: VerdictCache,
 }
 
 impl Delegated {
@@ -46,7 +46,7 @@ impl Delegated {
     pub fn new(reviewer: Arc<dyn Reviewer>) -> Self {
         Self {
             reviewer,
-            known: Memory::new(ALLOW_TTL, DENY_TTL),
+            known: VerdictCache::new(ALLOW_TTL, DENY_TTL),
         }
     }
 
@@ -83,8 +83,8 @@ fn verdict(status: &Value) -> Verdict {
 
 #[async_trait]
 impl Authorizer for Delegated {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        let spec = review::spec(asked, "groups");
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        let spec = review::spec(attributes, "groups");
         let key = json::to_string(&spec);
         if let Some(verdict) = self.known.get(&key) {
             return verdict;
@@ -99,7 +99,7 @@ impl Authorizer for Delegated {
                 };
             }
         };
-        self.known.keep(key, &verdict);
+        self.known.insert(key, &verdict);
         verdict
     }
 
@@ -140,40 +140,44 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn results_are_cached_for_ten_seconds() {
-        let (asked, a) = says(Some(json!({"allowed": true, "reason": "role"})));
+        let (attributes, a) = says(Some(json!({"allowed": true, "reason": "role"})));
         let jane = UserInfo::system("jane", &["dev"]);
         let path = "/apis/g/v1/namespaces/n/gadgets/x";
         assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
         assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
-        assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 1);
         ask(&a, &jane, "/apis/g/v1/namespaces/n/gadgets/y").await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 2, "another name needs its own review");
+        assert_eq!(
+            attributes.0.load(Ordering::Relaxed),
+            2,
+            "another name needs its own review"
+        );
         tokio::time::advance(Duration::from_secs(11)).await;
         ask(&a, &jane, path).await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 3);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_review_does_not_allow_and_is_not_cached() {
-        let (asked, a) = says(None);
+        let (attributes, a) = says(None);
         let jane = UserInfo::system("jane", &[]);
         let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!((v.decision, v.error.as_deref()), (Decision::NoOpinion, Some("gone")));
-        assert_eq!(asked.0.load(Ordering::Relaxed), 3, "retried before giving up");
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 3, "retried before giving up");
         ask(&a, &jane, "/apis/g/v1/gadgets").await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 6);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 6);
     }
 
     #[tokio::test]
     async fn masters_and_health_checks_need_no_review() {
-        let (asked, a) = says(None);
+        let (attributes, a) = says(None);
         let root = UserInfo::system("root", &["system:masters"]);
         assert_eq!(ask(&a, &root, "/apis/g/v1/gadgets").await.decision, Decision::Allow);
         assert_eq!(
             ask(&a, &UserInfo::anonymous(), "/readyz").await.decision,
             Decision::Allow
         );
-        assert_eq!(asked.0.load(Ordering::Relaxed), 0);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 0);
         let (_, a) = says(Some(json!({"denied": true})));
         assert_eq!(
             ask(&a, &UserInfo::system("jane", &[]), "/apis/g/v1/x").await.decision,

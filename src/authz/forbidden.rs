@@ -7,29 +7,33 @@ use crate::apimachinery::status::Status;
 use std::fmt::Write;
 
 /// The Status for a denied request. `reason` is appended to the message unless it is empty.
-pub fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
+pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     let mut why = String::new();
     // Writing to a String cannot fail.
-    let _ = write!(why, "User {:?} cannot {} ", asked.user.name, asked.verb);
-    if asked.is_resource {
-        let slash = if asked.subresource.is_empty() { "" } else { "/" };
-        let resource = format!("{}{slash}{}", asked.resource, asked.subresource);
-        let _ = write!(why, "resource {resource:?} in API group {:?} ", asked.api_group);
-        if asked.namespace.is_empty() {
+    let _ = write!(why, "User {:?} cannot {} ", attributes.user.name, attributes.verb);
+    if attributes.is_resource {
+        let slash = if attributes.subresource.is_empty() { "" } else { "/" };
+        let resource = format!("{}{slash}{}", attributes.resource, attributes.subresource);
+        let _ = write!(why, "resource {resource:?} in API group {:?} ", attributes.api_group);
+        if attributes.namespace.is_empty() {
             why.push_str("at the cluster scope");
         } else {
-            let _ = write!(why, "in the namespace {:?}", asked.namespace);
+            let _ = write!(why, "in the namespace {:?}", attributes.namespace);
         }
     } else {
-        let _ = write!(why, "path {:?}", asked.path);
+        let _ = write!(why, "path {:?}", attributes.path);
     }
     let mut why = escape(&why);
     if !reason.is_empty() {
         why.push_str(": ");
         why.push_str(reason);
     }
-    if asked.is_resource {
-        Status::forbidden(&GroupResource::new(asked.api_group, asked.resource), asked.name, &why)
+    if attributes.is_resource {
+        Status::forbidden(
+            &GroupResource::new(attributes.api_group, attributes.resource),
+            attributes.name,
+            &why,
+        )
     } else {
         Status::forbidden(&GroupResource::new("", ""), "", &why)
     }

@@ -15,9 +15,9 @@
 //! is that of the first mode tried. The caller's last successful mode is tried first. Unlike upstream, only the mode is
 //! cached, never the *permission*.
 
-mod wanted;
+mod headers;
 
-pub use wanted::{is_impersonation_header, wanted};
+pub use headers::{is_impersonation_header, requested_identity};
 
 use super::{Attributes, Authorizer, Decision, forbidden};
 use crate::apimachinery::field::quote;
@@ -89,7 +89,7 @@ impl Mode {
         self.verb().strip_prefix("impersonate:").unwrap_or("legacy")
     }
 
-    fn suits(self, wanted: &UserInfo, caller: &UserInfo) -> bool {
+    fn applies_to(self, wanted: &UserInfo, caller: &UserInfo) -> bool {
         let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = node_name(&wanted.name);
         let account = service_account(&wanted.name).is_some();
@@ -139,21 +139,21 @@ impl Impersonation {
         self
     }
 
-    /// Authorizes the caller in `asked` to perform that request as `wanted`, and returns the effective identity.
+    /// Authorizes the caller in `attributes` to perform that request as `wanted`, and returns the effective identity.
     ///
     /// # Errors
     /// A 403 with upstream's message.
-    pub async fn check(&self, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
-        let remembered = self.lock().get(&asked.user.name).copied();
+    pub async fn check(&self, wanted: &UserInfo, attributes: &Attributes<'_>) -> Result<Impersonated> {
+        let remembered = self.lock().get(&attributes.user.name).copied();
         let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
         let (mut first, start) = (None, Instant::now());
         for mode in remembered.into_iter().chain(rest) {
-            if !mode.suits(wanted, asked.user) {
+            if !mode.applies_to(wanted, attributes.user) {
                 continue;
             }
-            match self.try_mode(mode, wanted, asked).await {
+            match self.try_mode(mode, wanted, attributes).await {
                 Ok(found) => {
-                    self.remember(&asked.user.name, mode);
+                    self.remember(&attributes.user.name, mode);
                     self.metrics.attempted(Some(mode.name()), start.elapsed());
                     return Ok(found);
                 }
@@ -181,11 +181,11 @@ impl Impersonation {
         last.insert(caller.to_owned(), mode);
     }
 
-    async fn allowed(&self, mode: Mode, asked: &Attributes<'_>) -> Result<()> {
+    async fn allowed(&self, mode: Mode, attributes: &Attributes<'_>) -> Result<()> {
         let start = Instant::now();
-        let verdict = self.authorizer.authorize(asked).await;
+        let verdict = self.authorizer.authorize(attributes).await;
         let allowed = verdict.decision == Decision::Allow;
-        self.metrics.asked(mode.name(), allowed, start.elapsed());
+        self.metrics.authorized(mode.name(), allowed, start.elapsed());
         if allowed {
             return Ok(());
         }
@@ -194,12 +194,12 @@ impl Impersonation {
             Some(error) => format!("{error}: {}", verdict.reason),
             None => verdict.reason.into_owned(),
         };
-        Err(forbidden(asked, &why))
+        Err(forbidden(attributes, &why))
     }
 
-    async fn try_mode(&self, mode: Mode, wanted: &UserInfo, asked: &Attributes<'_>) -> Result<Impersonated> {
+    async fn try_mode(&self, mode: Mode, wanted: &UserInfo, attributes: &Attributes<'_>) -> Result<Impersonated> {
         let associated;
-        let mut caller = asked.user;
+        let mut caller = attributes.user;
         if mode == Mode::AssociatedNode {
             // Permission is granted to the service account for every node it runs on, so the rest of the pod's token is
             // left out.
@@ -211,11 +211,15 @@ impl Impersonation {
             caller = &associated;
         }
         if mode != Mode::Legacy {
-            let verb = format!("impersonate-on:{}:{}", mode.name(), asked.verb);
-            let on = Attributes { user: caller, ..*asked }.with_verb(&verb);
+            let verb = format!("impersonate-on:{}:{}", mode.name(), attributes.verb);
+            let on = Attributes {
+                user: caller,
+                ..*attributes
+            }
+            .with_verb(&verb);
             self.allowed(mode, &on).await?;
         }
-        let ask = Ask {
+        let ask = IdentityCheck {
             me: self,
             mode,
             base: Attributes {
@@ -223,7 +227,7 @@ impl Impersonation {
                 verb: mode.verb(),
                 api_group: AUTHENTICATION,
                 api_version: "v1",
-                ..Attributes::nothing(caller)
+                ..Attributes::empty(caller)
             },
         };
         let groups = ask.name(&wanted.name, &wanted.groups).await?;
@@ -252,13 +256,13 @@ impl Impersonation {
 }
 
 /// The permission checks for one identity, in one mode.
-struct Ask<'a> {
+struct IdentityCheck<'a> {
     me: &'a Impersonation,
     mode: Mode,
     base: Attributes<'a>,
 }
 
-impl Ask<'_> {
+impl IdentityCheck<'_> {
     /// Base attributes for users and groups, which are in the core group in legacy mode.
     fn identity(&self) -> Attributes<'_> {
         Attributes {
@@ -268,18 +272,18 @@ impl Ask<'_> {
     }
 
     async fn one(&self, resource: &str, subresource: &str, name: &str) -> Result<()> {
-        let asked = Attributes {
+        let attributes = Attributes {
             resource,
             subresource,
             name,
             ..self.base
         };
-        self.me.allowed(self.mode, &asked).await
+        self.me.allowed(self.mode, &attributes).await
     }
 
     /// Checks permission for the name. Returns the groups, including those implied by a node or service account name.
     async fn name(&self, name: &str, groups: &[String]) -> Result<Vec<String>> {
-        let mut asked = Attributes {
+        let mut attributes = Attributes {
             resource: "users",
             name,
             ..self.identity()
@@ -288,14 +292,14 @@ impl Ask<'_> {
         if self.mode != Mode::Legacy
             && let Some(node) = node_name(name)
         {
-            asked.resource = "nodes";
-            asked.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            attributes.resource = "nodes";
+            attributes.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             found = vec!["system:nodes".to_owned()];
         }
         if let Some((namespace, account)) = service_account(name) {
-            asked.resource = "serviceaccounts";
-            asked.namespace = namespace;
-            asked.name = account;
+            attributes.resource = "serviceaccounts";
+            attributes.namespace = namespace;
+            attributes.name = account;
             if groups.is_empty() {
                 found = vec![
                     "system:serviceaccounts".to_owned(),
@@ -303,30 +307,42 @@ impl Ask<'_> {
                 ];
             }
         }
-        self.me.allowed(self.mode, &asked).await?;
+        self.me.allowed(self.mode, &attributes).await?;
         Ok(found)
     }
 
     async fn groups(&self, groups: &[String]) -> Result<()> {
-        let asked = Attributes {
+        let attributes = Attributes {
             resource: "groups",
             ..self.identity()
         };
         if self.mode != Mode::Legacy {
             if groups.iter().any(String::is_empty) {
-                return Err(forbidden(&asked, "impersonating the empty string group is not allowed"));
+                return Err(forbidden(
+                    &attributes,
+                    "impersonating the empty string group is not allowed",
+                ));
             }
             if groups.iter().any(|g| g == MASTERS) {
-                let asked = Attributes { name: MASTERS, ..asked };
+                let attributes = Attributes {
+                    name: MASTERS,
+                    ..attributes
+                };
                 return Err(forbidden(
-                    &asked,
+                    &attributes,
                     "impersonating the system:masters group is not allowed",
                 ));
             }
             if groups.len() >= MANY
                 && self
                     .me
-                    .allowed(self.mode, &Attributes { name: "*", ..asked })
+                    .allowed(
+                        self.mode,
+                        &Attributes {
+                            name: "*",
+                            ..attributes
+                        },
+                    )
                     .await
                     .is_ok()
             {
@@ -334,31 +350,31 @@ impl Ask<'_> {
             }
         }
         for (i, name) in groups.iter().enumerate() {
-            give_way(i).await;
-            self.me.allowed(self.mode, &Attributes { name, ..asked }).await?;
+            yield_periodically(i).await;
+            self.me.allowed(self.mode, &Attributes { name, ..attributes }).await?;
         }
         Ok(())
     }
 
     async fn extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<()> {
         if self.mode != Mode::Legacy {
-            let asked = Attributes {
+            let attributes = Attributes {
                 resource: "userextras",
                 ..self.base
             };
             for (key, values) in extra {
-                check_extra(key, values).map_err(|why| forbidden(&asked, &why))?;
+                check_extra(key, values).map_err(|why| forbidden(&attributes, &why))?;
             }
             let many = extra.values().map(Vec::len).sum::<usize>() >= MANY || extra.len() >= MANY;
             if many && self.one("userextras", "*", "*").await.is_ok() {
                 return Ok(());
             }
         }
-        let mut asked = 0;
+        let mut checked = 0;
         for (key, values) in extra {
             for value in values {
-                give_way(asked).await;
-                asked += 1;
+                yield_periodically(checked).await;
+                checked += 1;
                 self.one("userextras", key, value).await?;
             }
         }
@@ -367,9 +383,9 @@ impl Ask<'_> {
 }
 
 /// Yields to other requests every few checks. Most checks complete without waiting, and headers can demand many.
-async fn give_way(asked: usize) {
-    const TURN: usize = 16;
-    if asked % TURN == TURN - 1 {
+async fn yield_periodically(checked: usize) {
+    const YIELD_EVERY: usize = 16;
+    if checked % YIELD_EVERY == YIELD_EVERY - 1 {
         tokio::task::yield_now().await;
     }
 }

@@ -14,7 +14,7 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::FieldSelector;
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use graph::{Kind, View};
+use graph::{ObjectKind, View};
 use std::sync::Arc;
 
 const PREFIX: &str = "system:node:";
@@ -42,10 +42,10 @@ fn yes() -> Verdict {
 }
 
 /// A request of a node, and the view of the graph that decides it.
-struct Question<'a> {
+struct NodeRequest<'a> {
     node: &'a str,
     view: &'a View,
-    asked: &'a Attributes<'a>,
+    attributes: &'a Attributes<'a>,
 }
 
 impl Node {
@@ -54,8 +54,8 @@ impl Node {
         Self { graph, rules }
     }
 
-    fn fixed(&self, asked: &Attributes<'_>) -> Verdict {
-        if self.rules.iter().any(|r| r.allows(asked)) {
+    fn fixed(&self, attributes: &Attributes<'_>) -> Verdict {
+        if self.rules.iter().any(|r| r.allows(attributes)) {
             yes()
         } else {
             no("")
@@ -66,19 +66,19 @@ impl Node {
 #[async_trait]
 impl Authorizer for Node {
     /// Answers for callers that are not nodes; a node's request may have to wait for the graph.
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        node_of(asked.user).is_none().then(|| no(""))
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
+        node_of(attributes.user).is_none().then(|| no(""))
     }
 
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        let Some(node) = node_of(asked.user) else {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        let Some(node) = node_of(attributes.user) else {
             return no("");
         };
         if node.is_empty() {
-            return no(format!("unknown node for user {}", quote(&asked.user.name)));
+            return no(format!("unknown node for user {}", quote(&attributes.user.name)));
         }
-        if !asked.is_resource {
-            return self.fixed(asked);
+        if !attributes.is_resource {
+            return self.fixed(attributes);
         }
         let view = match self.graph.fresh().await {
             Ok(view) => view,
@@ -89,29 +89,29 @@ impl Authorizer for Node {
                 };
             }
         };
-        let q = Question {
+        let q = NodeRequest {
             node,
             view: &view,
-            asked,
+            attributes,
         };
-        match (asked.api_group, asked.resource) {
-            ("", "secrets") => q.read(Kind::Secret),
-            ("", "configmaps") => q.read(Kind::ConfigMap),
-            ("", "persistentvolumeclaims") if asked.subresource == "status" => match asked.verb {
-                "update" | "patch" => q.related(Kind::Claim),
+        match (attributes.api_group, attributes.resource) {
+            ("", "secrets") => q.read(ObjectKind::Secret),
+            ("", "configmaps") => q.read(ObjectKind::ConfigMap),
+            ("", "persistentvolumeclaims") if attributes.subresource == "status" => match attributes.verb {
+                "update" | "patch" => q.related(ObjectKind::Claim),
                 _ => no("can only get/update/patch this type"),
             },
-            ("", "persistentvolumeclaims") => q.get(Kind::Claim),
-            ("", "persistentvolumes") => q.get(Kind::Volume),
-            ("resource.k8s.io", "resourceclaims") => q.get(Kind::ResourceClaim),
-            ("storage.k8s.io", "volumeattachments") => q.get(Kind::Attachment),
+            ("", "persistentvolumeclaims") => q.get(ObjectKind::Claim),
+            ("", "persistentvolumes") => q.get(ObjectKind::Volume),
+            ("resource.k8s.io", "resourceclaims") => q.get(ObjectKind::ResourceClaim),
+            ("storage.k8s.io", "volumeattachments") => q.get(ObjectKind::Attachment),
             ("", "serviceaccounts") => q.service_account(),
             ("coordination.k8s.io", "leases") => q.lease(),
             ("storage.k8s.io", "csinodes") => q.csi_node(),
             ("resource.k8s.io", "resourceslices") => q.slice(),
             ("", "nodes") => q.node(),
             ("", "pods") => q.pod(),
-            _ => self.fixed(asked),
+            _ => self.fixed(attributes),
         }
     }
 
@@ -123,7 +123,7 @@ impl Authorizer for Node {
     }
 }
 
-impl Question<'_> {
+impl NodeRequest<'_> {
     fn unrelated(&self) -> Verdict {
         no(format!(
             "no relationship found between node '{}' and this object",
@@ -131,17 +131,17 @@ impl Question<'_> {
         ))
     }
 
-    fn related(&self, kind: Kind) -> Verdict {
-        if self.asked.name.is_empty() {
+    fn related(&self, kind: ObjectKind) -> Verdict {
+        if self.attributes.name.is_empty() {
             return no("No Object name found");
         }
         self.in_graph(kind)
     }
 
-    fn in_graph(&self, kind: Kind) -> Verdict {
+    fn in_graph(&self, kind: ObjectKind) -> Verdict {
         if self
             .view
-            .reaches(self.node, kind, self.asked.namespace, self.asked.name)
+            .reaches(self.node, kind, self.attributes.namespace, self.attributes.name)
         {
             yes()
         } else {
@@ -149,24 +149,24 @@ impl Question<'_> {
         }
     }
 
-    fn read(&self, kind: Kind) -> Verdict {
-        if !matches!(self.asked.verb, "get" | "list" | "watch") {
+    fn read(&self, kind: ObjectKind) -> Verdict {
+        if !matches!(self.attributes.verb, "get" | "list" | "watch") {
             return no("can only read resources of this type");
         }
-        if !self.asked.subresource.is_empty() {
+        if !self.attributes.subresource.is_empty() {
             return no("cannot read subresource");
         }
-        if self.asked.namespace.is_empty() {
+        if self.attributes.namespace.is_empty() {
             return no("can only read namespaced object of this type");
         }
         self.related(kind)
     }
 
-    fn get(&self, kind: Kind) -> Verdict {
-        if self.asked.verb != "get" {
+    fn get(&self, kind: ObjectKind) -> Verdict {
+        if self.attributes.verb != "get" {
             return no("can only get individual resources of this type");
         }
-        if !self.asked.subresource.is_empty() {
+        if !self.attributes.subresource.is_empty() {
             return no("cannot get subresource");
         }
         self.related(kind)
@@ -174,33 +174,33 @@ impl Question<'_> {
 
     fn service_account(&self) -> Verdict {
         // Since v1.36, kubelets may read the service accounts of their pods, to select image pull credentials.
-        if self.asked.verb == "get" && self.asked.subresource.is_empty() {
-            return self.related(Kind::ServiceAccount);
+        if self.attributes.verb == "get" && self.attributes.subresource.is_empty() {
+            return self.related(ObjectKind::ServiceAccount);
         }
-        if self.asked.verb != "create" || self.asked.name.is_empty() {
+        if self.attributes.verb != "create" || self.attributes.name.is_empty() {
             return no("can only create tokens for individual service accounts");
         }
-        if self.asked.subresource != "token" {
+        if self.attributes.subresource != "token" {
             return no("can only create token subresource of serviceaccount");
         }
-        self.in_graph(Kind::ServiceAccount)
+        self.in_graph(ObjectKind::ServiceAccount)
     }
 
     fn lease(&self) -> Verdict {
-        if !matches!(self.asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+        if !matches!(self.attributes.verb, "get" | "create" | "update" | "patch" | "delete") {
             return no("can only get, create, update, patch, or delete a node lease");
         }
-        if self.asked.namespace != LEASES {
+        if self.attributes.namespace != LEASES {
             return no("can only access leases in the \"kube-node-lease\" system namespace");
         }
         self.own("can only access node lease with the same name as the requesting node")
     }
 
     fn csi_node(&self) -> Verdict {
-        if !matches!(self.asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+        if !matches!(self.attributes.verb, "get" | "create" | "update" | "patch" | "delete") {
             return no("can only get, create, update, patch, or delete a CSINode");
         }
-        if !self.asked.subresource.is_empty() {
+        if !self.attributes.subresource.is_empty() {
             return no("cannot authorize CSINode subresources");
         }
         self.own("can only access CSINode with the same name as the requesting node")
@@ -208,7 +208,7 @@ impl Question<'_> {
 
     /// Allows access to the object named like the node. A create has no name yet; the NodeRestriction plugin checks it.
     fn own(&self, otherwise: &str) -> Verdict {
-        if self.asked.verb == "create" || self.asked.name == self.node {
+        if self.attributes.verb == "create" || self.attributes.name == self.node {
             yes()
         } else {
             no(otherwise)
@@ -216,7 +216,7 @@ impl Question<'_> {
     }
 
     fn selects(&self, field: &str) -> bool {
-        FieldSelector::parse(self.asked.field_selector).is_ok_and(|s| {
+        FieldSelector::parse(self.attributes.field_selector).is_ok_and(|s| {
             s.terms()
                 .iter()
                 .any(|t| t.equal && t.field == field && t.value == self.node)
@@ -224,12 +224,12 @@ impl Question<'_> {
     }
 
     fn slice(&self) -> Verdict {
-        if !self.asked.subresource.is_empty() {
+        if !self.attributes.subresource.is_empty() {
             return no("cannot authorize ResourceSlice subresources");
         }
-        match self.asked.verb {
+        match self.attributes.verb {
             "create" => yes(),
-            "get" | "update" | "patch" | "delete" => self.related(Kind::Slice),
+            "get" | "update" | "patch" | "delete" => self.related(ObjectKind::Slice),
             "watch" | "list" | "deletecollection" if self.selects("spec.nodeName") => yes(),
             "watch" | "list" | "deletecollection" => {
                 no("can only list/watch/deletecollection resourceslices with nodeName field selector")
@@ -243,9 +243,9 @@ impl Question<'_> {
 
     fn node(&self) -> Verdict {
         let me = self.node;
-        match (self.asked.subresource, self.asked.verb) {
+        match (self.attributes.subresource, self.attributes.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => yes(),
-            ("", "get" | "list" | "watch") => match self.asked.name {
+            ("", "get" | "list" | "watch") => match self.attributes.name {
                 "" => no(format!("node '{me}' cannot read all nodes, only its own Node object")),
                 name if name == me => yes(),
                 name => no(format!("node '{me}' cannot read '{name}', only its own Node object")),
@@ -255,10 +255,10 @@ impl Question<'_> {
     }
 
     fn pod(&self) -> Verdict {
-        match (self.asked.subresource, self.asked.verb) {
-            ("", "get") => self.get(Kind::Pod),
+        match (self.attributes.subresource, self.attributes.verb) {
+            ("", "get") => self.get(ObjectKind::Pod),
             ("", "list" | "watch") if self.selects("spec.nodeName") => yes(),
-            ("", "list" | "watch") if !self.asked.name.is_empty() => self.related(Kind::Pod),
+            ("", "list" | "watch") if !self.attributes.name.is_empty() => self.related(ObjectKind::Pod),
             ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => yes(),
             _ => no(""),

@@ -18,8 +18,8 @@ impl PrivilegedGroups {
         Self(groups.into_iter().map(Into::into).collect())
     }
 
-    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        if self.0.iter().any(|g| asked.user.in_group(g)) {
+    fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        if self.0.iter().any(|g| attributes.user.in_group(g)) {
             Verdict::allow("")
         } else {
             Verdict::no_opinion("")
@@ -29,12 +29,12 @@ impl PrivilegedGroups {
 
 #[async_trait]
 impl Authorizer for PrivilegedGroups {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        self.decide(asked)
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        self.decide(attributes)
     }
 
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        Some(self.decide(asked))
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(attributes))
     }
 }
 
@@ -90,21 +90,22 @@ impl AllowedPaths {
 
 #[async_trait]
 impl Authorizer for AllowedPaths {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
-        self.decide(asked)
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        self.decide(attributes)
     }
 
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        Some(self.decide(asked))
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
+        Some(self.decide(attributes))
     }
 }
 
 impl AllowedPaths {
-    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        if !asked.is_resource
-            && self.verb.is_none_or(|v| v == asked.verb)
-            && self.group.is_none_or(|g| asked.user.in_group(g))
-            && (self.exact.iter().any(|p| p == asked.path) || self.prefixes.iter().any(|p| asked.path.starts_with(p)))
+    fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        if !attributes.is_resource
+            && self.verb.is_none_or(|v| v == attributes.verb)
+            && self.group.is_none_or(|g| attributes.user.in_group(g))
+            && (self.exact.iter().any(|p| p == attributes.path)
+                || self.prefixes.iter().any(|p| attributes.path.starts_with(p)))
         {
             Verdict::allow(self.reason)
         } else {

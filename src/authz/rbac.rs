@@ -3,15 +3,15 @@
 //!
 //! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision. The index
 //! records how far it has read each of the four resources and compares that with their latest revisions; a decision
-//! waits, usually for microseconds, until it has caught up. If it does not within `PATIENCE`, the decision fails with
-//! an error rather than use stale data.
+//! waits, usually for microseconds, until it has caught up. If it does not within `CATCH_UP_TIMEOUT`, the decision
+//! fails with an error rather than use stale data.
 //!
 //! ```text
 //! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
 //!    └────────────── changed() ≤ reached ? ────────────────────────────────────┘
 //! ```
 
-mod cover;
+mod escalation;
 mod explain;
 mod follow;
 mod index;
@@ -22,14 +22,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cover::{Held, Missing};
-pub use explain::{Explanation, Near};
+pub use escalation::{HeldRules, MissingRules};
+pub use explain::{Explanation, RuleMatch};
 pub use follow::{Feeds, Sources};
-pub use index::{Applies, Found, Index, Listed};
+pub use index::{ApplicableBinding, Grant, Index, RuleList};
 pub use objects::{Binding, PolicyRule, Role, Subject};
-pub use postings::{Spent, Steps};
+pub use postings::{BudgetExhausted, StepBudget};
 
-use super::attributes::Question;
+use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::request::UserInfo;
 use crate::tasks::off_thread;
@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// How long a decision waits for the index to catch up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The RBAC authorizer. Decisions fail until [`Rbac::follow`] was called and its feeds have read the roles.
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl Rbac {
     pub async fn fresh(&self) -> Result<Arc<Index>, Behind> {
         let followed = self.followed.get().ok_or(Behind)?;
         if !followed.is_current() {
-            let caught_up = tokio::time::timeout(PATIENCE, followed.catch_up()).await;
+            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
             caught_up.map_err(|_| Behind)?;
         }
         Ok(self.index.load_full())
@@ -122,12 +122,12 @@ pub(crate) fn aggregate(errors: &[String]) -> String {
     }
 }
 
-fn decide(index: &Index, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Verdict, Spent> {
-    if let Some(found) = index.find(asked, steps)? {
+fn decide(index: &Index, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Verdict, BudgetExhausted> {
+    if let Some(found) = index.find(attributes, steps)? {
         let by = found.binding.describe(found.subject);
         return Ok(Verdict::allow(format!("RBAC: allowed by {by}")));
     }
-    let dangling = index.dangling(asked, steps)?;
+    let dangling = index.dangling(attributes, steps)?;
     Ok(if dangling.is_empty() {
         Verdict::no_opinion("")
     } else {
@@ -143,36 +143,36 @@ fn undecided(error: impl Into<String>) -> Verdict {
 }
 
 /// Makes a decision that exceeds the step budget off the reactor.
-async fn decide_off_thread(index: Arc<Index>, asked: &Attributes<'_>) -> Verdict {
+async fn decide_off_thread(index: Arc<Index>, attributes: &Attributes<'_>) -> Verdict {
     /// Upper bound of what a decision allocates, in bytes: the names of dangling bindings.
     const MEMORY: usize = 64 << 10;
-    let question = Question::of(asked);
-    let work = move || decide(&index, &question.asked(), &mut Steps::unbounded());
+    let question = OwnedAttributes::of(attributes);
+    let work = move || decide(&index, &question.as_attributes(), &mut StepBudget::unbounded());
     match off_thread(MEMORY, work).await {
         Some(Ok(verdict)) => verdict,
-        Some(Err(Spent)) => undecided("the roles and bindings that apply are too many"),
+        Some(Err(BudgetExhausted)) => undecided("the roles and bindings that apply are too many"),
         None => undecided("the decision was not finished in time"),
     }
 }
 
 #[async_trait]
 impl Authorizer for Rbac {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let index = match self.fresh().await {
             Ok(index) => index,
             Err(behind) => return undecided(behind.to_string()),
         };
-        match decide(&index, asked, &mut Steps::of_reactor()) {
+        match decide(&index, attributes, &mut StepBudget::for_io_worker()) {
             Ok(verdict) => verdict,
-            Err(Spent) => decide_off_thread(index, asked).await,
+            Err(BudgetExhausted) => decide_off_thread(index, attributes).await,
         }
     }
 
     /// `None` if the index is behind, or if the decision exceeds the step budget.
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
         // Check before loading the index: the other order could pair a stale index with a current check.
         let current = self.followed.get()?.is_current();
-        let decide = || decide(&self.index.load(), asked, &mut Steps::of_reactor()).ok();
+        let decide = || decide(&self.index.load(), attributes, &mut StepBudget::for_io_worker()).ok();
         current.then(decide).flatten()
     }
 

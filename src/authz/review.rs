@@ -15,14 +15,14 @@ fn requirement(key: &str, operator: &str, values: Vec<Value>) -> Value {
 }
 
 /// The requirements of both selectors; empty if a selector matches everything or does not parse.
-fn requirements(asked: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
+fn requirements(attributes: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
     // An unparsable selector is omitted: the review is then about an unrestricted list, which is the stricter question.
-    let fields = FieldSelector::parse(asked.field_selector).unwrap_or_default();
+    let fields = FieldSelector::parse(attributes.field_selector).unwrap_or_default();
     let field = fields.terms().iter().map(|t| {
         let operator = if t.equal { "In" } else { "NotIn" };
         requirement(&t.field, operator, vec![Value::from(t.value.as_str())])
     });
-    let labels = LabelSelector::parse(asked.label_selector);
+    let labels = LabelSelector::parse(attributes.label_selector);
     let labels = labels.as_ref().map_or(&[][..], LabelSelector::requirements);
     let label = labels.iter().filter_map(|r| {
         let operator = match r.operator() {
@@ -38,7 +38,7 @@ fn requirements(asked: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
 }
 
 /// Builds the spec. `groups` is the name of that field: `groups` in v1, `group` in v1beta1.
-pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
+pub(super) fn spec(attributes: &Attributes<'_>, groups: &str) -> Value {
     let mut spec = Map::new();
     let mut what = Map::new();
     let mut put = |key: &str, value: &str| {
@@ -46,15 +46,15 @@ pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
             what.insert(key, value);
         }
     };
-    put("verb", asked.verb);
-    if asked.is_resource {
-        put("namespace", asked.namespace);
-        put("group", asked.api_group);
-        put("version", asked.api_version);
-        put("resource", asked.resource);
-        put("subresource", asked.subresource);
-        put("name", asked.name);
-        for (key, list) in requirements(asked) {
+    put("verb", attributes.verb);
+    if attributes.is_resource {
+        put("namespace", attributes.namespace);
+        put("group", attributes.api_group);
+        put("version", attributes.api_version);
+        put("resource", attributes.resource);
+        put("subresource", attributes.subresource);
+        put("name", attributes.name);
+        for (key, list) in requirements(attributes) {
             if !list.is_empty() {
                 let mut selector = Map::new();
                 selector.insert("requirements", list);
@@ -63,19 +63,24 @@ pub(super) fn spec(asked: &Attributes<'_>, groups: &str) -> Value {
         }
         spec.insert("resourceAttributes", what);
     } else {
-        put("path", asked.path);
+        put("path", attributes.path);
         spec.insert("nonResourceAttributes", what);
     }
-    if !asked.user.name.is_empty() {
-        spec.insert("user", asked.user.name.as_str());
+    if !attributes.user.name.is_empty() {
+        spec.insert("user", attributes.user.name.as_str());
     }
-    if !asked.user.uid.is_empty() {
-        spec.insert("uid", asked.user.uid.as_str());
+    if !attributes.user.uid.is_empty() {
+        spec.insert("uid", attributes.user.uid.as_str());
     }
-    if !asked.user.groups.is_empty() {
-        spec.insert(groups, asked.user.groups.clone());
+    if !attributes.user.groups.is_empty() {
+        spec.insert(groups, attributes.user.groups.clone());
     }
-    let extra: Map = asked.user.extra.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    let extra: Map = attributes
+        .user
+        .extra
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.clone()))
+        .collect();
     if !extra.is_empty() {
         spec.insert("extra", extra);
     }

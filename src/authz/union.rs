@@ -17,21 +17,21 @@ impl Union {
 
 #[async_trait]
 impl Authorizer for Union {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let mut sum = Sum::default();
         for member in &self.0 {
-            if let Some(verdict) = sum.add(member.authorize(asked).await) {
+            if let Some(verdict) = sum.add(member.authorize(attributes).await) {
                 return verdict;
             }
         }
         sum.end()
     }
 
-    fn at_once(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+    fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
         let mut sum = Sum::default();
         for member in &self.0 {
             // A member that has to wait ends the fast path, because skipping it could change the outcome.
-            if let Some(verdict) = sum.add(member.at_once(asked)?) {
+            if let Some(verdict) = sum.add(member.authorize_sync(attributes)?) {
                 return Some(verdict);
             }
         }
@@ -87,7 +87,7 @@ impl Authorizer for AlwaysAllow {
         Verdict::allow("")
     }
 
-    fn at_once(&self, _: &Attributes<'_>) -> Option<Verdict> {
+    fn authorize_sync(&self, _: &Attributes<'_>) -> Option<Verdict> {
         Some(Verdict::allow(""))
     }
 
@@ -105,7 +105,7 @@ impl Authorizer for AlwaysDeny {
         Verdict::no_opinion("Everything is forbidden.")
     }
 
-    fn at_once(&self, _: &Attributes<'_>) -> Option<Verdict> {
+    fn authorize_sync(&self, _: &Attributes<'_>) -> Option<Verdict> {
         Some(Verdict::no_opinion("Everything is forbidden."))
     }
 }
@@ -119,23 +119,28 @@ mod tests {
     async fn the_first_opinion_wins_and_reasons_are_joined() {
         let user = UserInfo::anonymous();
         let info = RequestInfo::default();
-        let asked = Attributes::of(&user, &info);
+        let attributes = Attributes::of(&user, &info);
         let deny: Arc<dyn Authorizer> = Arc::new(AlwaysDeny);
         let allow: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
-        let v = Union::new(vec![deny.clone(), deny.clone()]).authorize(&asked).await;
+        let v = Union::new(vec![deny.clone(), deny.clone()])
+            .authorize(&attributes)
+            .await;
         assert_eq!(
             v,
             Verdict::no_opinion("Everything is forbidden.\nEverything is forbidden.")
         );
         let both = Union::new(vec![deny.clone(), allow.clone()]);
-        let v = both.authorize(&asked).await;
-        assert_eq!((v.decision, both.at_once(&asked)), (Decision::Allow, Some(v)));
+        let v = both.authorize(&attributes).await;
+        assert_eq!(
+            (v.decision, both.authorize_sync(&attributes)),
+            (Decision::Allow, Some(v))
+        );
         // A member that has to wait is not skipped.
         let slow: Arc<dyn Authorizer> = crate::authz::rbac::Rbac::new();
         assert_eq!(
-            Union::new(vec![deny, slow.clone(), allow.clone()]).at_once(&asked),
+            Union::new(vec![deny, slow.clone(), allow.clone()]).authorize_sync(&attributes),
             None
         );
-        assert!(Union::new(vec![allow, slow]).at_once(&asked).is_some());
+        assert!(Union::new(vec![allow, slow]).authorize_sync(&attributes).is_some());
     }
 }

@@ -2,7 +2,7 @@
 //! upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached, the failure policy
 //! decides, and the error makes the request a 500 unless another authorizer allows it.
 
-use super::memory::Memory;
+use super::verdict_cache::VerdictCache;
 use super::{Attributes, Authorizer, Rules, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
@@ -51,7 +51,7 @@ pub struct WebhookConfig {
 
 /// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
-pub trait Ask: Send + Sync + 'static {
+pub trait ReviewTransport: Send + Sync + 'static {
     /// Posts a review and returns the response body.
     async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError>;
 }
@@ -62,7 +62,7 @@ struct Url {
 }
 
 #[async_trait]
-impl Ask for Url {
+impl ReviewTransport for Url {
     async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
         Ok(self.fetcher.post(&self.url, review).await?.to_vec())
     }
@@ -70,9 +70,9 @@ impl Ask for Url {
 
 /// The webhook authorizer.
 pub struct Webhook {
-    ask: Arc<dyn Ask>,
+    ask: Arc<dyn ReviewTransport>,
     config: WebhookConfig,
-    known: Memory,
+    known: VerdictCache,
 }
 
 impl Webhook {
@@ -90,10 +90,10 @@ impl Webhook {
     }
 
     /// Sends reviews through `ask`.
-    pub fn asking(ask: Arc<dyn Ask>, config: WebhookConfig) -> Self {
+    pub fn asking(ask: Arc<dyn ReviewTransport>, config: WebhookConfig) -> Self {
         Self {
             ask,
-            known: Memory::new(config.authorized_ttl, config.unauthorized_ttl),
+            known: VerdictCache::new(config.authorized_ttl, config.unauthorized_ttl),
             config,
         }
     }
@@ -126,19 +126,19 @@ impl Webhook {
 
 #[async_trait]
 impl Authorizer for Webhook {
-    async fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let groups = match self.config.version {
             ReviewVersion::V1 => "groups",
             ReviewVersion::V1Beta1 => "group",
         };
-        let spec = review::spec(asked, groups);
+        let spec = review::spec(attributes, groups);
         let key = json::to_string(&spec);
         if let Some(verdict) = self.known.get(&key) {
             return verdict;
         }
         match self.fetch(&spec).await {
             Ok(verdict) => {
-                self.known.keep(key, &verdict);
+                self.known.insert(key, &verdict);
                 verdict
             }
             Err(error) => {
@@ -174,7 +174,7 @@ mod tests {
     struct Says(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);
 
     #[async_trait]
-    impl Ask for Says {
+    impl ReviewTransport for Says {
         async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             *self.1.lock().unwrap() = review;
@@ -203,14 +203,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn results_are_cached_by_their_ttl() {
-        let (asked, w) = hook(
+        let (attributes, w) = hook(
             Ok(r#"{"status":{"allowed":true,"reason":"r"}}"#),
             false,
             ReviewVersion::V1Beta1,
         );
         let uri = "/api/v1/namespaces/n/pods?fieldSelector=spec.nodeName%3Da&labelSelector=x%20in%20(a,b)";
         assert_eq!(ask(&w, uri).await, Verdict::allow("r"));
-        let sent = json::decode(&asked.1.lock().unwrap()).unwrap();
+        let sent = json::decode(&attributes.1.lock().unwrap()).unwrap();
         assert_eq!(sent.str_at(&["apiVersion"]), "authorization.k8s.io/v1beta1");
         assert_eq!(sent.at(&["spec", "group"]), &crate::json!(["dev"]));
         assert_eq!(
@@ -223,10 +223,10 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(299)).await;
         ask(&w, uri).await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 1);
         tokio::time::advance(Duration::from_secs(2)).await;
         ask(&w, uri).await;
-        assert_eq!(asked.0.load(Ordering::Relaxed), 2);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,12 +239,12 @@ mod tests {
             })
         };
         for (deny, decision) in [(false, Decision::NoOpinion), (true, Decision::Deny)] {
-            let (asked, w) = hook(gone(), deny, ReviewVersion::V1);
+            let (attributes, w) = hook(gone(), deny, ReviewVersion::V1);
             let v = ask(&w, "/version").await;
             assert_eq!((v.decision, v.error.as_deref()), (decision, Some("gone")));
-            assert_eq!(asked.0.load(Ordering::Relaxed), 5, "five attempts");
+            assert_eq!(attributes.0.load(Ordering::Relaxed), 5, "five attempts");
             ask(&w, "/version").await;
-            assert_eq!(asked.0.load(Ordering::Relaxed), 10, "failures are not cached");
+            assert_eq!(attributes.0.load(Ordering::Relaxed), 10, "failures are not cached");
         }
         let (_, w) = hook(
             Ok(r#"{"status":{"allowed":true,"denied":true}}"#),

@@ -4,7 +4,7 @@
 //! Entry point: [`Inspecting`], which wraps another [`Verdict`].
 
 use super::verify::{Shown, Verdict};
-use crate::telemetry::X509Flaws;
+use crate::telemetry::X509Warnings;
 use rustls::Error;
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
@@ -16,7 +16,7 @@ const SHA1: [&str; 3] = ["1.2.840.113549.1.1.5", "1.2.840.10040.4.3", "1.2.840.1
 #[derive(Debug)]
 pub(super) struct Inspecting<V> {
     pub(super) verdict: V,
-    pub(super) flaws: X509Flaws,
+    pub(super) flaws: X509Warnings,
 }
 
 impl<V> Inspecting<V> {
@@ -81,7 +81,7 @@ mod tests {
         let telemetry = Telemetry::new();
         let inspecting = Inspecting {
             verdict: AnyServer,
-            flaws: telemetry.x509_flaws.clone(),
+            flaws: telemetry.x509_warnings.clone(),
         };
         let name = ServerName::try_from("ext.ns.svc").unwrap();
         let sees = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
@@ -93,7 +93,7 @@ mod tests {
                 now: UnixTime::now(),
             };
             inspecting.of(&shown).unwrap();
-            let flaws = &telemetry.x509_flaws;
+            let flaws = &telemetry.x509_warnings;
             (flaws.insecure_sha1.get(), flaws.missing_san.get())
         };
         assert_eq!(

@@ -116,7 +116,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// Whether everything that `storage` has acknowledged so far is applied. `storage`
     /// is the one this informer follows.
     pub fn is_current(&self, storage: &dyn Storage) -> bool {
-        self.0.synced.fired() && self.has_reached(storage.changed())
+        self.0.synced.fired() && self.has_reached(storage.last_change())
     }
 
     /// Waits until everything acknowledged at the time of the call is applied.
@@ -125,7 +125,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// Cancel safe.
     pub async fn catch_up(&self, storage: &dyn Storage) {
         self.0.synced.wait().await;
-        self.reach(storage.changed()).await;
+        self.reach(storage.last_change()).await;
     }
 
     fn moved_to(&self, revision: Revision) {

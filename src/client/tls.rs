@@ -3,7 +3,7 @@
 
 use super::flaws::Inspecting;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
-use crate::telemetry::X509Flaws;
+use crate::telemetry::X509Warnings;
 use bytes::Bytes;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -40,7 +40,7 @@ pub struct ClientTls {
 pub struct TlsBuilder {
     provider: Arc<CryptoProvider>,
     system_roots: OnceLock<Arc<RootCertStore>>,
-    flaws: Option<X509Flaws>,
+    flaws: Option<X509Warnings>,
 }
 
 impl TlsInputs {
@@ -71,7 +71,7 @@ impl TlsBuilder {
     }
 
     /// Counts deprecated properties of backends' certificates.
-    pub fn counting(mut self, flaws: X509Flaws) -> Self {
+    pub fn counting(mut self, flaws: X509Warnings) -> Self {
         self.flaws = Some(flaws);
         self
     }

@@ -1,14 +1,15 @@
-//! Allocators of cluster IPs ([`IpRange`]) and node ports ([`PortRange`]).
+//! Allocators of cluster IPs ([`IpAllocator`]) and node ports ([`PortAllocator`]).
 //!
-//! Allocations live in memory only and are rebuilt from the stored Services at start ([`ServiceNumbers::adopt`]), so
-//! there is no allocation bitmap to keep consistent. Each number records its owner (`namespace/name`): a release by
-//! anyone else is a no-op. Deciding what a Service needs is left to its strategy.
+//! Allocations live in memory only and are rebuilt from the stored Services at start
+//! ([`ServiceAllocators::mark_stored_allocations`]), so there is no allocation bitmap to keep consistent. Each number
+//! records its owner (`namespace/name`): a release by anyone else is a no-op. Deciding what a Service needs is left to
+//! its strategy.
 //!
-//! [`ServiceNumbers::adopt`]: super::ServiceNumbers::adopt
+//! [`ServiceAllocators::mark_stored_allocations`]: super::ServiceAllocators::mark_stored_allocations
 
-pub mod band;
 pub mod ip;
 pub mod port;
+pub mod range;
 
-pub use ip::{Family, IpError, IpRange};
-pub use port::PortRange;
+pub use ip::{IpAllocator, IpError, IpFamily};
+pub use port::PortAllocator;

@@ -1,20 +1,20 @@
 //! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its endpoints,
 //! the default ServiceCIDR with its IPAddresses, and the `extension-apiserver-authentication` ConfigMap.
 //!
-//! Start at [`ensure`], which creates them once, and [`keep`], which restores them while the server runs. The default
-//! [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start hooks) of their
-//! own.
+//! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the server runs.
+//! The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start
+//! hooks) of their own.
 
-mod addresses;
 pub mod flowcontrol;
 mod namespaces;
 pub mod priority_classes;
 pub mod rbac;
 mod service;
+mod service_cidrs;
 mod trust;
 
 pub use service::Advertise;
-pub use trust::{RequestHeaderTrust, Trust, publish};
+pub use trust::{ClusterAuthenticationInfo, RequestHeaderInfo, publish};
 
 use super::ControlPlane;
 use crate::apimachinery::object::ObjectView;
@@ -38,24 +38,24 @@ const INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The first failure.
-pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Trust) -> Result<()> {
+pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &ClusterAuthenticationInfo) -> Result<()> {
     let spaces = namespaces::ensure(plane).await;
     let service = service::ensure(plane, advertise).await;
-    let addresses = addresses::ensure(plane).await;
+    let addresses = service_cidrs::ensure(plane).await;
     let trust = publish(plane, trust).await;
     spaces.and(service).and(addresses).and(trust)
 }
 
 /// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
 /// modified. The tasks belong to `group` and end with it; returns false if the group is already stopping.
-pub fn keep(
+pub fn spawn_reconcilers(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
     advertise: Advertise,
-    mut trust: watch::Receiver<Arc<Trust>>,
+    mut trust: watch::Receiver<Arc<ClusterAuthenticationInfo>>,
 ) -> bool {
-    addresses::keep(group, plane.clone());
-    group.spawn_until_stopped("published trust", trust::keep(plane.clone(), trust.clone()));
+    service_cidrs::spawn_reconciler(group, plane.clone());
+    group.spawn_until_stopped("published trust", trust::reconcile(plane.clone(), trust.clone()));
     let stop = group.stop_signal().clone();
     group.spawn("bootstrap", async move {
         let mut rotates = true;
@@ -95,16 +95,16 @@ fn options(manager: &str) -> WriteOptions {
 }
 
 /// Concurrent writes per table: enough to share commits, far below the store's queue bound.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 64;
 
 /// Applies `one` to all objects with bounded concurrency. A failure does not stop the others.
 ///
 /// # Errors
 /// The first failure.
-async fn all_at_once<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: impl Fn(T) -> F) -> Result<()> {
+async fn for_each_concurrently<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: impl Fn(T) -> F) -> Result<()> {
     stream::iter(objects)
         .map(one)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(MAX_CONCURRENT_WRITES)
         .fold(Ok(()), async |all: Result<()>, each| all.and(each))
         .await
 }

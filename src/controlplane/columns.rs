@@ -16,7 +16,7 @@ pub(super) mod text;
 pub(super) mod words;
 pub(super) mod workloads;
 
-use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::{Column, Columns};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub trait Probe: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason it is unhealthy.
-    async fn ask(&self) -> Result<String, String>;
+    async fn check(&self) -> Result<String, String>;
 }
 
 /// Storage of the `componentstatuses` resource, computed on each read.
@@ -35,7 +35,7 @@ impl Components {
 }
 
 async fn status(probe: &dyn Probe) -> Arc<Entry> {
-    let condition = match probe.ask().await {
+    let condition = match probe.check().await {
         Ok(message) => json!({"type": "Healthy", "status": "True", "message": message}),
         Err(why) => json!({"type": "Healthy", "status": "False", "message": why}),
     };
@@ -52,7 +52,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         labels: draft.labels,
         fields: draft.fields,
         stale: false,
-        forms: Default::default(),
+        encodings: Default::default(),
     })
 }
 
@@ -120,7 +120,7 @@ mod tests {
         fn name(&self) -> &str {
             self.0
         }
-        async fn ask(&self) -> Result<String, String> {
+        async fn check(&self) -> Result<String, String> {
             self.1.clone()
         }
     }

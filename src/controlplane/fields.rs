@@ -317,16 +317,16 @@ mod tests {
 
     #[test]
     fn a_nil_pointer_is_required_and_an_empty_string_unsupported() {
-        let said = |v: Value| {
+        let errors = |v: Value| {
             let mut out = ErrorList::new();
             required_pointer(&mut out, &v, "a", &FieldPath::default(), &["x"]);
             out.first().map(ToString::to_string).unwrap_or_default()
         };
-        assert_eq!(said(crate::json!({})), "a: Required value");
+        assert_eq!(errors(crate::json!({})), "a: Required value");
         assert_eq!(
-            said(crate::json!({"a": ""})),
+            errors(crate::json!({"a": ""})),
             "a: Unsupported value: \"\": supported values: \"x\""
         );
-        assert_eq!(said(crate::json!({"a": "x"})), "");
+        assert_eq!(errors(crate::json!({"a": "x"})), "");
     }
 }

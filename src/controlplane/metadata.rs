@@ -31,11 +31,11 @@ pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
         ) => MetaChecks::AS_NEW,
         (_, "PersistentVolume") => MetaChecks {
             as_new: 2,
-            in_parts: true,
+            in_subresources: true,
             ..MetaChecks::AS_NEW
         },
         (_, "CronJob") => MetaChecks {
-            in_parts: false,
+            in_subresources: false,
             ..MetaChecks::AGAINST_OLD
         },
         (

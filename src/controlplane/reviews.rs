@@ -1,16 +1,17 @@
 //! Review resources: TokenReview, the SubjectAccessReviews, SelfSubjectRulesReview and SelfSubjectReview. Each type
-//! implements [`Answer`](crate::registry::resource::Answer): a create is evaluated and returned, never stored.
+//! implements [`CreateHandler`](crate::registry::resource::CreateHandler): a create is evaluated and returned, never
+//! stored.
 //!
 //! A 422 of a review has an empty kind, because upstream validates internal objects, which carry none.
 
 mod access;
-mod nothing;
+mod no_storage;
 mod rules;
 mod selectors;
 mod subject;
 
 pub use access::{EXPLAIN, LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
-pub use nothing::Nothing;
+pub use no_storage::NoStorage;
 pub use rules::SelfSubjectRulesReview;
 pub use subject::{SelfSubjectReview, TokenReview};
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 /// Dependencies of the reviews.
 #[derive(Clone)]
-pub struct Judges {
+pub struct ReviewDependencies {
     /// Authenticates the tokens of TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
     /// Whether a request without a token is anonymous rather than unauthenticated (`--anonymous-auth`).

@@ -1,7 +1,7 @@
 //! [`BuiltinSchema`] implements the registry's [`Schema`] for built-in kinds over the generated table in
 //! [`api`](crate::api).
 
-use super::versions::Known;
+use super::versions::BuiltinVersions;
 use crate::api::TypeDef;
 use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
@@ -51,7 +51,7 @@ impl Schema for BuiltinSchema {
             new,
             &who.writer(),
             &reset_set(reset),
-            &Known(self.0),
+            &BuiltinVersions(self.0),
         );
         Ok(())
     }
@@ -69,7 +69,14 @@ impl Schema for BuiltinSchema {
             force,
             reset: &reset_set(reset),
         };
-        let mut applied = apply::apply_across(ApplyType::Root(self.0), live, &patch, &request, &Known(self.0))?.object;
+        let mut applied = apply::apply_across(
+            ApplyType::Root(self.0),
+            live,
+            &patch,
+            &request,
+            &BuiltinVersions(self.0),
+        )?
+        .object;
         // The merge result lacks always-written fields, and may hold scalars that do not parse: the apply schema does
         // not check their text.
         decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;

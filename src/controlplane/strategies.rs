@@ -1,8 +1,8 @@
 //! Per-kind behaviour of the built-in resources: implementations of [`Strategy`](crate::registry::strategy::Strategy),
 //! upstream's `pkg/registry/*/*/strategy.go`.
 //!
-//! Simple kinds are data ([`described::Described`]); kinds with state or authorization checks (services, RBAC,
-//! resource claims) implement the trait. The rules themselves are in `validation`, defaulting is in `defaults`.
+//! Simple kinds are data ([`declarative::DeclarativeStrategy`]); kinds with state or authorization checks (services,
+//! RBAC, resource claims) implement the trait. The rules themselves are in `validation`, defaulting is in `defaults`.
 
 pub(super) mod admission;
 pub(super) mod apiservice;
@@ -11,7 +11,7 @@ pub(super) mod common;
 pub(super) mod crd;
 pub(super) mod csr;
 pub(super) mod data;
-pub(super) mod described;
+pub(super) mod declarative;
 pub(super) mod devices;
 pub(super) mod endpoints;
 pub(super) mod events;

@@ -6,10 +6,10 @@ mod tables;
 mod versions;
 
 use super::*;
-use crate::admission::Always;
+use crate::admission::AdmitAll;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::registry::store::DeleteOptions;
@@ -21,7 +21,10 @@ struct NoTokens;
 
 #[async_trait]
 impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
+    async fn authenticate_token(
+        &self,
+        _: PresentedToken<'_>,
+    ) -> std::result::Result<Option<TokenUser>, AuthenticationError> {
         Ok(None)
     }
 }
@@ -43,7 +46,7 @@ pub(super) fn config() -> Config {
         service_ranges: vec![("10.0.0.0".parse().unwrap(), 24)],
         node_ports: (30000, 32767),
         event_ttl_seconds: 3600,
-        judges: Judges {
+        review_dependencies: ReviewDependencies {
             tokens: Arc::new(NoTokens),
             authorizer: Arc::new(AlwaysAllow),
             anonymous: true,
@@ -80,7 +83,7 @@ fn running_with(config: Config) -> Running {
         }),
         _ => unreachable!("only stored rows are asked for a storage"),
     };
-    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
     let plane = build(config, &storage, &admission).unwrap();
     Running {
         plane: Arc::new(plane),
@@ -121,8 +124,8 @@ fn discovery_names_match_upstream() {
 }
 
 fn running_rows() -> ControlPlane {
-    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
-    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::NoStorage) };
+    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
     build(config(), &storage, &admission).unwrap()
 }
 
@@ -162,24 +165,27 @@ fn openapi_of_connections_and_logs_matches_upstream() {
 #[test]
 fn duplicate_registrations_are_rejected() {
     let plane = running_rows();
-    assert_eq!(super::twice(plane.groups.iter()), None);
+    assert_eq!(super::first_duplicate(plane.groups.iter()), None);
     let again = plane.groups.iter().chain(plane.groups.iter().take(1));
-    assert_eq!(super::twice(again).as_deref(), Some("v1"));
+    assert_eq!(super::first_duplicate(again).as_deref(), Some("v1"));
     let mut core = plane.groups[0].clone();
     core.resources.push(core.resources[0].clone());
     assert_eq!(
-        super::twice([&core].into_iter()).as_deref(),
+        super::first_duplicate([&core].into_iter()).as_deref(),
         Some("v1, Resource=bindings")
     );
-    assert_eq!(BuildError::Twice("v1".into()).to_string(), "double registration of v1");
+    assert_eq!(
+        BuildError::Duplicate("v1".into()).to_string(),
+        "double registration of v1"
+    );
 }
 
 #[test]
 fn two_service_ranges_of_one_family_are_rejected() {
     let mut c = config();
     c.service_ranges.push(("10.1.0.0".parse().unwrap(), 24));
-    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::Nothing) };
-    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::NoStorage) };
+    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
     assert_eq!(build(c, &storage, &admission).err(), Some(BuildError::ServiceRange));
 }
 
@@ -198,9 +204,9 @@ async fn service_allocations_survive_a_restart() {
         }),
         _ => unreachable!("only stored rows are asked for a storage"),
     };
-    let admission: Arc<dyn Admission> = Arc::new(Always);
+    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
     let again = build(config(), &storage, &admission).unwrap();
-    again.adopt().await.unwrap();
+    again.load_allocations().await.unwrap();
     let services = again.store("", "services");
     let cx = Context::system("default");
     let thief = json!({"metadata": {"name": "b"}, "spec": {"clusterIP": ip, "ports": [{"port": 80}]}});

@@ -1,8 +1,8 @@
 //! Conversion of built-in kinds that are served in two versions: HorizontalPodAutoscalers and events.
 //!
-//! Start at [`Pair`]. One version, the hub, is stored, defaulted and validated; objects of the other, the spoke, are
-//! converted when read and written. Field ownership across versions converts whole objects ([`Known`]) rather than
-//! field paths.
+//! Start at [`VersionPair`]. One version, the hub, is stored, defaulted and validated; objects of the other, the spoke,
+//! are converted when read and written. Field ownership across versions converts whole objects ([`BuiltinVersions`])
+//! rather than field paths.
 
 mod autoscaling;
 mod events;
@@ -16,7 +16,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::converting::Conversion;
 
 /// A kind with two versions, and the conversions between them.
-pub struct Pair {
+pub struct VersionPair {
     /// Group and version that are stored.
     pub hub: (&'static str, &'static str),
     /// Group and version that are served in addition.
@@ -26,7 +26,7 @@ pub struct Pair {
     to_hub: fn(&mut Value),
     to_spoke: fn(&mut Value),
     /// Applies the hub's defaults.
-    complete: fn(&mut Value),
+    apply_defaults: fn(&mut Value),
     /// Annotations of the spoke that represent fields of the hub.
     annotations: &'static [&'static str],
     /// Maps a selectable field of the hub to its name in the spoke; `None` if the spoke does not support it.
@@ -34,36 +34,36 @@ pub struct Pair {
 }
 
 /// HorizontalPodAutoscalers: stored as autoscaling/v2, also served as v1.
-pub static AUTOSCALERS: Pair = Pair {
+pub static AUTOSCALERS: VersionPair = VersionPair {
     hub: ("autoscaling", "v2"),
     spoke: ("autoscaling", "v1"),
     kind: "HorizontalPodAutoscaler",
     to_hub: autoscaling::to_v2,
     to_spoke: autoscaling::to_v1,
-    complete: super::defaults::autoscaling::v2,
+    apply_defaults: super::defaults::autoscaling::v2,
     annotations: &autoscaling::ANNOTATIONS,
     field: |name| Some(name),
 };
 
 /// Events: stored as core/v1, also served as events.k8s.io/v1.
-pub static EVENTS: Pair = Pair {
+pub static EVENTS: VersionPair = VersionPair {
     hub: ("", "v1"),
     spoke: ("events.k8s.io", "v1"),
     kind: "Event",
     to_hub: events::to_core,
     to_spoke: events::to_new,
-    complete: |_| (),
+    apply_defaults: |_| (),
     annotations: &[],
     field: events::field,
 };
 
-const ALL: [&Pair; 2] = [&AUTOSCALERS, &EVENTS];
+const ALL: [&VersionPair; 2] = [&AUTOSCALERS, &EVENTS];
 
 fn api_version((group, version): (&str, &str)) -> String {
     GroupVersion::new(group, version).to_string()
 }
 
-impl Pair {
+impl VersionPair {
     /// The pair that a built-in type belongs to, as hub or spoke.
     fn of(def: &TypeDef) -> Option<&'static Self> {
         let is = |p: &Self, at| def.gvks.iter().any(|(g, v, k)| (*g, *v) == at && *k == p.kind);
@@ -87,7 +87,7 @@ impl Pair {
     /// Converts an object of the spoke to the hub and applies defaults.
     pub fn stored(&self, served: Value) -> Value {
         let mut stored = self.convert(served, self.hub, self.to_hub);
-        (self.complete)(&mut stored);
+        (self.apply_defaults)(&mut stored);
         stored
     }
 
@@ -110,7 +110,7 @@ impl Pair {
     }
 }
 
-impl Conversion for &'static Pair {
+impl Conversion for &'static VersionPair {
     fn serve(&self, stored: Value) -> Value {
         self.convert(stored, self.spoke, self.to_spoke)
     }
@@ -120,7 +120,7 @@ impl Conversion for &'static Pair {
     }
 
     fn complete(&self, stored: &mut Value) {
-        (self.complete)(stored);
+        (self.apply_defaults)(stored);
     }
 
     fn wire_annotations(&self) -> &'static [&'static str] {
@@ -134,23 +134,23 @@ impl Conversion for &'static Pair {
 
 /// Versions of a built-in kind, for server-side apply and managed fields.
 #[derive(Clone, Copy)]
-pub struct Known(pub &'static TypeDef);
+pub struct BuiltinVersions(pub &'static TypeDef);
 
 const HUB: usize = 0;
 const SPOKE: usize = 1;
 
-impl Known {
+impl BuiltinVersions {
     fn own(&self) -> (&'static str, &'static str) {
         self.0.gvks.first().map_or(("", ""), |(g, v, _)| (*g, *v))
     }
 }
 
-impl Versions<ApplyType> for Known {
+impl Versions<ApplyType> for BuiltinVersions {
     fn at(&self, object: &Value, wanted: &str) -> AtVersion<ApplyType> {
         let Some(shape) = self.shape(wanted) else {
             return AtVersion::Unknown;
         };
-        let Some(pair) = Pair::of(self.0) else {
+        let Some(pair) = VersionPair::of(self.0) else {
             return AtVersion::Same;
         };
         let target = [pair.hub, pair.spoke][shape];
@@ -170,7 +170,7 @@ impl Versions<ApplyType> for Known {
     }
 
     fn shape(&self, wanted: &str) -> Option<usize> {
-        let Some(pair) = Pair::of(self.0) else {
+        let Some(pair) = VersionPair::of(self.0) else {
             let own = self.own();
             return (wanted == api_version(own) || older(own.0, wanted)).then_some(HUB);
         };
@@ -201,7 +201,7 @@ mod tests {
         for p in ALL {
             for (g, v) in [p.hub, p.spoke] {
                 let def = by_gvk(g, v, p.kind).unwrap();
-                assert!(std::ptr::eq(Pair::of(def).unwrap(), p));
+                assert!(std::ptr::eq(VersionPair::of(def).unwrap(), p));
             }
         }
     }
@@ -210,11 +210,11 @@ mod tests {
     fn unknown_version_is_not_converted() {
         let def = by_gvk("", "v1", "ConfigMap").unwrap();
         let v = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-        assert!(matches!(Known(def).at(&v, "v9"), AtVersion::Unknown));
-        assert!(matches!(Known(def).at(&v, "v1"), AtVersion::Same));
+        assert!(matches!(BuiltinVersions(def).at(&v, "v9"), AtVersion::Unknown));
+        assert!(matches!(BuiltinVersions(def).at(&v, "v1"), AtVersion::Same));
         let def = by_gvk("apps", "v1", "Deployment").unwrap();
         let v = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
-        assert!(matches!(Known(def).at(&v, "apps/v1beta2"), AtVersion::Same));
-        assert!(matches!(Known(def).at(&v, "batch/v1"), AtVersion::Unknown));
+        assert!(matches!(BuiltinVersions(def).at(&v, "apps/v1beta2"), AtVersion::Same));
+        assert!(matches!(BuiltinVersions(def).at(&v, "batch/v1"), AtVersion::Unknown));
     }
 }

@@ -6,7 +6,7 @@ mod known;
 
 use super::negotiate::Codecs;
 use crate::api;
-use crate::apimachinery::codec::budget::Budget;
+use crate::apimachinery::codec::budget::DecodeBudget;
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
@@ -97,8 +97,8 @@ impl From<Value> for Document {
 pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
     match body_type {
         BodyType::Json => {
-            let (value, notes) =
-                json::decode_noting(bytes).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
+            let (value, notes) = json::decode_with_duplicates(bytes)
+                .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
             let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
             Ok(Document {
                 value,
@@ -112,8 +112,9 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             let (api_version, kind) = (&*unknown.api_version, &*unknown.kind);
             let value = match api::protobuf::definition(api_version, kind) {
                 Some(def) => {
-                    let mut budget = Budget::of_body(bytes.len());
-                    api::protobuf::decode_within(def, api_version, kind, unknown.raw, &mut budget).map_err(|e| e.0)?
+                    let mut budget = DecodeBudget::of_body(bytes.len());
+                    api::protobuf::decode_with_budget(def, api_version, kind, unknown.raw, &mut budget)
+                        .map_err(|e| e.0)?
                 }
                 None => type_meta(&unknown),
             };
@@ -132,22 +133,22 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
         return Ok(Document::from(type_meta(&unknown)));
     }
     let def = api::by_gvk("", "v1", "DeleteOptions").expect("the schema table has the options");
-    let mut budget = Budget::of_body(bytes.len());
+    let mut budget = DecodeBudget::of_body(bytes.len());
     let value = api::protobuf::decode_message_within(def, unknown.raw, &mut budget).map_err(|e| e.0)?;
     Ok(Document::from(value))
 }
 
 /// The `apiVersion` and `kind` of an envelope, as far as they are set.
 fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
-    let said = [("apiVersion", &unknown.api_version), ("kind", &unknown.kind)];
-    let said = said.into_iter().filter(|(_, v)| !v.is_empty());
-    Value::Object(said.map(|(k, v)| (k, &**v)).collect())
+    let type_meta = [("apiVersion", &unknown.api_version), ("kind", &unknown.kind)];
+    let type_meta = type_meta.into_iter().filter(|(_, v)| !v.is_empty());
+    Value::Object(type_meta.map(|(k, v)| (k, &**v)).collect())
 }
 
 /// Decodes YAML (of which JSON is a subset). Duplicates have the form `line 4: key "x" already set in map`; the error
 /// is the decoder's message.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
-    let (value, duplicates) = yaml::decode_noting(bytes)?;
+    let (value, duplicates) = yaml::decode_with_duplicates(bytes)?;
     Ok(Document { value, duplicates })
 }
 
@@ -182,8 +183,8 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
         let api_version = expected.api_version();
         let def = api::protobuf::definition(&api_version, &expected.kind)
             .ok_or_else(|| Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES[..2]))?;
-        let mut budget = Budget::of_body(bytes.len());
-        let value = api::protobuf::decode_within(def, &api_version, &expected.kind, unknown.raw, &mut budget)
+        let mut budget = DecodeBudget::of_body(bytes.len());
+        let value = api::protobuf::decode_with_budget(def, &api_version, &expected.kind, unknown.raw, &mut budget)
             .map_err(|e| cannot_be_handled(expected, expected, &e.0))?;
         return Ok(Document::from(value));
     }

@@ -1,6 +1,6 @@
 //! [`Call`]: the state of one request on its way through a verb, with the checks that verbs share.
 
-use super::negotiate::{Codecs, Negotiated, Offer, negotiate_among};
+use super::negotiate::{Codecs, Negotiated, Offer, negotiate_with};
 use super::options::Query;
 use super::route::Route;
 use crate::api::TypeDef;
@@ -9,7 +9,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::{Context, MayCreate, Resource, Store, SubresourceBehaviour};
+use crate::registry::{AuthorizeCreate, Context, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, Facts};
 use crate::telemetry::WatchMetrics;
 use crate::telemetry::requests::LateResults;
@@ -22,7 +22,7 @@ pub(crate) struct Call {
     pub route: Route,
     pub cx: Context,
     /// Authorizes the create that an update turns into.
-    pub may_create: Option<Arc<dyn MayCreate>>,
+    pub authorize_create: Option<Arc<dyn AuthorizeCreate>>,
     /// Watches without a timeout get a random one between this and twice this.
     pub min_request_timeout: Duration,
     /// The optional encodings that are enabled.
@@ -58,7 +58,7 @@ impl Call {
             parts,
             route,
             cx,
-            may_create: None,
+            authorize_create: None,
             min_request_timeout: timeout,
             codecs: Codecs::default(),
             watch_metrics: None,
@@ -95,7 +95,7 @@ impl Call {
             Offer::Events if self.definition().is_none() => Offer::CustomEvents,
             other => other,
         };
-        negotiate_among(self.codecs, &self.parts.headers, &self.query, offer)
+        negotiate_with(self.codecs, &self.parts.headers, &self.query, offer)
     }
 
     /// The built-in type of the endpoint's objects; `None` for custom kinds.
@@ -111,7 +111,7 @@ impl Call {
     /// The representations offered: reviews, and subresources whose handler has no columns, have no table.
     pub fn offer(&self) -> Offer {
         let sub = self.route.subresource().map(|s| &s.behaviour);
-        let answered = matches!(self.resource().backing, Backing::Answered(_));
+        let answered = matches!(self.resource().backing, Backing::CreateOnly(_));
         match sub {
             Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Metadata,
             _ if answered => Offer::Metadata,

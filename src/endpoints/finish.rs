@@ -38,7 +38,7 @@ pub async fn finish<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::time::timeout(BOUND, to_the_end(work, late)).await {
         Ok(done) => done,
-        Err(_) => Err(offload::refused(compute::Error::Interrupted)),
+        Err(_) => Err(offload::offload_error_status(compute::Error::Interrupted)),
     }
 }
 
@@ -67,8 +67,8 @@ pub async fn to_the_end<T: Send + 'static>(
     // Requests decoded on the compute pool continue there.
     if let Some(current) = compute::current() {
         match current.continue_with(work) {
-            Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::refused(e))),
-            Ok(Err(e)) => return Err(offload::refused(e)),
+            Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
+            Ok(Err(e)) => return Err(offload::offload_error_status(e)),
             Err(given_back) => work = given_back,
         }
     }

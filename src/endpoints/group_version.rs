@@ -11,7 +11,7 @@ use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
-use crate::registry::{MayCreate, Store};
+use crate::registry::{AuthorizeCreate, Store};
 use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
@@ -76,7 +76,7 @@ impl ApiGroupVersion {
         let (parts, body) = req.into_parts();
         let refuse = |s: Status| {
             let query = Query::parse(parts.uri.query().unwrap_or(""));
-            respond::status_among(self.codecs, &s, &parts.headers, &query)
+            respond::status_with(self.codecs, &s, &parts.headers, &query)
         };
         let found = match route::find(&self.resources, &below) {
             Ok(r) => r,
@@ -112,7 +112,7 @@ impl ApiGroupVersion {
             self.count(telemetry, action, &mut call);
         }
         if let (Some(authorizer), Action::Update | Action::Patch) = (&self.authorizer, action) {
-            call.may_create = Some(Arc::new(CreateCheck {
+            call.authorize_create = Some(Arc::new(CreateCheck {
                 authorizer: authorizer.clone(),
                 user: authorized.user().clone(),
                 info: RequestInfo {
@@ -122,7 +122,7 @@ impl ApiGroupVersion {
             }));
         }
         if let (Some(authorizer), Action::Connect, &Method::GET) = (&self.authorizer, action, &call.parts.method) {
-            call.may_create = Some(Arc::new(StreamCheck {
+            call.authorize_create = Some(Arc::new(StreamCheck {
                 authorizer: authorizer.clone(),
                 user: authorized.user().clone(),
                 info: RequestInfo {
@@ -135,7 +135,7 @@ impl ApiGroupVersion {
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
         match offload::run(action, call, body).await {
             Ok(response) => response,
-            Err(s) => respond::status_among(self.codecs, &s, &headers, &query),
+            Err(s) => respond::status_with(self.codecs, &s, &headers, &query),
         }
     }
 
@@ -176,8 +176,8 @@ struct CreateCheck {
 }
 
 #[async_trait]
-impl MayCreate for CreateCheck {
-    async fn may_create(&self) -> Result<()> {
+impl AuthorizeCreate for CreateCheck {
+    async fn authorize_create(&self) -> Result<()> {
         let asked = Attributes::of(&self.user, &self.info);
         let verdict = self.authorizer.authorize(&asked).await;
         match verdict.decision {
@@ -196,8 +196,8 @@ struct StreamCheck {
 }
 
 #[async_trait]
-impl MayCreate for StreamCheck {
-    async fn may_create(&self) -> Result<()> {
+impl AuthorizeCreate for StreamCheck {
+    async fn authorize_create(&self) -> Result<()> {
         let asked = Attributes::of(&self.user, &self.info);
         let verdict = self.authorizer.authorize(&asked).await;
         match verdict.decision {
@@ -225,7 +225,7 @@ pub(crate) fn no_route(n: NoRoute) -> Status {
 }
 
 /// The result type of verbs.
-pub(crate) type Answer = Result<Response>;
+pub(crate) type VerbResult = Result<Response>;
 
 #[async_trait]
 impl UnprotectedHandler for ApiGroupVersion {

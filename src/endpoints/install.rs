@@ -2,7 +2,7 @@
 
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV3, group_version_document, small, v3};
+use super::openapi::{OpenApiV3, core_documents, group_version_document, v3};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::resource::Resource;
 use crate::server::container::WebService;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The documents that installed group versions are published in.
 #[derive(Clone)]
-pub struct Published {
+pub struct PublishedDocuments {
     /// The aggregated form of `/apis`.
     pub apis: Arc<AggregatedDiscovery>,
     /// The aggregated form of `/api`, which contains only the core group.
@@ -23,7 +23,7 @@ pub struct Published {
     pub server_address: String,
 }
 
-impl Published {
+impl PublishedDocuments {
     /// Empty documents.
     pub fn new(server_address: String) -> Self {
         Self {
@@ -43,7 +43,7 @@ pub fn install(
     groups: Vec<ApiGroupVersion>,
     source: aggregated::Source,
     priorities: &dyn Fn(&GroupVersion) -> aggregated::Priorities,
-    published: &Published,
+    published: &PublishedDocuments,
 ) {
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in groups {
@@ -84,7 +84,7 @@ pub fn install(
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         if group.is_empty() {
             // The server of the core group also serves the paths without a group.
-            for (key, build) in small::all(&[]) {
+            for (key, build) in core_documents::all(&[]) {
                 published.openapi.set(&key, build);
             }
             let versions = versions::api_versions(&of, &published.server_address);
@@ -93,7 +93,7 @@ pub fn install(
         } else {
             let root = format!("/apis/{group}");
             let handler = Arc::new(Route::of(&root, versions::api_group(&group, &of)));
-            let (key, build) = small::group(&group);
+            let (key, build) = core_documents::group(&group);
             published.openapi.set(&key, build);
             server.container().replace(WebService { root, handler });
         }

@@ -251,14 +251,14 @@ pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<
 /// # Errors
 /// 406 with the list of served types.
 pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
-    negotiate_among(Codecs::default(), headers, query, offer)
+    negotiate_with(Codecs::default(), headers, query, offer)
 }
 
 /// [`negotiate`] with optional encodings.
 ///
 /// # Errors
 /// 406 with the list of served types.
-pub fn negotiate_among(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
+pub fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
         for media in [Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor] {

@@ -6,7 +6,7 @@
 //! receives the body first, so that a slow client does not occupy a place in the pool.
 
 use super::call::Call;
-use super::group_version::Answer;
+use super::group_version::VerbResult;
 use super::route::Action;
 use super::{body, verbs};
 use crate::apimachinery::codec::budget::decoded_size_limit;
@@ -29,7 +29,7 @@ const LIVE: usize = 32 << 10;
 const MEMORY_PER_STORED_BYTE: usize = 8;
 
 /// Runs a verb on the reactor or on the compute pool.
-pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
+pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     let current = match action {
         // Lists and watches offload parts of their work themselves; connections only relay bytes.
         Action::List | Action::Watch | Action::Connect => None,
@@ -50,15 +50,17 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> Answer {
         answer
     };
     let done = pool.run(flow, memory, work).await;
-    done.unwrap_or_else(|e| Err(refused(e)))
+    done.unwrap_or_else(|e| Err(offload_error_status(e)))
 }
 
 /// Runs part of a verb on the current pool, or in place if there is none.
-pub(super) async fn here_or_there<T: Send + 'static>(
+pub(super) async fn run_offloaded<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    compute::offload(memory, work).await.unwrap_or_else(|e| Err(refused(e)))
+    compute::offload(memory, work)
+        .await
+        .unwrap_or_else(|e| Err(offload_error_status(e)))
 }
 
 /// True if processing this many stored bytes would block a reactor thread for too long.
@@ -67,7 +69,7 @@ pub(super) fn is_heavy(stored: usize) -> bool {
 }
 
 /// The Status for a computation that was rejected or interrupted.
-pub(super) fn refused(error: Error) -> Status {
+pub(super) fn offload_error_status(error: Error) -> Status {
     match error {
         Error::Full => Status::too_many_requests("too many requests, please try again later", 1),
         Error::Interrupted => {
@@ -98,7 +100,7 @@ fn is_light(action: Action, call: &Call, body: &Body) -> bool {
 /// granted ones.
 fn is_costly(call: &Call) -> bool {
     let resource = call.resource();
-    let reviews = matches!(resource.backing, Backing::Answered(_));
+    let reviews = matches!(resource.backing, Backing::CreateOnly(_));
     resource.gvr.group == "rbac.authorization.k8s.io" || (reviews && resource.kind == "SelfSubjectRulesReview")
 }
 
@@ -119,14 +121,16 @@ enum Received {
 
 #[derive(Default)]
 struct Chunks {
-    /// In order of arrival. Small chunks are joined, because a chunk keeps the whole buffer alive that it was read into.
+    /// In order of arrival. Small chunks are joined, because a chunk keeps the whole buffer alive that it was read
+    /// into.
     chunks: Vec<Bytes>,
     small: Vec<u8>,
     length: usize,
 }
 
 impl Chunks {
-    /// Chunks below this size, in bytes, are copied, so that memory follows the bytes received and not the number of frames.
+    /// Chunks below this size, in bytes, are copied, so that memory follows the bytes received and not the number of
+    /// frames.
     const SMALL: usize = 4 << 10;
     /// Small chunks are joined to about this size, in bytes.
     const JOINED: usize = 16 << 10;
@@ -200,7 +204,7 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Receiv
         if received.length + data.len() > body::LIMIT {
             return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
         }
-        reservation.grow(data.len()).map_err(refused)?;
+        reservation.grow(data.len()).map_err(offload_error_status)?;
         received.push(data);
     }
     Ok((Received::Chunks(received), reservation))
@@ -223,10 +227,10 @@ mod tests {
         Body::stream(StreamBody::new(stream::iter(frames)))
     }
 
-    fn pool(bodies_of_one_flow: usize) -> (ComputePool, Telemetry) {
+    fn pool(body_bytes_per_flow: usize) -> (ComputePool, Telemetry) {
         let telemetry = Telemetry::new();
         let config = Config {
-            bodies_of_one_flow,
+            body_bytes_per_flow,
             ..Config::default()
         };
         (

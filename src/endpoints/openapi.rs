@@ -4,11 +4,11 @@
 //! and [`OpenApiV2`] serve the documents, which are built on first use and kept compressed. Schemas come from
 //! `api::openapi`.
 
+pub mod cached;
+pub mod core_documents;
 pub mod gnostic;
-pub mod kept;
 pub mod operations;
 pub mod paths;
-pub mod small;
 pub mod v2;
 pub mod v3;
 

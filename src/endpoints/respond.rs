@@ -3,21 +3,21 @@
 //! Start at [`object`] and [`status`]; lists are in [`list`], watch events in `verbs::watch`.
 
 pub mod chunks;
+pub mod encoded;
 pub mod gzip;
-pub mod kept;
 pub mod list;
 pub mod partial;
 pub mod stored;
 pub mod table;
 
-use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_among};
+use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_with};
 use super::options::Query;
 use crate::api::protobuf;
 use crate::apimachinery::codec::{cbor, json, yaml};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::{Resource, Written};
+use crate::registry::{Resource, ResultObject};
 use crate::request::{Body, Response};
 use crate::storage::Budget;
 use crate::tasks::compute;
@@ -71,13 +71,13 @@ pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderM
 
 /// Responds with a Status in a media type the client accepts, or in indented JSON if it accepts none.
 pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
-    status_among(Codecs::default(), status, headers, query)
+    status_with(Codecs::default(), status, headers, query)
 }
 
 /// [`status`] with optional encodings.
-pub fn status_among(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
+pub fn status_with(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     let body = status.to_value();
-    let encoded = negotiate_among(codecs, headers, query, Offer::Plain)
+    let encoded = negotiate_with(codecs, headers, query, Offer::Plain)
         .and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
     let mut response = match encoded {
         Ok((media, body)) => bytes(status.code, media.content_type(), Body::full(body)),
@@ -101,7 +101,7 @@ pub fn status_among(codecs: Codecs, status: &Status, headers: &HeaderMap, query:
 /// 406 for a list representation; 400 for invalid table options.
 pub fn object(
     code: u16,
-    written: &Written,
+    written: &ResultObject,
     resource: &Resource,
     negotiated: Negotiated,
     headers: &HeaderMap,
@@ -112,7 +112,7 @@ pub fn object(
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let transform = match written {
         // A Status is returned as it is, whatever transform was requested.
-        Written::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
+        ResultObject::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
         _ => negotiated.transform,
     };
     let body = match transform {
@@ -120,7 +120,9 @@ pub fn object(
         Transform::None if plain => chunks::line(written_bytes(written)),
         Transform::None => {
             let kept = match written {
-                Written::Stored(entry) if !negotiated.pretty => kept::whole(entry, resource, negotiated.media, budget),
+                ResultObject::Stored(entry) if !negotiated.pretty => {
+                    encoded::whole(entry, resource, negotiated.media, budget)
+                }
                 _ => None,
             };
             match kept {
@@ -137,32 +139,32 @@ pub fn object(
                 include,
             };
             let table = match written {
-                Written::Stored(entry) if plain => {
+                ResultObject::Stored(entry) if plain => {
                     return line(code, |out| rows.write_table(entry, columns, out), headers);
                 }
-                Written::Stored(entry) => rows.table(entry, columns),
-                Written::Tree(object) => table::of_event(resource, object, version, include, columns),
+                ResultObject::Stored(entry) => rows.table(entry, columns),
+                ResultObject::Tree(object) => table::of_event(resource, object, version, include, columns),
             };
             held(encode(&table, negotiated.media, negotiated.pretty)?)?
         }
         Transform::Partial(version) => {
             let partial = match written {
-                Written::Stored(entry) if plain => {
+                ResultObject::Stored(entry) if plain => {
                     return line(
                         code,
                         |out| stored::write_partial(resource, entry, version, out),
                         headers,
                     );
                 }
-                Written::Stored(entry) => stored::partial(resource, entry, version),
-                Written::Tree(object) => partial::of(resource, object, version),
+                ResultObject::Stored(entry) => stored::partial(resource, entry, version),
+                ResultObject::Tree(object) => partial::of(resource, object, version),
             };
             held(encode(&partial, negotiated.media, negotiated.pretty)?)?
         }
         Transform::PartialList(_) => {
             let kind = match written {
-                Written::Tree(object) => object.gvk(),
-                Written::Stored(_) => resource.gvk(),
+                ResultObject::Tree(object) => object.gvk(),
+                ResultObject::Stored(_) => resource.gvk(),
             };
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
@@ -176,7 +178,9 @@ pub fn object(
 
 /// A body built for this response. Large ones are charged to the caller's memory until they are sent.
 fn held(bytes: Vec<u8>) -> Result<Body> {
-    compute::hold(bytes).map(Body::full).map_err(super::offload::refused)
+    compute::account_for(bytes)
+        .map(Body::full)
+        .map_err(super::offload::offload_error_status)
 }
 
 /// Responds with one line of JSON.
@@ -190,7 +194,7 @@ fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Res
     ))
 }
 
-fn written_bytes(written: &Written) -> Bytes {
+fn written_bytes(written: &ResultObject) -> Bytes {
     written.bytes()
 }
 

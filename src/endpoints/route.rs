@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A resource with its store.
-pub(crate) type Served = (Arc<Resource>, Arc<Store>);
+pub(crate) type ServedResource = (Arc<Resource>, Arc<Store>);
 
 /// The part of a resource that a path addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Target {
 /// A resolved path.
 #[derive(Clone)]
 pub(crate) struct Route {
-    pub served: Served,
+    pub served: ServedResource,
     pub target: Target,
     pub namespace: String,
     pub name: String,
@@ -67,7 +67,7 @@ impl Route {
 }
 
 /// Resolves a raw (still encoded) path below the group version.
-pub(crate) fn find(resources: &[Served], raw: &str) -> Result<Route, NoRoute> {
+pub(crate) fn find(resources: &[ServedResource], raw: &str) -> Result<Route, NoRoute> {
     let mut segments = Vec::new();
     for segment in raw.trim_start_matches('/').split('/') {
         match decode_path(segment).map(Cow::into_owned) {

@@ -1,7 +1,7 @@
 //! Tests of the verbs through the handler, with a hand-made resource over the embedded engine and without sockets.
 
+mod cached_encodings;
 mod cbor;
-mod kept;
 mod protobuf;
 mod reads;
 pub(super) mod support;

@@ -13,19 +13,19 @@ pub(crate) mod update;
 pub(crate) mod watch;
 
 use super::call::Call;
-use super::group_version::Answer;
+use super::group_version::VerbResult;
 use super::negotiate::Negotiated;
 use super::options::Query;
 use super::respond;
 use super::route::Action;
-use crate::registry::{Resource, Written};
+use crate::registry::{Resource, ResultObject};
 use crate::request::Body;
 use crate::storage::Budget;
 use http::HeaderMap;
 use std::sync::Arc;
 
 /// Runs the verb of `action`.
-pub(crate) async fn run(action: Action, call: Call, body: Body) -> Answer {
+pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     match action {
         Action::Get => get::get(call).await,
         Action::List => list::list(call).await,
@@ -59,7 +59,7 @@ impl Reply {
         }
     }
 
-    fn object(&self, code: u16, written: &Written) -> Answer {
+    fn object(&self, code: u16, written: &ResultObject) -> VerbResult {
         respond::object(
             code,
             written,

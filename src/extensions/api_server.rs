@@ -18,14 +18,14 @@ pub use group::ApiGroup;
 pub use kind::Kind;
 pub use port::{Port, Running};
 
-use crate::admission::{Admission, Always};
+use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::value::Value;
 use crate::authn::Authenticator;
 use crate::authz::Authorizer;
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
 use crate::endpoints::discovery::versions;
-use crate::endpoints::install::{Published, install};
+use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::Store;
 use crate::registry::resource::{Backing, Resource};
@@ -105,7 +105,7 @@ impl ApiServerBuilder {
         let health = engine.clone();
         server.add_health_check(HealthCheck::new("etcd", Endpoints::ALL, move || health.health()));
 
-        let published = Published::new(String::new());
+        let published = PublishedDocuments::new(String::new());
         let (mut stores, mut groups) = (Vec::new(), Vec::new());
         let storage = |row: &Resource| -> Arc<dyn Storage> {
             let Backing::Stored { prefix } = &row.backing else {
@@ -116,7 +116,7 @@ impl ApiServerBuilder {
                 fields: None,
             })
         };
-        let admission: Arc<dyn Admission> = Arc::new(Always);
+        let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
         for group in self.groups {
             let (gv, served) = group.serve(&storage, &admission)?;
             stores.extend(served.iter().map(|(_, s)| s.clone()));

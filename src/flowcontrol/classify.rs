@@ -39,7 +39,7 @@ struct Schema {
 /// The current FlowSchemas.
 pub struct FlowSchemas {
     sorted: ArcSwap<Vec<Schema>>,
-    imagined: Flow,
+    fallback: Flow,
     dispatched: Option<IntCounterVec>,
 }
 
@@ -48,7 +48,7 @@ impl FlowSchemas {
     pub fn new() -> Self {
         Self {
             sorted: ArcSwap::default(),
-            imagined: Flow {
+            fallback: Flow {
                 schema_uid: HeaderValue::from_static(""),
                 level_uid: HeaderValue::from_static(""),
                 dispatched: None,
@@ -59,8 +59,8 @@ impl FlowSchemas {
 
     /// Counts dispatched requests in `family`, labelled by schema and level name.
     #[must_use]
-    pub fn counting(mut self, family: IntCounterVec) -> Self {
-        self.imagined.dispatched = Some(family.with_label_values(&[CATCH_ALL, CATCH_ALL]));
+    pub fn with_counter(mut self, family: IntCounterVec) -> Self {
+        self.fallback.dispatched = Some(family.with_label_values(&[CATCH_ALL, CATCH_ALL]));
         self.dispatched = Some(family);
         self
     }
@@ -105,13 +105,13 @@ impl FlowSchemas {
         let found = sorted.iter().find(|s| s.rules.matches(user, info));
         found
             .or_else(|| sorted.iter().find(|s| s.name == CATCH_ALL))
-            .map_or_else(|| self.imagined.clone(), |s| s.flow.clone())
+            .map_or_else(|| self.fallback.clone(), |s| s.flow.clone())
     }
 }
 
 impl Flow {
     /// Counts a dispatched request.
-    pub fn dispatch(&self) {
+    pub fn count_dispatched(&self) {
         if let Some(dispatched) = &self.dispatched {
             dispatched.inc();
         }

@@ -1,5 +1,5 @@
 //! Concurrency limits for read-only and mutating requests; excess requests are rejected immediately (upstream's
-//! `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::enter`].
+//! `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::try_acquire`].
 //!
 //! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read. A caller may
 //! have three times as many requests in flight as there are free slots: a single caller leaves a quarter of the slots
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which limit applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestClass {
     /// `get`, `list` and `watch`.
     ReadOnly,
     /// All other verbs.
     Mutating,
 }
 
-impl Kind {
+impl RequestClass {
     /// The limit that applies to a verb.
     pub fn of(verb: &str) -> Self {
         if matches!(verb, "get" | "list" | "watch") {
@@ -33,12 +33,12 @@ impl Kind {
 /// The limiter. Clones share their counters.
 #[derive(Clone)]
 pub struct MaxInFlight {
-    read_only: Arc<Lane>,
-    mutating: Arc<Lane>,
+    read_only: Arc<Limiter>,
+    mutating: Arc<Limiter>,
     callers: RandomState,
 }
 
-struct Lane {
+struct Limiter {
     limit: usize,
     running: AtomicUsize,
     /// Requests in flight by hash of the caller. Callers whose hashes collide share one caller's share.
@@ -49,16 +49,16 @@ struct Lane {
 /// Number of per-caller counters. Fixed, so that callers cannot make the table grow.
 const CALLERS: usize = 256;
 /// A caller's maximum, as a multiple of the free slots.
-const SHARE: usize = 3;
+const MAX_SHARE_OF_FREE: usize = 3;
 
 /// A request in flight; dropping it frees the slot.
-pub struct Permit(Arc<Lane>, usize);
+pub struct Permit(Arc<Limiter>, usize);
 
 impl MaxInFlight {
     /// A limiter with these limits, where 0 is unlimited. `gauges` is `apiserver_current_inflight_requests`.
     pub fn new(read_only: usize, mutating: usize, gauges: &prometheus::IntGaugeVec) -> Self {
-        let lane = |limit, name| {
-            Arc::new(Lane {
+        let limiter = |limit, name| {
+            Arc::new(Limiter {
                 limit,
                 running: AtomicUsize::new(0),
                 by_caller: std::array::from_fn(|_| AtomicUsize::new(0)),
@@ -66,28 +66,28 @@ impl MaxInFlight {
             })
         };
         Self {
-            read_only: lane(read_only, "readOnly"),
-            mutating: lane(mutating, "mutating"),
+            read_only: limiter(read_only, "readOnly"),
+            mutating: limiter(mutating, "mutating"),
             callers: RandomState::new(),
         }
     }
 
     /// Reserves a slot for a request of `caller`. `None` if the limit or the caller's share is exhausted and the
     /// request is not `privileged`.
-    pub fn enter(&self, kind: Kind, caller: &str, privileged: bool) -> Option<Permit> {
-        let lane = match kind {
-            Kind::ReadOnly => &self.read_only,
-            Kind::Mutating => &self.mutating,
+    pub fn try_acquire(&self, kind: RequestClass, caller: &str, privileged: bool) -> Option<Permit> {
+        let limiter = match kind {
+            RequestClass::ReadOnly => &self.read_only,
+            RequestClass::Mutating => &self.mutating,
         };
         // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at the limit,
         // but never exceed it.
-        let before = lane.running.fetch_add(1, Ordering::Relaxed);
+        let before = limiter.running.fetch_add(1, Ordering::Relaxed);
         let caller = self.callers.hash_one(caller) as usize % CALLERS;
-        let own = lane.by_caller[caller].fetch_add(1, Ordering::Relaxed);
-        lane.gauge.inc();
-        let permit = Permit(lane.clone(), caller);
-        let free = lane.limit.saturating_sub(before);
-        (lane.limit == 0 || own < free.saturating_mul(SHARE) || privileged).then_some(permit)
+        let own = limiter.by_caller[caller].fetch_add(1, Ordering::Relaxed);
+        limiter.gauge.inc();
+        let permit = Permit(limiter.clone(), caller);
+        let free = limiter.limit.saturating_sub(before);
+        (limiter.limit == 0 || own < free.saturating_mul(MAX_SHARE_OF_FREE) || privileged).then_some(permit)
     }
 }
 
@@ -107,18 +107,20 @@ mod tests {
     #[test]
     fn limits_are_independent_and_privileged_requests_bypass_them() {
         let m = MaxInFlight::new(1, 2, &Telemetry::new().inflight);
-        let first = m.enter(Kind::ReadOnly, "a", false).unwrap();
-        assert!(m.enter(Kind::ReadOnly, "a", false).is_none());
-        assert!(m.enter(Kind::ReadOnly, "a", true).is_some());
-        assert!(m.enter(Kind::Mutating, "a", false).is_some());
+        let first = m.try_acquire(RequestClass::ReadOnly, "a", false).unwrap();
+        assert!(m.try_acquire(RequestClass::ReadOnly, "a", false).is_none());
+        assert!(m.try_acquire(RequestClass::ReadOnly, "a", true).is_some());
+        assert!(m.try_acquire(RequestClass::Mutating, "a", false).is_some());
         drop(first);
-        assert!(m.enter(Kind::ReadOnly, "a", false).is_some());
+        assert!(m.try_acquire(RequestClass::ReadOnly, "a", false).is_some());
     }
 
     #[test]
     fn one_caller_leaves_slots_for_others() {
         let m = MaxInFlight::new(400, 0, &Telemetry::new().inflight);
-        let all = |caller: &str| -> Vec<_> { std::iter::from_fn(|| m.enter(Kind::ReadOnly, caller, false)).collect() };
+        let all = |caller: &str| -> Vec<_> {
+            std::iter::from_fn(|| m.try_acquire(RequestClass::ReadOnly, caller, false)).collect()
+        };
         let first = all("first");
         assert_eq!(first.len(), 300);
         let second = all("second");
@@ -130,7 +132,9 @@ mod tests {
     #[test]
     fn zero_means_unlimited() {
         let m = MaxInFlight::new(0, 0, &Telemetry::new().inflight);
-        let all: Vec<_> = (0..1000).map(|_| m.enter(Kind::Mutating, "a", false)).collect();
+        let all: Vec<_> = (0..1000)
+            .map(|_| m.try_acquire(RequestClass::Mutating, "a", false))
+            .collect();
         assert!(all.iter().all(Option::is_some));
     }
 }

@@ -49,7 +49,7 @@ fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiErr
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
         PkiError::new(
             path,
-            format!("is no PEM certificate ({}); repair or remove it", pem::flaw(&e)),
+            format!("is no PEM certificate ({}); repair or remove it", pem::error_text(&e)),
         )
     })?;
     X509Certificate::from_der(&der)
@@ -119,16 +119,16 @@ impl Authority {
         let expired = X509Certificate::from_der(&der)
             .is_ok_and(|(_, c)| c.validity().not_after.timestamp() <= unix_time(now).as_secs() as i64);
         if expired {
-            let mend =
+            let remedy =
                 format!("remove it and {name}.key to have a new CA made; everyone who trusts the old one must be told");
-            return Err(PkiError::new(&path, format!("this CA has expired; {mend}")));
+            return Err(PkiError::new(&path, format!("this CA has expired; {remedy}")));
         }
         let issuer = match key_pair {
             Some(key_pair) if !matches(&der, &key_pair) => {
-                let mend = "restore the pair, or remove both to have a new CA made";
+                let remedy = "restore the pair, or remove both to have a new CA made";
                 return Err(PkiError::new(
                     &key_path,
-                    format!("does not belong to {}; {mend}", path.display()),
+                    format!("does not belong to {}; {remedy}", path.display()),
                 ));
             }
             Some(key_pair) => Some(
@@ -181,32 +181,34 @@ impl Leaf {
         written: &mut Vec<&'static str>,
     ) -> Result<(), PkiError> {
         let (path, key_path) = paths(dir, self.file);
-        let wanting = match (files::read(&path)?, files::read_secret(&key_path)?) {
+        let reissue_reason = match (files::read(&path)?, files::read_secret(&key_path)?) {
             (Some(pem), Some(key_pem)) => {
                 let der = certificate(&path, &pem)?;
                 if !matches(&der, &key(&key_path, &key_pem)?) {
                     // Also the result of a crash between the two writes below.
                     Some("its key belongs to another certificate".to_owned())
                 } else {
-                    self.wanting(&der, ca, now)
+                    self.reissue_reason(&der, ca, now)
                 }
             }
             (None, None) => Some("it is missing".to_owned()),
             (None, Some(_)) => Some("it is missing beside its key".to_owned()),
             (Some(_), None) => Some("its key is missing".to_owned()),
         };
-        let Some(wanting) = wanting else { return Ok(()) };
+        let Some(reissue_reason) = reissue_reason else {
+            return Ok(());
+        };
         let Some(issuer) = &ca.issuer else {
             return Err(PkiError::new(
                 &path,
                 format!(
-                    "{wanting}, and it cannot be issued without {}; put that key there, or put a good pair in place",
+                    "{reissue_reason}, and it cannot be issued without {}; put that key there, or put a good pair in place",
                     ca.key_path.display()
                 ),
             ));
         };
         if path.exists() {
-            tracing::info!(file = %path.display(), reason = wanting, "certificate reissued");
+            tracing::info!(file = %path.display(), reason = reissue_reason, "certificate reissued");
         }
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generation(&key_path))?;
         let issued = self
@@ -250,7 +252,7 @@ impl Leaf {
     }
 
     /// Why a certificate must be reissued, if it must.
-    fn wanting(&self, der: &CertificateDer<'_>, ca: &Authority, now: SystemTime) -> Option<String> {
+    fn reissue_reason(&self, der: &CertificateDer<'_>, ca: &Authority, now: SystemTime) -> Option<String> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let soon = unix_time(now + RENEW_BEFORE).as_secs() as i64;
         if parsed.validity().not_after.timestamp() <= soon {
@@ -312,8 +314,8 @@ pub(super) fn ensure_signing_key(dir: &Path) -> Result<Option<&'static str>, Pki
         Some(pem) => (key(&path, &pem)?, false),
         None => {
             if files::read(&public_path)?.is_some() {
-                let mend = "put the private key back, or remove sa.pub to have a new pair made (every service account token becomes invalid)";
-                return Err(PkiError::new(&path, format!("is missing beside sa.pub; {mend}")));
+                let remedy = "put the private key back, or remove sa.pub to have a new pair made (every service account token becomes invalid)";
+                return Err(PkiError::new(&path, format!("is missing beside sa.pub; {remedy}")));
             }
             let made = KeyPair::generate_for(&PKCS_RSA_SHA256).map_err(generation(&path))?;
             files::write(&path, &made.serialize_pem(), SECRET)?;

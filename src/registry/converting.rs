@@ -1,6 +1,7 @@
 //! Serves a kind in a version other than the stored one.
 //!
-//! [`Converting`] implements the storage interface for the served version on top of that of the stored version (the
+//! [`ConvertingStorage`] implements the storage interface for the served version on top of that of the stored version
+//! (the
 //! *hub*). Objects are converted in both directions; keys, revisions and preconditions pass through. [`ThroughHub`]
 //! lets the hub's strategy prepare and validate objects of the served version, so that both versions reject the same
 //! objects, with the hub's field paths. The built-in pairs are autoscaling/v1 over v2 and events.k8s.io over core
@@ -13,8 +14,8 @@ pub use strategy::ThroughHub;
 use super::resource::ExtractFields;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::{
-    Budget, Draft, Entry, Error, Event, EventType, Form, ListOptions, Listing, MinRevision, Precondition, Predicate,
-    Revision, Storage, Watch, WatchItem, WatchOptions,
+    Budget, Draft, EncodingKey, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition,
+    Predicate, Revision, Storage, Watch, WatchItem, WatchOptions,
 };
 use crate::tasks::compute::{self, Current};
 use async_trait::async_trait;
@@ -50,14 +51,14 @@ pub trait Conversion: Send + Sync + 'static {
 }
 
 /// Storage of the served version.
-pub struct Converting {
+pub struct ConvertingStorage {
     inner: Arc<dyn Storage>,
     conversion: Arc<dyn Conversion>,
     /// Extracts the selectable fields of the stored version.
     stored_fields: Option<ExtractFields>,
 }
 
-impl Converting {
+impl ConvertingStorage {
     /// Wraps the storage of the stored version; `stored_fields` extracts that version's selectable fields.
     pub fn new(inner: Arc<dyn Storage>, conversion: Arc<dyn Conversion>, stored_fields: Option<ExtractFields>) -> Self {
         Self {
@@ -97,9 +98,9 @@ impl Converting {
         let size: usize = entries.iter().map(|e| e.json.len()).sum();
         let convert = move || {
             for e in &mut entries {
-                let form = Form::Version(number(&conversion), None);
+                let form = EncodingKey::Version(number(&conversion), None);
                 let make = || serve(&*conversion, e);
-                *e = e.forms.entry(budget.as_ref(), form, make);
+                *e = e.encodings.entry(budget.as_ref(), form, make);
             }
             entries
         };
@@ -131,7 +132,7 @@ fn serve(conversion: &dyn Conversion, entry: &Entry) -> Entry {
 }
 
 #[async_trait]
-impl Storage for Converting {
+impl Storage for ConvertingStorage {
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
         match self.inner.get(key, min).await? {
             Some(e) => Ok(self.serve_all(vec![e]).await?.pop()),
@@ -178,8 +179,8 @@ impl Storage for Converting {
         self.inner.revision()
     }
 
-    fn changed(&self) -> Revision {
-        self.inner.changed()
+    fn last_change(&self) -> Revision {
+        self.inner.last_change()
     }
 
     fn count(&self) -> usize {
@@ -195,8 +196,8 @@ impl Storage for Converting {
     }
 }
 
-/// Converts what the watch of the stored version delivers. Large objects are converted on the compute pool, one at a time
-/// so that the order of events is kept.
+/// Converts what the watch of the stored version delivers. Large objects are converted on the compute pool, one at a
+/// time so that the order of events is kept.
 struct ConvertingWatch {
     inner: Box<dyn Watch>,
     conversion: Arc<dyn Conversion>,
@@ -211,19 +212,19 @@ struct ConvertingWatch {
 fn serve_item(conversion: &Arc<dyn Conversion>, budget: Option<&Arc<Budget>>, item: WatchItem) -> WatchItem {
     match item {
         WatchItem::Initial(e) => {
-            let form = Form::Version(number(conversion), None);
+            let form = EncodingKey::Version(number(conversion), None);
             let make = || serve(&**conversion, &e);
-            WatchItem::Initial(e.forms.entry(budget, form, make))
+            WatchItem::Initial(e.encodings.entry(budget, form, make))
         }
         WatchItem::Change(t, event) => {
-            // An event is an addition for one watcher and a modification for another, by their selectors. The form names
-            // the type, so that the converted event is shared by those that agree.
-            let form = Form::Version(number(conversion), Some(t));
+            // An event is an addition for one watcher and a modification for another, by their selectors. The form
+            // names the type, so that the converted event is shared by those that agree.
+            let form = EncodingKey::Version(number(conversion), Some(t));
             let make = || {
                 let entry = Arc::new(serve(&**conversion, &event.object(t)));
                 Event::new(entry, None, t == EventType::Deleted)
             };
-            WatchItem::Change(t, event.forms.event(budget, form, make))
+            WatchItem::Change(t, event.encodings.event(budget, form, make))
         }
         bookmark => bookmark,
     }
@@ -311,7 +312,7 @@ mod tests {
             prefix: "/registry/events/".to_owned(),
             fields: None,
         });
-        let served: Arc<dyn Storage> = Arc::new(Converting::new(
+        let served: Arc<dyn Storage> = Arc::new(ConvertingStorage::new(
             stored.clone(),
             Arc::new(Renamed),
             Some(Arc::new(|v| vec![("note".into(), v.str_at(&["note"]).into())])),
@@ -354,7 +355,7 @@ mod tests {
             prefix: "/registry/events/".to_owned(),
             fields: None,
         });
-        let served: Arc<dyn Storage> = Arc::new(Converting::new(stored.clone(), Arc::new(Renamed), None));
+        let served: Arc<dyn Storage> = Arc::new(ConvertingStorage::new(stored.clone(), Arc::new(Renamed), None));
         let watch = WatchOptions {
             prefix: String::new(),
             single: false,
@@ -406,7 +407,7 @@ mod tests {
             fields: None,
         });
         let conversion = Arc::new(Recorded::default());
-        let served = Converting::new(stored.clone(), conversion.clone(), None);
+        let served = ConvertingStorage::new(stored.clone(), conversion.clone(), None);
         let telemetry = crate::telemetry::Telemetry::new();
         let pool = compute::ComputePool::start(compute::Config::default(), telemetry.compute.clone()).unwrap();
         let watch = WatchOptions {

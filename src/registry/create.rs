@@ -6,9 +6,9 @@
 //! validating admission.
 
 use super::meta;
-use super::store::{Store, WriteOptions, Written};
+use super::store::{ResultObject, Store, WriteOptions};
 use super::strategy::Context;
-use super::{dry_run, errors, too_large};
+use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -20,7 +20,12 @@ use crate::storage::{Error, Precondition};
 /// Attempts to find a free generated name, as upstream.
 const ATTEMPTS: usize = 8;
 
-pub(super) async fn create(store: &Store, cx: &Context, mut object: Value, options: &WriteOptions) -> Result<Written> {
+pub(super) async fn create(
+    store: &Store,
+    cx: &Context,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<ResultObject> {
     let resource = &store.resource;
     meta::set_kind(resource, &mut object);
     meta::wipe_system_fields(&mut object);
@@ -73,13 +78,13 @@ async fn once(
     cx: &Context,
     mut object: Value,
     options: &WriteOptions,
-) -> Result<std::result::Result<Written, Status>> {
+) -> Result<std::result::Result<ResultObject, Status>> {
     let strategy = &store.resource.strategy;
     strategy.prepare_create(&mut object);
     strategy.begin_create(cx, &mut object).await?;
     let outcome = checked(store, cx, &object, options).await;
     if cx.dry_run || !matches!(outcome, Ok(Ok(_))) {
-        strategy.abandoned(cx, &object, None).await;
+        strategy.rollback(cx, &object, None).await;
     } else {
         strategy.created(cx, &object).await;
     }
@@ -96,7 +101,7 @@ async fn checked(
     cx: &Context,
     object: &Value,
     options: &WriteOptions,
-) -> Result<std::result::Result<Written, Status>> {
+) -> Result<std::result::Result<ResultObject, Status>> {
     let resource = &store.resource;
     let bare;
     let object = match object.resource_version().parse::<u64>() {
@@ -110,7 +115,7 @@ async fn checked(
     let found = meta::validate_create(resource, object);
     if !found.is_empty() {
         return Err(Status::invalid(
-            resource.judged_group(),
+            resource.error_group(),
             &resource.kind,
             object.name(),
             &found,
@@ -138,8 +143,8 @@ async fn checked(
         let ttl = resource.strategy.ttl_seconds(object);
         let draft = meta::draft(resource, object);
         let may_forget = options.manager.is_some();
-        match too_large::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
-            Ok(entry) => return Ok(Ok(Written::Stored(entry))),
+        match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
+            Ok(entry) => return Ok(Ok(ResultObject::Stored(entry))),
             Err(Error::Conflict(existing)) => existing,
             Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),
         }

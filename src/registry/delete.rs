@@ -11,7 +11,7 @@
 //! ```
 
 use super::resource::Resource;
-use super::store::{DeleteOptions, Deleted, Store, WriteOptions, Written};
+use super::store::{DeleteOptions, Deleted, ResultObject, Store, WriteOptions};
 use super::strategy::{Context, GarbageCollection};
 use super::{errors, meta};
 use crate::admission::Operation;
@@ -58,7 +58,7 @@ pub(super) async fn delete_as(
         }
         let (new, then_gone) = match plan {
             Plan::Pending => {
-                let object = Written::Stored(live);
+                let object = ResultObject::Stored(live);
                 return Ok(Deleted { object, gone: false });
             }
             Plan::Go => match remove(store, cx, &key, &live).await {
@@ -82,7 +82,7 @@ pub(super) async fn delete_as(
                     gone: then_gone,
                 });
             }
-            Ok(Written::Stored(entry)) => {
+            Ok(ResultObject::Stored(entry)) => {
                 marked = true;
                 match remove(store, cx, &key, &entry).await {
                     Ok(object) => {
@@ -93,7 +93,7 @@ pub(super) async fn delete_as(
                     Err(e) => return Err(errors::write(&e, &gr, name)),
                 }
             }
-            Ok(object @ Written::Tree(_)) => return Ok(Deleted { object, gone: true }),
+            Ok(object @ ResultObject::Tree(_)) => return Ok(Deleted { object, gone: true }),
             Err(Error::Conflict(newer)) => current = newer,
             Err(e) => return Err(errors::write(&e, &gr, name)),
         }
@@ -111,11 +111,11 @@ async fn admit(store: &Store, cx: &Context, name: &str, old: &Arc<Value>, option
     store.admission.validate(&attributes, &nothing).await
 }
 
-async fn remove(store: &Store, cx: &Context, key: &str, live: &Arc<Entry>) -> std::result::Result<Written, Error> {
+async fn remove(store: &Store, cx: &Context, key: &str, live: &Arc<Entry>) -> std::result::Result<ResultObject, Error> {
     if cx.dry_run {
-        return Ok(Written::Tree(live.decode()));
+        return Ok(ResultObject::Tree(live.decode()));
     }
-    store.storage.delete(key, live.revision).await.map(Written::Stored)
+    store.storage.delete(key, live.revision).await.map(ResultObject::Stored)
 }
 
 async fn mark(
@@ -124,19 +124,19 @@ async fn mark(
     key: &str,
     live: &Arc<Entry>,
     mut new: Value,
-) -> std::result::Result<Written, Error> {
+) -> std::result::Result<ResultObject, Error> {
     let draft = meta::draft(&store.resource, &new);
     if draft.json == live.unversioned() {
-        return Ok(Written::Stored(live.clone()));
+        return Ok(ResultObject::Stored(live.clone()));
     }
     if cx.dry_run {
         new.set_meta("resourceVersion", live.revision.0.to_string());
-        return Ok(Written::Tree(new));
+        return Ok(ResultObject::Tree(new));
     }
     let put = store
         .storage
         .put(key, Precondition::Unchanged(live.revision), draft, None);
-    put.await.map(Written::Stored)
+    put.await.map(ResultObject::Stored)
 }
 
 fn check_preconditions(

@@ -1,7 +1,7 @@
 //! Dry run of the storage write: performs its checks without writing.
 
 use super::errors;
-use super::store::Written;
+use super::store::ResultObject;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, MinRevision, Storage};
@@ -12,13 +12,13 @@ pub(super) async fn create(
     storage: &Arc<dyn Storage>,
     key: &str,
     object: &Value,
-) -> Result<std::result::Result<Written, Arc<Entry>>> {
+) -> Result<std::result::Result<ResultObject, Arc<Entry>>> {
     let existing = storage
         .get(key, MinRevision::Latest)
         .await
         .map_err(|e| errors::read(&e))?;
     Ok(match existing {
         Some(entry) => Err(entry),
-        None => Ok(Written::Tree(object.clone())),
+        None => Ok(ResultObject::Tree(object.clone())),
     })
 }

@@ -17,9 +17,9 @@ fn too_new(asked: u64, current: u64) -> Status {
 
 fn common(error: &Error) -> Status {
     match error {
-        Error::TooNew { asked, current } => too_new(asked.0, current.0),
+        Error::TooNew { requested, current } => too_new(requested.0, current.0),
         Error::NotReady(after) => Status::too_many_requests("storage is (re)initializing", *after),
-        Error::Unread(after, _) => Status::too_many_requests(error.to_string(), *after),
+        Error::LoadFailed(after, _) => Status::too_many_requests(error.to_string(), *after),
         Error::Unreadable(why) => Status::internal(why),
         other => Status::raw_error(other.to_string()),
     }

@@ -107,14 +107,14 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
         // Duplicate causes are intended: upstream runs the same check several times.
         (0..own.as_new).for_each(|_| errors.extend(validate_object_meta(new_meta, kind, &path)));
     }
-    let against_old = if whole { own.against_old } else { own.in_parts };
+    let against_old = if whole { own.against_old } else { own.in_subresources };
     if against_old {
         errors.extend(validate_object_meta_update(new_meta, old_meta, kind, &path));
     }
     errors.extend(match subresource {
         "" => resource.strategy.validate_update(new, old),
         "status" => resource.strategy.validate_status_update(new, old),
-        part => resource.strategy.validate_part_update(part, new, old),
+        part => resource.strategy.validate_subresource_update(part, new, old),
     });
     errors
 }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn update_validation_repeats_errors_like_upstream() {
-        let group = |group, version| crate::controlplane::table::Group { group, version };
+        let group = |group, version| crate::controlplane::resource_builder::GroupVersionBuilder { group, version };
         let bad = crate::json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1", "labels": {"k": "-"}, "finalizers": ["f"]}});
         for (row, subresource, labels, finalizers) in [
             (group("", "v1").kind("configmaps", "ConfigMap"), "", 4, 2),
@@ -224,11 +224,11 @@ mod tests {
             ),
             (group("coordination.k8s.io", "v1").kind("leases", "Lease"), "", 3, 0),
         ] {
-            let resource = row.namespaced().done();
+            let resource = row.namespaced().build();
             let found = validate_update(&resource, subresource, &bad, &bad);
             let count = |field: &str| found.iter().filter(|e| e.field == field).count();
-            let said = (count("metadata.labels"), count("metadata.finalizers[0]"));
-            assert_eq!(said, (labels, finalizers), "{} {subresource}", resource.kind);
+            let counts = (count("metadata.labels"), count("metadata.finalizers[0]"));
+            assert_eq!(counts, (labels, finalizers), "{} {subresource}", resource.kind);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::converting::Conversion;
 use super::schema::Schema;
 use super::store::WriteOptions;
 use super::strategy::{Context, MetaChecks, Strategy};
-use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
@@ -132,12 +132,12 @@ pub enum Backing {
     /// Objects computed on every read (component statuses).
     Computed(Arc<dyn Storage>),
     /// Nothing is stored: a create returns a computed response (reviews).
-    Answered(Arc<dyn Answer>),
+    CreateOnly(Arc<dyn CreateHandler>),
 }
 
 /// Responds to a create without storing anything.
 #[async_trait]
-pub trait Answer: Send + Sync + 'static {
+pub trait CreateHandler: Send + Sync + 'static {
     /// Computes the response object.
     ///
     /// The Status to respond with.
@@ -157,7 +157,7 @@ pub trait Connect: Send + Sync + 'static {
     }
 
     /// True if a GET opens an interactive stream and therefore also requires the `create` permission that a POST needs.
-    fn streams(&self) -> bool {
+    fn get_requires_create(&self) -> bool {
         false
     }
 
@@ -305,7 +305,7 @@ impl Resource {
     }
 
     /// The group shown in validation errors: that of the version the object is validated in.
-    pub fn judged_group(&self) -> &str {
+    pub fn error_group(&self) -> &str {
         match &self.backing {
             Backing::Converted { hub, .. } => &hub.group,
             _ => &self.gvr.group,
@@ -316,7 +316,7 @@ impl Resource {
     pub fn prefix(&self) -> Option<&str> {
         match &self.backing {
             Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
-            Backing::Computed(_) | Backing::Answered(_) => None,
+            Backing::Computed(_) | Backing::CreateOnly(_) => None,
         }
     }
 

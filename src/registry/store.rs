@@ -7,7 +7,7 @@
 use super::resource::{Backing, Resource};
 use super::strategy::Context;
 use super::{create, delete, delete_collection, errors, update};
-use crate::admission::{Admission, Always};
+use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
@@ -26,12 +26,12 @@ pub struct Store {
 
 /// Authorizes the create that an update turns into, because permission to update does not imply permission to create.
 #[async_trait]
-pub trait MayCreate: Send + Sync + 'static {
+pub trait AuthorizeCreate: Send + Sync + 'static {
     /// Returns an error unless the caller may create the object.
     ///
     /// # Errors
     /// 403 if the caller is not authorized to create.
-    async fn may_create(&self) -> Result<()>;
+    async fn authorize_create(&self) -> Result<()>;
 }
 
 /// The options of a write: ownership, admission and preconditions.
@@ -49,12 +49,12 @@ pub struct WriteOptions {
     /// The kind of the submitted object if it is not the resource's (a Scale).
     pub kind: Option<GroupVersionKind>,
     /// Authorizes the create an update turns into; `None` for internal callers, which always may.
-    pub may_create: Option<Arc<dyn MayCreate>>,
+    pub authorize_create: Option<Arc<dyn AuthorizeCreate>>,
 }
 
 /// The object that results from a write.
 #[derive(Clone, Debug)]
-pub enum Written {
+pub enum ResultObject {
     /// The stored entry.
     Stored(Arc<Entry>),
     /// An object that is not stored: the result of a dry run, or the last state of a deleted object.
@@ -65,7 +65,7 @@ pub enum Written {
 #[derive(Clone, Debug)]
 pub struct Updated {
     /// The object after the update.
-    pub object: Written,
+    pub object: ResultObject,
     /// True if the update created the object (201).
     pub created: bool,
 }
@@ -91,7 +91,7 @@ pub struct DeleteOptions {
 #[derive(Clone, Debug)]
 pub struct Deleted {
     /// The last state of the object, or its state with the deletion timestamp.
-    pub object: Written,
+    pub object: ResultObject,
     /// True if the object was removed; false if finalizers or a grace period hold it.
     pub gone: bool,
 }
@@ -108,7 +108,7 @@ impl Default for WriteOptions {
             options: Arc::new(Value::Null),
             uid: None,
             kind: None,
-            may_create: None,
+            authorize_create: None,
         }
     }
 }
@@ -124,7 +124,7 @@ impl WriteOptions {
     }
 }
 
-impl Written {
+impl ResultObject {
     /// The object encoded as JSON.
     pub fn bytes(&self) -> Bytes {
         match self {
@@ -182,8 +182,8 @@ impl Store {
 
     /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
     #[must_use]
-    pub fn past_admission(&self) -> Self {
-        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(Always))
+    pub fn without_admission(&self) -> Self {
+        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(AdmitAll))
     }
 
     /// The full storage key of an object as shown in errors: `/registry/configmaps/ns/name`.
@@ -250,7 +250,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of validation, admission or storage.
-    pub async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<Written> {
+    pub async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<ResultObject> {
         create::create(self, cx, object, options).await
     }
 

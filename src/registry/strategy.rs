@@ -69,7 +69,7 @@ pub struct MetaChecks {
     /// An update validates the metadata against the stored one.
     pub against_old: bool,
     /// An update of status or another part also validates the metadata against the stored one.
-    pub in_parts: bool,
+    pub in_subresources: bool,
 }
 
 impl MetaChecks {
@@ -78,7 +78,7 @@ impl MetaChecks {
         strict_finalizers: true,
         as_new: 1,
         against_old: true,
-        in_parts: true,
+        in_subresources: true,
     };
     /// Kinds whose updates are validated only against the stored object.
     pub const AGAINST_OLD: Self = Self {
@@ -88,14 +88,14 @@ impl MetaChecks {
     /// Kinds whose updates are validated only as new objects.
     pub const AS_NEW: Self = Self {
         against_old: false,
-        in_parts: false,
+        in_subresources: false,
         ..Self::BOTH
     };
     /// Kinds without metadata validation of their own.
     pub const NONE: Self = Self {
         as_new: 0,
         against_old: false,
-        in_parts: false,
+        in_subresources: false,
         strict_finalizers: false,
     };
 
@@ -124,9 +124,9 @@ pub enum GarbageCollection {
 /// Order on create: [`default`](Self::default) → mutating admission → [`prepare_create`](Self::prepare_create) →
 /// [`begin_create`](Self::begin_create) → object metadata and [`validate_create`](Self::validate_create) →
 /// [`warnings`](Self::warnings) → validating admission → storage → [`created`](Self::created), or
-/// [`abandoned`](Self::abandoned) after a failure. Updates follow the same order with the old object as an extra
+/// [`rollback`](Self::rollback) after a failure. Updates follow the same order with the old object as an extra
 /// argument. The synchronous methods are pure functions of their arguments; the async ones may allocate resources,
-/// which `abandoned` must release.
+/// which `rollback` must release.
 #[async_trait]
 pub trait Strategy: Send + Sync + 'static {
     /// The check of object names.
@@ -177,12 +177,12 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// [`prepare_update`](Self::prepare_update) for another subresource that is part of the object
     /// (`pods/ephemeralcontainers`, `pods/resize`). The default treats it like the main resource.
-    fn prepare_part_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_subresource_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
         self.prepare_update(new, old);
     }
 
     /// Validates an update of such a part.
-    fn validate_part_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
+    fn validate_subresource_update(&self, _subresource: &str, new: &Value, old: &Value) -> ErrorList {
         self.validate_update(new, old)
     }
 
@@ -197,7 +197,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// Warnings for updates of subresources other than `scale`; those of the main resource are not repeated.
-    fn part_warnings(&self, _subresource: &str, _new: &Value, _old: &Value) -> Vec<String> {
+    fn subresource_warnings(&self, _subresource: &str, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -213,7 +213,7 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Runs if a begun create (`old` is `None`) or update did not take effect, because it was rejected, lost a
     /// conflict or was a dry run. Must release what was allocated.
-    async fn abandoned(&self, _cx: &Context, _object: &Value, _old: Option<&Value>) {}
+    async fn rollback(&self, _cx: &Context, _object: &Value, _old: Option<&Value>) {}
 
     /// Runs after the create is durable.
     async fn created(&self, _cx: &Context, _object: &Value) {}
@@ -239,7 +239,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// A warning for deletes that do not specify what happens to dependents (Jobs, which orphan their pods).
-    fn unsaid_propagation(&self) -> Option<&'static str> {
+    fn missing_propagation_warning(&self) -> Option<&'static str> {
         None
     }
 

@@ -3,9 +3,9 @@
 //! Entry point: [`update`]. Also creates missing objects for applies and for kinds with create-on-update.
 
 use super::meta;
-use super::store::{Store, Transform, Updated, WriteOptions, Written};
+use super::store::{ResultObject, Store, Transform, Updated, WriteOptions};
 use super::strategy::Context;
-use super::{create, errors, too_large};
+use super::{create, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -65,8 +65,8 @@ async fn insert(
 ) -> Result<Updated> {
     // A patch that cannot create anything fails before the authorization check.
     let mut object = transform(None)?;
-    if let Some(check) = &options.may_create {
-        check.may_create().await?;
+    if let Some(check) = &options.authorize_create {
+        check.authorize_create().await?;
     }
     if upsert && !object.uid().is_empty() {
         let why = format!(
@@ -102,7 +102,7 @@ async fn swap(
     live: &Arc<Entry>,
     transform: Transform<'_>,
     options: &WriteOptions,
-) -> Result<std::result::Result<Written, Option<Arc<Entry>>>> {
+) -> Result<std::result::Result<ResultObject, Option<Arc<Entry>>>> {
     let resource = &store.resource;
     let strategy = &resource.strategy;
     let gr = resource.group_resource();
@@ -134,20 +134,20 @@ async fn swap(
     match options.subresource.as_str() {
         "" => strategy.prepare_update(&mut new, &old),
         "status" => strategy.prepare_status_update(&mut new, &old),
-        part => strategy.prepare_part_update(part, &mut new, &old),
+        part => strategy.prepare_subresource_update(part, &mut new, &old),
     }
     strategy.begin_update(cx, &mut new, &old).await?;
     let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
     match &outcome {
-        Ok(Written::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
+        Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
             strategy.updated(cx, &new, &old).await;
         }
-        Ok(Written::Tree(gone)) if !cx.dry_run => {
+        Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
             strategy.updated(cx, gone, &old).await;
             strategy.deleted(cx, gone).await;
         }
         // Failures, dry runs and no-op updates: release what begin_update allocated.
-        _ => strategy.abandoned(cx, &new, Some(&old)).await,
+        _ => strategy.rollback(cx, &new, Some(&old)).await,
     }
     match outcome {
         Ok(written) => Ok(Ok(written)),
@@ -176,15 +176,15 @@ async fn checked(
     live: &Arc<Entry>,
     attributes: &crate::admission::Attributes,
     options: &WriteOptions,
-) -> std::result::Result<Written, Failure> {
+) -> std::result::Result<ResultObject, Failure> {
     let resource = &store.resource;
     let found = meta::validate_update(resource, &options.subresource, new, old);
     if !found.is_empty() {
-        return Err(Status::invalid(resource.judged_group(), &resource.kind, name, &found).into());
+        return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
     }
     let warnings = match options.subresource.as_str() {
         "" | "scale" => resource.strategy.warnings(new, Some(old)),
-        part => resource.strategy.part_warnings(part, new, old),
+        part => resource.strategy.subresource_warnings(part, new, old),
     };
     for text in warnings {
         cx.warnings.add(text);
@@ -197,21 +197,21 @@ async fn checked(
     let dies = goes_with(resource, new, old);
     // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
     if draft.json == live.unversioned() && !dies && !live.stale {
-        return Ok(Written::Stored(live.clone()));
+        return Ok(ResultObject::Stored(live.clone()));
     }
     new.set_meta("resourceVersion", live.revision.0.to_string());
     if cx.dry_run {
-        return Ok(Written::Tree(new.clone()));
+        return Ok(ResultObject::Tree(new.clone()));
     }
     if dies {
         // The response shows the updated object with the resourceVersion it was based on.
         let gone = store.storage.delete(&key, live.revision).await;
-        return gone.map(|_| Written::Tree(new.clone())).map_err(Failure::Storage);
+        return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
     }
     let ttl = resource.strategy.ttl_seconds(new);
     let when = Precondition::Unchanged(live.revision);
-    let put = too_large::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
-    put.await.map(Written::Stored).map_err(Failure::Storage)
+    let put = size_fallback::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
+    put.await.map(ResultObject::Stored).map_err(Failure::Storage)
 }
 
 /// True if the update removed the last thing that held an object marked for deletion.

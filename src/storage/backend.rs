@@ -13,25 +13,25 @@ pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>
 
 /// Converts an object written by another program (an etcd that other API servers share) to the storage version, and
 /// applies defaults. Returns true if the object was in another version; the error says why it cannot be served.
-pub type Revive = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
+pub type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
 
 /// Per-resource hooks between the store and its objects.
 #[derive(Clone)]
-pub struct Wiring {
+pub struct ResourceHooks {
     /// Encodes objects for storage, for instance by encrypting them; `None` stores them as plain JSON.
     pub transform: Option<Arc<dyn Transform>>,
     /// Storage metrics of the resource.
     pub metrics: Arc<StorageMetrics>,
     /// Applied to objects as they are read from a store that other programs write to; `None` serves them as stored.
-    pub revive: Option<Revive>,
+    pub convert: Option<ConvertStored>,
 }
 
-impl Default for Wiring {
+impl Default for ResourceHooks {
     fn default() -> Self {
         Self {
             transform: None,
-            metrics: StorageMetrics::unread(),
-            revive: None,
+            metrics: StorageMetrics::unregistered(),
+            convert: None,
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct ResourceConfig {
 
 /// Statistics of one watch cache.
 #[derive(Clone, Debug)]
-pub struct CacheFigures {
+pub struct CacheStats {
     /// Number of objects in the current state.
     pub objects: usize,
     /// Memory footprint of those objects, in bytes.
@@ -68,11 +68,11 @@ pub struct CacheFigures {
 
 /// Statistics of a backend.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct BackendStats {
     /// The newest known revision of the store.
     pub revision: u64,
     /// Watch caches in service, by key prefix.
-    pub caches: Vec<(String, CacheFigures)>,
+    pub caches: Vec<(String, CacheStats)>,
     /// Database size in bytes, by location: `embedded`, or the name of an etcd cluster (`etcd-0`).
     pub bytes: Vec<(String, u64)>,
 }
@@ -82,11 +82,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
     /// time.
     fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.resource_with(config, Wiring::default())
+        self.resource_with(config, ResourceHooks::default())
     }
 
     /// As [`resource`](Self::resource), with hooks for transformation, metrics and conversion.
-    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage>;
+    fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage>;
 
     /// Stops serving a resource: its watches end and its reads and writes are refused. The stored objects remain. May
     /// block until writes in progress have finished.
@@ -115,7 +115,7 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Reads the statistics for metrics.
-    fn figures(&self) -> Figures;
+    fn stats(&self) -> BackendStats;
 
     /// Returns the newest known revision.
     fn revision(&self) -> Revision;

@@ -11,9 +11,9 @@
 
 mod watches;
 
-pub use watches::{Held, TooMany, WatchBounds, WatchPlace};
+pub use watches::{HeldFrame, TooMany, WatchBounds, WatchPermit};
 
-use super::forms::Shelf;
+use super::encoding_cache::EncodingCache;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,13 +31,13 @@ pub struct Budget {
     objects: AtomicUsize,
     history: AtomicUsize,
     over: AtomicBool,
-    pub(super) shelf: Shelf,
-    watches: Arc<watches::Places>,
+    pub(super) encoding_cache: EncodingCache,
+    watches: Arc<watches::WatchRegistry>,
 }
 
 /// A reading of a budget: bytes, and counts since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct BudgetStats {
     /// The total limit.
     pub total: usize,
     /// Current objects.
@@ -49,7 +49,7 @@ pub struct Use {
     /// The limit that currently applies to cached encodings.
     pub encodings_limit: usize,
     /// Number of encodings computed.
-    pub made: u64,
+    pub computed: u64,
     /// Number of cache hits.
     pub reused: u64,
     /// Number of encodings evicted.
@@ -58,26 +58,26 @@ pub struct Use {
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.read().fmt(f)
+        self.stats().fmt(f)
     }
 }
 
 impl Budget {
     /// Creates a budget of `total` bytes, of which cached encodings may use `encodings`.
     pub fn new(total: usize, encodings: usize) -> Arc<Self> {
-        Self::bounded(total, encodings, WatchBounds::default())
+        Self::with_watch_bounds(total, encodings, WatchBounds::default())
     }
 
     /// As [`new`](Self::new), with limits on watches.
-    pub fn bounded(total: usize, encodings: usize, watches: WatchBounds) -> Arc<Self> {
+    pub fn with_watch_bounds(total: usize, encodings: usize, watches: WatchBounds) -> Arc<Self> {
         Arc::new(Self {
-            watches: watches::Places::new(watches),
+            watches: watches::WatchRegistry::new(watches),
             total,
             encodings,
             objects: AtomicUsize::new(0),
             history: AtomicUsize::new(0),
             over: AtomicBool::new(false),
-            shelf: Shelf::default(),
+            encoding_cache: EncodingCache::default(),
         })
     }
 
@@ -87,15 +87,15 @@ impl Budget {
     }
 
     /// Reads current usage and counters.
-    pub fn read(&self) -> Use {
-        let (made, reused, evicted) = self.shelf.counts();
-        Use {
+    pub fn stats(&self) -> BudgetStats {
+        let (computed, reused, evicted) = self.encoding_cache.counts();
+        BudgetStats {
             total: self.total,
             objects: self.objects.load(Ordering::Relaxed),
             history: self.history.load(Ordering::Relaxed),
-            encodings: self.shelf.bytes(),
+            encodings: self.encoding_cache.bytes(),
             encodings_limit: self.encodings_limit(),
-            made,
+            computed,
             reused,
             evicted,
         }
@@ -110,7 +110,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`TooMany`] if a limit is reached.
-    pub fn admit_watch(&self, user: &str, exempt: bool) -> Result<WatchPlace, TooMany> {
+    pub fn admit_watch(&self, user: &str, exempt: bool) -> Result<WatchPermit, TooMany> {
         self.watches.admit(user, exempt)
     }
 
@@ -120,7 +120,7 @@ impl Budget {
     }
 
     /// Logs when [`is_over`](Self::is_over) begins and ends. It ends 5% below the limit, so that it does not flap.
-    fn look(&self) {
+    fn report_pressure(&self) {
         let objects = self.objects.load(Ordering::Relaxed);
         let was = self.is_over();
         let over = objects > if was { self.total - self.total / 20 } else { self.total };
@@ -151,13 +151,13 @@ impl Budget {
 
     /// Bytes that a ring using `own` bytes may keep beyond its minimum, so that all rings together fit the budget.
     fn ring_limit(&self, own: usize) -> usize {
-        let room = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
+        let available = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
         let all = self.history.load(Ordering::Relaxed);
-        if all <= room {
+        if all <= available {
             return usize::MAX;
         }
         // In u128: the product of two byte counts can overflow usize.
-        (own as u128 * room as u128 / all as u128) as usize
+        (own as u128 * available as u128 / all as u128) as usize
     }
 }
 
@@ -195,7 +195,7 @@ impl Share {
         };
         change(&self.objects, &self.budget.objects, objects);
         change(&self.history, &self.budget.history, history);
-        self.budget.look();
+        self.budget.report_pressure();
     }
 
     /// Limits on watches.
@@ -226,9 +226,9 @@ mod tests {
         a.set(300, 100);
         b.set(50, 20);
         a.set(200, 150);
-        assert_eq!((budget.read().objects, budget.read().history), (250, 170));
+        assert_eq!((budget.stats().objects, budget.stats().history), (250, 170));
         drop(a);
-        assert_eq!((budget.read().objects, budget.read().history), (50, 20));
+        assert_eq!((budget.stats().objects, budget.stats().history), (50, 20));
     }
 
     #[test]

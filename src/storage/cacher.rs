@@ -7,6 +7,7 @@
 //! Locking: reads of the current state take no lock. `history` is locked before `hub`; neither is held across an
 //! await.
 
+mod backlog;
 pub mod counters;
 mod digest;
 pub mod history;
@@ -14,12 +15,11 @@ mod hub;
 mod progress;
 mod read;
 mod snapshot;
-mod start;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-use super::backend::CacheFigures;
+use super::backend::CacheStats;
 use super::budget::{Budget, Share};
 use super::{Entry, Event, Revision};
 use arc_swap::ArcSwap;
@@ -48,7 +48,7 @@ pub struct Initial {
 }
 
 /// Configuration of a cacher.
-pub struct Setting {
+pub struct CacherConfig {
     /// Bounds of the event history.
     pub bounds: Bounds,
     /// The budget its memory is accounted to.
@@ -57,7 +57,7 @@ pub struct Setting {
     pub counters: Arc<Counters>,
 }
 
-impl Setting {
+impl CacherConfig {
     /// Creates a setting with fresh counters.
     pub fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
@@ -78,26 +78,26 @@ pub struct Cacher {
     hub: Mutex<Hub>,
     stopped: AtomicBool,
     /// Bytes of history discarded so far, and the value of that at the last sweep of the watchers.
-    forgotten: AtomicU64,
+    discarded_bytes: AtomicU64,
     swept: AtomicU64,
 }
 
 impl Cacher {
     /// Starts serving from `initial`.
-    pub fn new(progress: Arc<Progress>, initial: Initial, setting: Setting) -> Self {
-        let history = History::new(setting.bounds, initial.base, initial.events, Instant::now());
-        let share = Share::new(setting.budget);
+    pub fn new(progress: Arc<Progress>, initial: Initial, config: CacherConfig) -> Self {
+        let history = History::new(config.bounds, initial.base, initial.events, Instant::now());
+        let share = Share::new(config.budget);
         share.set(initial.state.bytes(), history.bytes());
-        setting.counters.loads.add(1);
+        config.counters.loads.add(1);
         Self {
             progress,
             share,
-            counters: setting.counters,
+            counters: config.counters,
             snapshot: ArcSwap::from_pointee(initial.state),
             history: Mutex::new(history),
             hub: Mutex::default(),
             stopped: AtomicBool::new(false),
-            forgotten: AtomicU64::new(0),
+            discarded_bytes: AtomicU64::new(0),
             swept: AtomicU64::new(0),
         }
     }
@@ -113,7 +113,7 @@ impl Cacher {
     }
 
     /// Revision of the newest applied change. Changes are applied before they are dispatched.
-    pub fn changed(&self) -> Revision {
+    pub fn last_change(&self) -> Revision {
         self.snapshot.load().revision
     }
 
@@ -128,10 +128,10 @@ impl Cacher {
     }
 
     /// Reads statistics for metrics.
-    pub fn figures(&self) -> CacheFigures {
+    pub fn stats(&self) -> CacheStats {
         let state = self.snapshot();
-        let (events, history_bytes, capacity) = lock(&self.history).figures();
-        CacheFigures {
+        let (events, history_bytes, capacity) = lock(&self.history).stats();
+        CacheStats {
             objects: state.len(),
             objects_bytes: state.bytes() as u64,
             history_bytes: history_bytes as u64,
@@ -160,16 +160,16 @@ impl Cacher {
             history.push(now, event.clone(), &state);
         }
         self.counters.received.add(events.len() as u64);
-        self.settle(&mut history, now, &state);
+        self.trim_history(&mut history, now, &state);
         // Stored while the history is locked, so that `subscribe` sees both at the same revision.
         self.snapshot.store(Arc::new(state));
     }
 
     /// Trims history that is out of bounds and updates the memory accounting.
-    fn settle(&self, history: &mut History, now: Instant, state: &Snapshot) {
+    fn trim_history(&self, history: &mut History, now: Instant, state: &Snapshot) {
         let room = history.capacity();
         history.trim(now, self.share.history_limit());
-        self.forgotten.store(history.forgotten(), Ordering::Relaxed);
+        self.discarded_bytes.store(history.discarded_bytes(), Ordering::Relaxed);
         match history.capacity() {
             more if more > room => self.counters.grown.add(1),
             less if less < room => self.counters.shrunk.add(1),
@@ -187,13 +187,13 @@ impl Cacher {
             }
             self.counters.dispatched.add(events.len() as u64);
             let before = hub.terminated;
-            let (now, forgotten) = (Instant::now(), self.forgotten.load(Ordering::Relaxed));
-            let sleepers = hub.dispatch(events, now, forgotten);
+            let (now, discarded_bytes) = (Instant::now(), self.discarded_bytes.load(Ordering::Relaxed));
+            let sleepers = hub.dispatch(events, now, discarded_bytes);
             // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been discarded.
             let bounds = self.share.watch_bounds();
-            if forgotten - self.swept.load(Ordering::Relaxed) > bounds.pinned as u64 / 8 {
-                self.swept.store(forgotten, Ordering::Relaxed);
-                hub.sweep(&bounds, forgotten, now);
+            if discarded_bytes - self.swept.load(Ordering::Relaxed) > bounds.max_pinned_bytes as u64 / 8 {
+                self.swept.store(discarded_bytes, Ordering::Relaxed);
+                hub.sweep(&bounds, discarded_bytes, now);
             }
             self.counters.terminated.add(hub.terminated - before);
             sleepers
@@ -212,11 +212,15 @@ impl Cacher {
         {
             let mut history = lock(&self.history);
             let state = self.snapshot();
-            self.settle(&mut history, now, &state);
+            self.trim_history(&mut history, now, &state);
         }
         let mut hub = lock(&self.hub);
         let before = hub.terminated;
-        hub.sweep(&self.share.watch_bounds(), self.forgotten.load(Ordering::Relaxed), now);
+        hub.sweep(
+            &self.share.watch_bounds(),
+            self.discarded_bytes.load(Ordering::Relaxed),
+            now,
+        );
         self.counters.terminated.add(hub.terminated - before);
     }
 

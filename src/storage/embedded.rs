@@ -16,6 +16,7 @@ mod format;
 mod handle;
 mod load;
 mod lock;
+mod maintenance;
 mod space;
 mod stats;
 #[cfg(test)]
@@ -23,17 +24,16 @@ mod tests;
 #[cfg(test)]
 mod tests_damage;
 pub mod tool;
-mod upkeep;
 mod wal;
 
-use super::backend::{Backend, Figures, Wiring};
+use super::backend::{Backend, BackendStats, ResourceHooks};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::Transform;
 use super::{Budget, Entry, Error, Revision, Storage};
 use bytes::Bytes;
 use catalog::Catalog;
-use committer::{Action, Command, Committer, Found, Write};
+use committer::{Action, Command, Committer, LoadedState, Write};
 use disk::Disk;
 use handle::Handle;
 use lock::DirectoryLock;
@@ -160,7 +160,7 @@ impl Engine {
             budget: options.budget.clone(),
             catalog: Mutex::new(catalog),
         });
-        let found = Found {
+        let found = LoadedState {
             revision: contents.revision,
             objects,
             packed,
@@ -185,16 +185,16 @@ impl Engine {
     /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
     /// time. The first call parses the stored objects on the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
-        self.resource_with(config, Wiring::default())
+        self.resource_with(config, ResourceHooks::default())
     }
 
-    /// As [`resource`](Self::resource), with hooks. `wiring.revive` is ignored: no other program writes to this
+    /// As [`resource`](Self::resource), with hooks. `hooks.convert` is ignored: no other program writes to this
     /// store.
-    pub fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
-        let Wiring { transform, metrics, .. } = wiring;
+    pub fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
+        let ResourceHooks { transform, metrics, .. } = hooks;
         let resource = lock(&self.shared.catalog).serve(&self.shared, &config, transform);
         if resource.broken.is_some() {
-            metrics.could_not_decode();
+            metrics.decode_failed();
         }
         Arc::new(Handle {
             resource,
@@ -297,8 +297,8 @@ impl Drop for Engine {
 }
 
 impl Backend for Engine {
-    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
-        Engine::resource_with(self, config, wiring)
+    fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
+        Engine::resource_with(self, config, hooks)
     }
 
     fn release(&self, prefix: &str) {
@@ -313,14 +313,14 @@ impl Backend for Engine {
         Engine::readiness(self)
     }
 
-    fn figures(&self) -> Figures {
+    fn stats(&self) -> BackendStats {
         let stats = self.stats();
-        Figures {
+        BackendStats {
             revision: stats.revision,
             caches: lock(&self.shared.catalog)
                 .resources
                 .iter()
-                .map(|(prefix, resource)| (prefix.clone(), resource.cacher.figures()))
+                .map(|(prefix, resource)| (prefix.clone(), resource.cacher.stats()))
                 .collect(),
             bytes: vec![("embedded".to_owned(), stats.db_bytes)],
         }

@@ -20,7 +20,7 @@ mod tests;
 
 use super::transform::{ENCRYPTED, Opened, Plain, Transform};
 use crate::apimachinery::codec::hex;
-use crate::telemetry::encryption::{EncryptionMetrics, Way};
+use crate::telemetry::encryption::{Direction, EncryptionMetrics};
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kms_plugin::{Pace, Plugin};
+use kms_plugin::{Intervals, Plugin};
 
 /// An encryption scheme with one or more keys.
 trait Provider: Send + Sync + 'static {
@@ -58,7 +58,7 @@ pub struct Encryption {
     path: PathBuf,
     current: Arc<ArcSwap<Loaded>>,
     metrics: Arc<EncryptionMetrics>,
-    pace: Pace,
+    intervals: Intervals,
 }
 
 impl Encryption {
@@ -68,20 +68,20 @@ impl Encryption {
     /// # Errors
     /// One line that names the file and, if known, the line number.
     pub fn load(path: &Path) -> Result<Self, String> {
-        Self::load_counted(path, EncryptionMetrics::unread())
+        Self::load_with_metrics(path, EncryptionMetrics::unregistered())
     }
 
     /// As [`load`](Self::load), with metrics.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_counted(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, String> {
-        Self::load_at(path, metrics, Pace::default())
+    pub fn load_with_metrics(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, String> {
+        Self::load_at(path, metrics, Intervals::default())
     }
 
-    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, pace: Pace) -> Result<Self, String> {
-        let loaded = config::load(path, &metrics, pace)?;
-        metrics.configured(&server(), &loaded.name());
+    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Self, String> {
+        let loaded = config::load(path, &metrics, intervals)?;
+        metrics.configured(&server_id_hash(), &loaded.name());
         for plugin in &loaded.plugins {
             if let Err(why) = plugin.health() {
                 tracing::warn!(plugin = plugin.name(), why, "a KMS plugin is not healthy");
@@ -91,13 +91,13 @@ impl Encryption {
             path: path.to_path_buf(),
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             metrics,
-            pace,
+            intervals,
         })
     }
 
     /// Returns the transform of a resource. It follows later reloads.
     pub fn transform(&self, group: &str, resource: &str) -> Arc<dyn Transform> {
-        Arc::new(Followed {
+        Arc::new(ReloadingTransform {
             group: group.to_owned(),
             resource: resource.to_owned(),
             name: match group {
@@ -137,17 +137,17 @@ impl Encryption {
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
         }
-        let taken = self.take();
-        self.metrics.reloaded(&server(), taken.is_ok());
-        taken.map(|()| true)
+        let replaced = self.replace();
+        self.metrics.reloaded(&server_id_hash(), replaced.is_ok());
+        replaced.map(|()| true)
     }
 
-    fn take(&self) -> Result<(), String> {
-        let loaded = config::load(&self.path, &self.metrics, self.pace)?;
+    fn replace(&self) -> Result<(), String> {
+        let loaded = config::load(&self.path, &self.metrics, self.intervals)?;
         for plugin in &loaded.plugins {
             plugin.health()?;
         }
-        self.metrics.configured(&server(), &loaded.name());
+        self.metrics.configured(&server_id_hash(), &loaded.name());
         self.current.store(Arc::new(loaded));
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Encryption {
 }
 
 /// The transform of one resource under the current configuration.
-struct Followed {
+struct ReloadingTransform {
     group: String,
     resource: String,
     /// Group and resource, formatted as in metrics.
@@ -177,7 +177,7 @@ struct Followed {
 }
 
 /// The `apiserver_id_hash` label: digest of the server id that upstream derives from the host name.
-fn server() -> String {
+fn server_id_hash() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let digest = digest(&SHA256, host.trim().as_bytes());
     let mut id = "apiserver-".to_owned();
@@ -190,11 +190,11 @@ fn server() -> String {
         let n = (0..5).fold(0, |n, i| n << 1 | usize::from(five.get(i) == Some(&true)));
         id.push(char::from(b"abcdefghijklmnopqrstuvwxyz234567"[n]));
     }
-    named(id.as_bytes())
+    metric_digest(id.as_bytes())
 }
 
 /// Formats a digest as in metrics.
-fn named(bytes: &[u8]) -> String {
+fn metric_digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(self::digest(&SHA256, bytes).as_ref()))
 }
 
@@ -216,7 +216,7 @@ impl Loaded {
     }
 }
 
-impl Transform for Followed {
+impl Transform for ReloadingTransform {
     fn open(&self, key: &str, stored: Bytes) -> Result<Opened, String> {
         let loaded = self.current.load();
         match loaded.chain(&self.group, &self.resource) {
@@ -242,7 +242,7 @@ impl Transform for Followed {
                         out.into()
                     }),
                 };
-                self.count(Way::ToStorage, prefix, since, sealed.as_ref().err());
+                self.count(Direction::ToStorage, prefix, since, sealed.as_ref().err());
                 sealed
             }
             None => Ok(object),
@@ -250,18 +250,18 @@ impl Transform for Followed {
     }
 }
 
-impl Followed {
-    fn count(&self, way: Way, prefix: &str, since: Instant, error: Option<&String>) {
+impl ReloadingTransform {
+    fn count(&self, direction: Direction, prefix: &str, since: Instant, error: Option<&String>) {
         let error = error.map(String::as_str);
         self.metrics
-            .transformed(way, prefix, &self.name, since.elapsed(), error);
+            .transformed(direction, prefix, &self.name, since.elapsed(), error);
     }
 }
 
-fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&Followed>) -> Result<Opened, String> {
+fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>) -> Result<Opened, String> {
     let count = |prefix: &str, since: Instant, error: Option<&String>| {
         if let Some(of) = of {
-            of.count(Way::FromStorage, prefix, since, error);
+            of.count(Direction::FromStorage, prefix, since, error);
         }
     };
     let begun = Instant::now();

@@ -1,10 +1,10 @@
 //! [`Entry`], a stored object: its encoded bytes, shared, and the parsed labels and fields that selectors need.
 //! [`Draft`] is an object to be written, before the commit assigns its resourceVersion.
 
-use super::forms::Forms;
+use super::encoding_cache::CachedEncodings;
 use super::interface::Revision;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::json::parts::{self, Mask, Odd};
+use crate::apimachinery::codec::json::projection::{self, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
 
@@ -31,7 +31,7 @@ pub struct Entry {
     /// changes must then be written.
     pub stale: bool,
     /// Cached alternative encodings and versions.
-    pub forms: Forms,
+    pub encodings: CachedEncodings,
 }
 
 /// An object to be stored, encoded without a resourceVersion, which the commit assigns.
@@ -81,10 +81,10 @@ impl Entry {
     pub fn footprint(&self) -> usize {
         /// Longest string that [`Str`] stores inline, without a heap allocation.
         const INLINE: usize = 24;
-        let beside = |s: &Str| if s.len() > INLINE { s.len() } else { 0 };
+        let heap_bytes = |s: &Str| if s.len() > INLINE { s.len() } else { 0 };
         let pairs = self.labels.iter().chain(&self.fields);
         let pairs: usize = pairs
-            .map(|(k, v)| size_of::<(Str, Str)>() + beside(k) + beside(v))
+            .map(|(k, v)| size_of::<(Str, Str)>() + heap_bytes(k) + heap_bytes(v))
             .sum();
         // 16: the reference counts of the `Arc` around the entry.
         size_of::<Self>() + 16 + self.key.len() + self.json.len() + pairs
@@ -97,7 +97,7 @@ impl Entry {
 
     /// Decodes the parts that `mask` selects; may return more.
     pub fn decode_parts(&self, mask: &Mask) -> Value {
-        parts::read(&self.json, mask).unwrap_or_else(|Odd| self.decode())
+        projection::read(&self.json, mask).unwrap_or_else(|UnexpectedEncoding| self.decode())
     }
 
     /// Returns the encoding without the resourceVersion, as it was in [`Draft::json`].
@@ -203,7 +203,7 @@ impl Draft {
             labels: self.labels,
             fields: self.fields,
             stale: false,
-            forms: Forms::default(),
+            encodings: CachedEncodings::default(),
         }
     }
 }

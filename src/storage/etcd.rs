@@ -9,18 +9,18 @@
 //! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. `handle.rs` decides which reads go to etcd.
 
 mod client;
-mod contact;
+mod connect;
 mod direct;
 mod error;
 mod feed;
 mod handle;
 mod lease;
+mod maintenance;
 mod resource;
 pub mod tool;
-mod upkeep;
 mod values;
 
-use super::backend::{Backend, Figures, ResourceConfig, Wiring};
+use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
@@ -29,6 +29,7 @@ use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
 use lease::Leases;
+use maintenance::Probe;
 use resource::{Decoder, Resource, Shared, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,7 +37,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use upkeep::Probe;
 
 pub use client::Access;
 pub use error::ConnectError;
@@ -127,22 +127,22 @@ impl Cluster {
         let members = Members::new(access)?;
         let prefix = format!("/{}", options.prefix.trim_matches('/'));
         let health = format!("{prefix}/health");
-        contact::reach(&members, &health, options.connect_timeout).await?;
+        connect::reach(&members, &health, options.connect_timeout).await?;
         let shared = Arc::new(Shared {
             members,
             leases: Leases::new(options.lease_reuse),
             media: options.media,
-            patience: options.freshness_wait,
+            freshness_wait: options.freshness_wait,
             ring: options.ring,
             budget: options.budget,
-            trusted: AtomicBool::new(options.trust_progress.unwrap_or(false)),
-            by_version: options.trust_progress.is_none(),
+            progress_reliable: AtomicBool::new(options.trust_progress.unwrap_or(false)),
+            decide_by_version: options.trust_progress.is_none(),
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
         probe.health.set(Ok(()));
         probe.readiness.set(Ok(()));
-        upkeep::look_after(&shared).await;
+        maintenance::check_versions_and_alarms(&shared).await;
         let cluster = Self {
             shared,
             prefix,
@@ -159,20 +159,26 @@ impl Cluster {
         let (shared, found) = upkeep();
         let key = health.clone();
         cluster.spawn("etcd health", async move {
-            upkeep::probe(&shared, &found.health, &key, options.health_timeout).await;
+            maintenance::probe(&shared, &found.health, &key, options.health_timeout).await;
         });
         let (shared, found) = upkeep();
         cluster.spawn("etcd readiness", async move {
-            upkeep::probe(&shared, &found.readiness, &health, options.ready_timeout).await;
+            maintenance::probe(&shared, &found.readiness, &health, options.ready_timeout).await;
         });
-        cluster.spawn("etcd alarms", upkeep::keep_looking(cluster.shared.clone()));
+        cluster.spawn(
+            "etcd alarms",
+            maintenance::check_versions_and_alarms_periodically(cluster.shared.clone()),
+        );
         if !options.measure_every.is_zero() {
             let (shared, found) = upkeep();
-            cluster.spawn("etcd size", upkeep::measure(shared, found, options.measure_every));
+            cluster.spawn("etcd size", maintenance::measure(shared, found, options.measure_every));
         }
         if !options.compaction_interval.is_zero() {
             let shared = cluster.shared.clone();
-            cluster.spawn("etcd compaction", upkeep::compact(shared, options.compaction_interval));
+            cluster.spawn(
+                "etcd compaction",
+                maintenance::compact(shared, options.compaction_interval),
+            );
         }
         Ok(Arc::new(cluster))
     }
@@ -191,7 +197,7 @@ impl Cluster {
 
     /// Returns the store of a resource; repeated calls with one prefix return the same store. Its objects are loaded
     /// in the background.
-    fn serve(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
+    fn serve(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),
             None => config.prefix.clone(),
@@ -201,24 +207,24 @@ impl Cluster {
             return Arc::new(Handle(served.clone()));
         }
         let resource = Arc::new(Resource {
-            number: self.made.fetch_add(1, Ordering::Relaxed),
+            sequence: self.made.fetch_add(1, Ordering::Relaxed),
             decoder: Arc::new(Decoder {
                 prefix: prefix.clone(),
                 fields: config.fields,
-                transform: wiring.transform.unwrap_or_else(Plain::shared),
-                metrics: wiring.metrics.clone(),
-                revive: wiring.revive,
+                transform: hooks.transform.unwrap_or_else(Plain::shared),
+                metrics: hooks.metrics.clone(),
+                convert: hooks.convert,
                 media: self.shared.media,
             }),
             prefix,
-            metrics: wiring.metrics,
-            wrote: AtomicU64::new(0),
+            metrics: hooks.metrics,
+            last_write: AtomicU64::new(0),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
             waiting: AtomicUsize::new(0),
-            bell: Notify::new(),
-            suspect: Notify::new(),
-            behind: Notify::new(),
+            progress_wanted: Notify::new(),
+            reload_wanted: Notify::new(),
+            lagging: Notify::new(),
             shared: self.shared.clone(),
             counters: Arc::default(),
         });
@@ -234,8 +240,8 @@ impl Cluster {
 }
 
 impl Backend for Cluster {
-    fn resource_with(&self, config: ResourceConfig, wiring: Wiring) -> Arc<dyn Storage> {
-        self.serve(config, wiring)
+    fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
+        self.serve(config, hooks)
     }
 
     fn release(&self, prefix: &str) {
@@ -276,20 +282,20 @@ impl Backend for Cluster {
         }
     }
 
-    fn figures(&self) -> Figures {
-        let mut figures = Figures {
+    fn stats(&self) -> BackendStats {
+        let mut stats = BackendStats {
             revision: self.revision().0,
             bytes: match self.measured {
                 true => vec![(self.name.clone(), self.probe.size.load(Ordering::Acquire))],
                 false => Vec::new(),
             },
-            ..Figures::default()
+            ..BackendStats::default()
         };
         for (prefix, resource) in &*lock(&self.resources) {
             let Some(serving) = resource.ready() else { continue };
-            figures.caches.push((prefix.clone(), serving.cacher.figures()));
+            stats.caches.push((prefix.clone(), serving.cacher.stats()));
         }
-        figures
+        stats
     }
 
     fn revision(&self) -> Revision {

@@ -2,8 +2,8 @@
 //! (`pkg/storage/interfaces.go`). Also the options, results and errors of its methods.
 
 use super::budget::Budget;
+use super::encoding_cache::CachedEncodings;
 use super::entry::{Draft, Entry};
-use super::forms::Forms;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -63,11 +63,11 @@ impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
 }
 
 /// A shared filter.
-pub type Test = Arc<dyn Select>;
+pub type SharedSelect = Arc<dyn Select>;
 
 /// An optional filter; `None` selects everything.
 #[derive(Clone, Default)]
-pub struct Predicate(pub Option<Test>);
+pub struct Predicate(pub Option<SharedSelect>);
 
 /// Parameters of [`Storage::list`].
 #[derive(Clone)]
@@ -154,7 +154,7 @@ pub struct Event {
     /// True for a deletion.
     pub deleted: bool,
     /// Cached encodings of the change for watchers.
-    pub forms: Forms,
+    pub encodings: CachedEncodings,
 }
 
 /// An item delivered to a watcher.
@@ -211,7 +211,7 @@ pub enum Error {
     /// The requested revision was not reached within the freshness wait (504).
     TooNew {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// The revision reached.
         current: Revision,
     },
@@ -219,7 +219,7 @@ pub enum Error {
     NotReady(u32),
     /// Not serving because stored data could not be loaded, for the given reason; retry after this many seconds
     /// (429).
-    Unread(u32, String),
+    LoadFailed(u32, String),
     /// The object exceeds the store's size limit; the message for the client.
     TooLarge(String),
     /// The store has failed and accepts no more writes.
@@ -233,11 +233,11 @@ impl fmt::Display for Error {
         match self {
             Self::Conflict(_) => f.write_str("the key was changed by another write"),
             Self::Compacted(r) => write!(f, "revision {} has been compacted", r.0),
-            Self::TooNew { asked, current } => {
-                write!(f, "Too large resource version: {}, current: {}", asked.0, current.0)
+            Self::TooNew { requested, current } => {
+                write!(f, "Too large resource version: {}, current: {}", requested.0, current.0)
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
-            Self::Unread(_, why) => write!(f, "storage is (re)initializing: {why}"),
+            Self::LoadFailed(_, why) => write!(f, "storage is (re)initializing: {why}"),
             Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
         }
     }
@@ -269,7 +269,7 @@ impl Event {
             entry,
             previous,
             deleted,
-            forms: Forms::default(),
+            encodings: CachedEncodings::default(),
         }
     }
 
@@ -350,13 +350,13 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Revision of the newest change to this resource that this process has seen. A watcher that has reached it has
     /// seen every change acknowledged here. 0 if the backend does not track it.
-    fn changed(&self) -> Revision {
+    fn last_change(&self) -> Revision {
         Revision::default()
     }
 
     /// Returns the revision of the object at `key` without waiting, from a state that includes every change this
     /// process has acknowledged. `None` if there is no such object or the cache lags behind.
-    fn at_hand(&self, _key: &str) -> Option<Revision> {
+    fn peek_revision(&self, _key: &str) -> Option<Revision> {
         None
     }
 

@@ -16,7 +16,7 @@ mod current;
 mod queue;
 mod worker;
 
-pub use bodies::{Reservation, hold};
+pub use bodies::{Reservation, account_for};
 pub use current::{Current, Within, current, offload};
 pub use worker::thread_cpu_time;
 
@@ -45,13 +45,13 @@ pub struct Config {
     /// Maximum number of unfinished jobs; more are refused.
     pub jobs: usize,
     /// Maximum number of unfinished jobs per flow.
-    pub jobs_of_one_flow: usize,
+    pub jobs_per_flow: usize,
     /// Total memory in bytes of started jobs, as estimated by their callers.
-    pub memory: usize,
+    pub memory_bytes: usize,
     /// Total bytes of request bodies that wait for a job or are being processed; small bodies do not count.
-    pub bodies: usize,
+    pub body_bytes: usize,
     /// The same per flow.
-    pub bodies_of_one_flow: usize,
+    pub body_bytes_per_flow: usize,
     /// Maximum CPU time of one poll. When it is exceeded, the job is stopped at its next checkpoint.
     pub longest_poll: Duration,
     /// Called by a thread of the pool that has had nothing to do for a second after its last job. `main` returns the
@@ -65,10 +65,10 @@ impl Default for Config {
         Self {
             threads: cores.clamp(2, 32),
             jobs: 4096,
-            jobs_of_one_flow: 1024,
-            memory: 48 << 20,
-            bodies: 256 << 20,
-            bodies_of_one_flow: 64 << 20,
+            jobs_per_flow: 1024,
+            memory_bytes: 48 << 20,
+            body_bytes: 256 << 20,
+            body_bytes_per_flow: 64 << 20,
             // A debug build is about twenty times slower than a release build.
             longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
             on_idle: None,
@@ -161,7 +161,7 @@ impl ComputePool {
     pub fn start(config: Config, metrics: ComputeMetrics) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                queue: FairQueue::new(config.memory),
+                queue: FairQueue::new(config.memory_bytes),
                 jobs: 0,
                 by_flow: HashMap::new(),
                 closed: false,
@@ -361,7 +361,7 @@ impl Shared {
             let of_flow = state.by_flow.entry(id).or_default();
             let reason = if in_all >= self.config.jobs {
                 Some("jobs")
-            } else if *of_flow >= self.config.jobs_of_one_flow {
+            } else if *of_flow >= self.config.jobs_per_flow {
                 Some("jobs_of_one_caller")
             } else {
                 None

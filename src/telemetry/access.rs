@@ -164,7 +164,7 @@ impl Default for ServiceAccountTokenMetrics {
 #[derive(Clone, Debug)]
 pub struct ImpersonationMetrics {
     attempts: Counted,
-    questions: Counted,
+    checks: Counted,
 }
 
 #[derive(Clone, Debug)]
@@ -205,7 +205,7 @@ impl ImpersonationMetrics {
     pub fn new(registry: &Registry) -> Self {
         Self {
             attempts: Counted::new(registry, "attempts", "Attempts to act as somebody else"),
-            questions: Counted::new(
+            checks: Counted::new(
                 registry,
                 "authorization_attempts",
                 "Questions whether a caller may act as somebody else",
@@ -219,8 +219,8 @@ impl ImpersonationMetrics {
     }
 
     /// Records an authorization check made in `mode`.
-    pub fn asked(&self, mode: &str, allowed: bool, took: Duration) {
-        self.questions.note(mode, allowed, took);
+    pub fn authorized(&self, mode: &str, allowed: bool, took: Duration) {
+        self.checks.note(mode, allowed, took);
     }
 }
 

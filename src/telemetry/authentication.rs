@@ -54,7 +54,7 @@ impl TokenCacheMetrics {
     }
 
     /// Records a lookup in the cache.
-    pub fn asked(&self, hit: bool, took: Duration) {
+    pub fn looked_up(&self, hit: bool, took: Duration) {
         if hit { &self.hit } else { &self.miss }.inc();
         self.took[usize::from(!hit)].observe(took.as_secs_f64());
     }

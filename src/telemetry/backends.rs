@@ -13,10 +13,10 @@ pub struct BackendMetrics {
     openapi_v2_regenerations: IntCounterVec,
     openapi_v2_regeneration_seconds: GaugeVec,
     requests: IntGaugeVec,
-    turned_away: IntCounterVec,
+    rejected: IntCounterVec,
     known: Mutex<BTreeSet<String>>,
     connections: IntGaugeVec,
-    under_way: IntGaugeVec,
+    in_flight: IntGaugeVec,
     waiting: IntGaugeVec,
     ejected: IntGaugeVec,
 }
@@ -29,7 +29,7 @@ pub struct BackendReading {
     /// Open watches.
     pub watches: usize,
     /// Requests and watches rejected because of a limit, since the process started.
-    pub turned_away: u64,
+    pub rejected: u64,
 }
 
 /// Statistics of one address.
@@ -38,7 +38,7 @@ pub struct EndpointReading {
     /// Connections, including those being established.
     pub connections: usize,
     /// Requests and watches in flight.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// Requests waiting for a connection.
     pub waiting: usize,
     /// True while the address is ejected because of failures.
@@ -71,7 +71,7 @@ impl BackendMetrics {
                 "Requests and watches under way to the backend of an APIService.",
                 &["apiservice", "kind"],
             ),
-            turned_away: counters(
+            rejected: counters(
                 r,
                 "torana_backend_turned_away_total",
                 "Requests and watches answered with 429 or 503 because the backend of an APIService had as many as it may have.",
@@ -84,7 +84,7 @@ impl BackendMetrics {
                 "Connections to an address, those being made included.",
                 &["endpoint"],
             ),
-            under_way: int_gauges(
+            in_flight: int_gauges(
                 r,
                 "torana_backend_endpoint_requests",
                 "Requests and watches under way to an address.",
@@ -125,25 +125,25 @@ impl BackendMetrics {
             let gauge = |kind: &str, n: usize| self.requests.with_label_values(&[name, kind]).set(n as i64);
             gauge("request", r.requests);
             gauge("watch", r.watches);
-            let counter = self.turned_away.with_label_values(&[name]);
+            let counter = self.rejected.with_label_values(&[name]);
             // The counter catches up with the total kept elsewhere; it never decreases.
-            counter.inc_by(r.turned_away.saturating_sub(counter.get()));
+            counter.inc_by(r.rejected.saturating_sub(counter.get()));
         }
         for gone in before.difference(&known) {
             // Cannot fail: the series was created when the backend was first set.
-            let _ = self.turned_away.remove_label_values(&[gone.as_str()]);
+            let _ = self.rejected.remove_label_values(&[gone.as_str()]);
         }
     }
 
     /// Sets the statistics of all addresses; those shared by several backends are summed.
     pub fn set_endpoints<'a>(&self, all: impl Iterator<Item = (&'a str, EndpointReading)>) {
-        for family in [&self.connections, &self.under_way, &self.waiting, &self.ejected] {
+        for family in [&self.connections, &self.in_flight, &self.waiting, &self.ejected] {
             family.reset();
         }
         for (endpoint, r) in all {
             let add = |family: &IntGaugeVec, n: usize| family.with_label_values(&[endpoint]).add(n as i64);
             add(&self.connections, r.connections);
-            add(&self.under_way, r.under_way);
+            add(&self.in_flight, r.in_flight);
             add(&self.waiting, r.waiting);
             add(&self.ejected, usize::from(r.ejected));
         }
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn removed_backends_lose_their_series() {
         let t = Telemetry::new();
-        let reading = |turned_away| BackendReading {
+        let reading = |rejected| BackendReading {
             requests: 2,
             watches: 1,
-            turned_away,
+            rejected,
         };
         let text = || String::from_utf8(t.text()).unwrap();
         t.backends

@@ -12,7 +12,7 @@ use waits::Waits;
 
 /// Statistics of one watch cache at a scrape. Counts are since the process started.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct CacheReading {
     /// Events the history may currently hold.
     pub capacity: u64,
     /// Number of times the capacity grew, and shrank.
@@ -63,7 +63,7 @@ pub struct BudgetReading {
     /// The limit that currently applies to cached encodings.
     pub encodings_limit: u64,
     /// Number of encodings computed.
-    pub made: u64,
+    pub computed: u64,
     /// Number of cache hits.
     pub reused: u64,
     /// Number of encodings evicted.
@@ -74,8 +74,8 @@ pub struct BudgetReading {
 
 /// Handles of the families.
 pub struct Caches {
-    gauges: [(IntGaugeVec, fn(&Reading) -> u64); 4],
-    sums: [(IntCounterVec, fn(&Reading) -> u64); 7],
+    gauges: [(IntGaugeVec, fn(&CacheReading) -> u64); 4],
+    sums: [(IntCounterVec, fn(&CacheReading) -> u64); 7],
     lists: IntCounterVec,
     fetched: IntCounterVec,
     consistent: IntCounterVec,
@@ -253,19 +253,21 @@ impl Caches {
     }
 
     /// Sets the metrics of each cache in service, by group and plural. Series of other resources are removed.
-    pub fn set(&self, caches: &[([String; 2], Reading)]) {
+    pub fn set(&self, caches: &[([String; 2], CacheReading)]) {
         let now: BTreeSet<[String; 2]> = caches.iter().map(|(of, _)| of.clone()).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.difference(&now).for_each(|gone| self.remove(gone));
         *known = now;
-        for (of, reading) in caches {
-            self.set_one([&of[0], &of[1]], reading);
+        for (of, cache_stats) in caches {
+            self.set_one([&of[0], &of[1]], cache_stats);
         }
-        let waits = caches.iter().map(|(of, reading)| (of.clone(), reading.waits.clone()));
+        let waits = caches
+            .iter()
+            .map(|(of, cache_stats)| (of.clone(), cache_stats.waits.clone()));
         self.waits.set(waits.collect());
     }
 
-    fn set_one(&self, of: [&str; 2], now: &Reading) {
+    fn set_one(&self, of: [&str; 2], now: &CacheReading) {
         let [group, resource] = of;
         for (family, read) in &self.gauges {
             family.with_label_values(&of).set(read(now) as i64);
@@ -331,7 +333,7 @@ impl Caches {
             self.limit.with_label_values(&[part]).set(bytes as i64);
         }
         self.over.set(i64::from(now.over));
-        raise(&self.encodings.with_label_values(&["made"]), now.made);
+        raise(&self.encodings.with_label_values(&["made"]), now.computed);
         raise(&self.encodings.with_label_values(&["reused"]), now.reused);
         raise(&self.evictions, now.evicted);
     }
@@ -349,7 +351,7 @@ mod tests {
     fn cache_series_exist_until_the_cache_is_removed() {
         let telemetry = Telemetry::new();
         let caches = Caches::register(&telemetry);
-        let now = Reading {
+        let now = CacheReading {
             objects_bytes: 70,
             comparisons: [3, 1, 0],
             lists: [0, 2],
@@ -360,7 +362,7 @@ mod tests {
                 count: 2,
                 seconds: 1.5,
             },
-            ..Reading::default()
+            ..CacheReading::default()
         };
         let of = ["apps".to_owned(), "deployments".to_owned()];
         caches.set(&[(of.clone(), now.clone())]);

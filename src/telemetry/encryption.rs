@@ -11,14 +11,14 @@ const KEYS: usize = 10;
 
 /// Direction of a transformation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Decryption.
     FromStorage,
     /// Encryption.
     ToStorage,
 }
 
-impl Way {
+impl Direction {
     fn name(self) -> &'static str {
         match self {
             Self::FromStorage => "from_storage",
@@ -71,7 +71,7 @@ impl EncryptionMetrics {
     }
 
     /// Creates metrics that are not exported.
-    pub fn unread() -> Arc<Self> {
+    pub fn unregistered() -> Arc<Self> {
         Arc::new(Self::new(&Registry::new()))
     }
 
@@ -169,11 +169,11 @@ impl EncryptionMetrics {
     }
 
     /// Records the encryption or decryption of a value.
-    pub fn transformed(&self, way: Way, prefix: &str, resource: &str, took: Duration, error: Option<&str>) {
-        let labels = [resource, status(error), way.name(), prefix];
+    pub fn transformed(&self, direction: Direction, prefix: &str, resource: &str, took: Duration, error: Option<&str>) {
+        let labels = [resource, status(error), direction.name(), prefix];
         self.operations.with_label_values(&labels).inc();
         if error.is_none() {
-            let series = self.took.with_label_values(&[resource, way.name(), prefix]);
+            let series = self.took.with_label_values(&[resource, direction.name(), prefix]);
             series.observe(took.as_secs_f64());
         }
     }
@@ -187,7 +187,7 @@ impl EncryptionMetrics {
     }
 
     /// Records that a plugin had to decrypt a key that was not cached.
-    pub fn missed(&self) {
+    pub fn cache_missed(&self) {
         self.misses.inc();
     }
 
@@ -198,13 +198,13 @@ impl EncryptionMetrics {
     }
 
     /// Sets the number of decrypted keys cached for a plugin.
-    pub fn remembers(&self, provider: &str, keys: usize) {
+    pub fn set_cached_keys(&self, provider: &str, keys: usize) {
         self.known_keys.with_label_values(&[provider]).set(keys as i64);
     }
 
     /// Records a use of a plugin's key; `hash` is the hash of its id.
-    pub fn used(&self, way: Way, provider: &str, hash: &str) {
-        let labels = [hash, provider, way.name()];
+    pub fn key_used(&self, direction: Direction, provider: &str, hash: &str) {
+        let labels = [hash, provider, direction.name()];
         if let Some(old) = self.oldest_of(0, labels) {
             // Removing a series that does not exist is harmless.
             let _ = self.keys_used.remove_label_values(&old);
@@ -215,7 +215,7 @@ impl EncryptionMetrics {
     }
 
     /// Records the key that a plugin reported as current.
-    pub fn current(&self, provider: &str, hash: &str) {
+    pub fn key_reported(&self, provider: &str, hash: &str) {
         if let Some(old) = self.oldest_of(1, [hash, provider, ""]) {
             let _ = self.keys_current_at.remove_label_values(&[&old[0], &old[1]]);
         }
@@ -242,9 +242,9 @@ impl EncryptionMetrics {
         self.invalid_keys.with_label_values(&[error, provider]).inc();
     }
 
-    /// Records a reload of the configuration; `taken` if it succeeded.
-    pub fn reloaded(&self, server: &str, taken: bool) {
-        let labels = [server, if taken { "success" } else { "failure" }];
+    /// Records a reload of the configuration; `succeeded` if it succeeded.
+    pub fn reloaded(&self, server: &str, succeeded: bool) {
+        let labels = [server, if succeeded { "success" } else { "failure" }];
         self.reloads.with_label_values(&labels).inc();
         self.reloaded_at.with_label_values(&labels).set(now());
     }
@@ -265,9 +265,9 @@ mod tests {
         let telemetry = Telemetry::new();
         let m = EncryptionMetrics::register(&telemetry);
         for i in 0..12 {
-            m.used(Way::ToStorage, "p", &format!("sha256:{i:02}"));
-            m.used(Way::ToStorage, "p", "sha256:00");
-            m.current("p", &format!("sha256:{i:02}"));
+            m.key_used(Direction::ToStorage, "p", &format!("sha256:{i:02}"));
+            m.key_used(Direction::ToStorage, "p", "sha256:00");
+            m.key_reported("p", &format!("sha256:{i:02}"));
         }
         let text = String::from_utf8(telemetry.text()).expect("text");
         let series = |name: &str| text.lines().filter(|l| l.starts_with(&format!("{name}{{"))).count();

@@ -21,7 +21,7 @@ pub struct QueueMetrics {
 
 impl QueueMetrics {
     /// Records work that runs synchronously here but goes through a queue of this name upstream.
-    pub fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn record_inline<T>(&self, work: impl FnOnce() -> T) -> T {
         self.adds.inc();
         self.queue_duration.observe(0.0);
         let began = Instant::now();

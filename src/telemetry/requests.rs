@@ -184,7 +184,7 @@ impl RequestMetrics {
     /// Registers `apiserver_request_sli_duration_seconds`: the duration without time spent waiting for others.
     /// Requests wait neither in queues nor for webhooks here, so it equals the duration; watches are excluded.
     pub(super) fn derive(&self, r: &Registry) {
-        let told: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| {
+        let relabel: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| {
             let is_watch = labels.iter().any(|l| l.name() == "verb" && l.value() == "WATCH");
             (!is_watch).then(|| labels.iter().filter(|l| l.name() != "dry_run").cloned().collect())
         };
@@ -194,7 +194,7 @@ impl RequestMetrics {
             "Seconds from a request's arrival to the end of its answer, without those it waited in a queue or for a webhook.",
             &labels_without_dry_run(),
             &SLI,
-            vec![(self.duration.clone(), told)],
+            vec![(self.duration.clone(), relabel)],
         );
     }
 
@@ -217,7 +217,7 @@ impl RequestMetrics {
         if labels.resource.is_empty() && code < 400 {
             self.names.add_path(labels.subresource);
         }
-        let labels = self.names.fold(labels);
+        let labels = self.names.normalize(labels);
         self.add(&labels, code)
     }
 
@@ -237,7 +237,7 @@ impl RequestMetrics {
         let key = [labels.group, labels.version, labels.resource].map(str::to_owned);
         let count = adding.entry(key).or_default();
         let (labels, code) = match *count {
-            MAX_SERIES => (labels.summed(), 0),
+            MAX_SERIES => (labels.overflow(), 0),
             _ => (*labels, code),
         };
         if let Some(series) = self.find(&known, &labels, code) {
@@ -292,14 +292,14 @@ impl RequestMetrics {
     /// Returns the gauge of long-running requests with these labels.
     pub fn longrunning(&self, l: &Labels<'_>) -> prometheus::IntGauge {
         self.longrunning
-            .with_label_values(&without_dry_run(&self.names.fold(l)))
+            .with_label_values(&without_dry_run(&self.names.normalize(l)))
     }
 
     /// Counts a request that the server ended early: overload, timeout or unavailable backend.
     pub fn terminated(&self, l: &Labels<'_>, code: u16) {
         let code = code.to_string();
-        let folded = self.names.fold(l);
-        let mut values = without_dry_run(&folded).to_vec();
+        let normalized = self.names.normalize(l);
+        let mut values = without_dry_run(&normalized).to_vec();
         values.push(&code);
         self.terminations.with_label_values(&values).inc();
     }
@@ -311,7 +311,7 @@ impl RequestMetrics {
 
     /// Counts a response that was aborted.
     pub fn aborted(&self, l: &Labels<'_>) {
-        let l = self.names.fold(l);
+        let l = self.names.normalize(l);
         self.aborts
             .with_label_values(&[l.verb, l.group, l.version, l.resource, l.subresource, l.scope])
             .inc();
@@ -332,7 +332,7 @@ fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
 
 impl<'a> Labels<'a> {
     /// The labels of the shared series of a resource that has too many of its own.
-    fn summed(&self) -> Self {
+    fn overflow(&self) -> Self {
         Self {
             verb: OTHER,
             group: self.group,

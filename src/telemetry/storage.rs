@@ -131,7 +131,7 @@ pub struct StorageMetrics {
 
 impl StorageMetrics {
     /// Creates metrics that are not exported.
-    pub fn unread() -> Arc<Self> {
+    pub fn unregistered() -> Arc<Self> {
         Arc::new(StorageFamilies::new(&Registry::new()).of("", ""))
     }
 
@@ -151,7 +151,7 @@ impl StorageMetrics {
     }
 
     /// Records an operation on the store and its duration.
-    pub fn requested(&self, what: Operation, took: Duration, failed: bool) {
+    pub fn operation_done(&self, what: Operation, took: Duration, failed: bool) {
         let labels = || [&*self.group, OPERATIONS[what as usize], &*self.resource];
         let series = self.operations[what as usize].get_or_init(|| Requests {
             took: self.families.took.with_label_values(&labels()),
@@ -167,13 +167,13 @@ impl StorageMetrics {
     }
 
     /// Records events received from the store.
-    pub fn told(&self, events: usize) {
+    pub fn events_received(&self, events: usize) {
         let counter = || self.families.events.with_label_values(&self.labels());
         self.events.get_or_init(counter).inc_by(events as u64);
     }
 
     /// Records a progress notification from the store.
-    pub fn progressed(&self) {
+    pub fn bookmark_received(&self) {
         let (counter, gauge) = self.bookmarks.get_or_init(|| {
             let labels = self.labels();
             (
@@ -186,12 +186,12 @@ impl StorageMetrics {
     }
 
     /// Records a stored value that could not be decoded.
-    pub fn could_not_decode(&self) {
+    pub fn decode_failed(&self) {
         self.families.undecodable.with_label_values(&self.labels()).inc();
     }
 
     /// Records the final number of objects on a lease that is no longer reused.
-    pub fn leased(&self, objects: u32) {
+    pub fn lease_used(&self, objects: u32) {
         let family = &self.families.leased;
         family.with_label_values::<&str>(&[]).observe(f64::from(objects));
     }
@@ -208,11 +208,11 @@ mod tests {
     fn store_requests_are_counted_by_operation() {
         let telemetry = Telemetry::new();
         let m = telemetry.storage("apps", "deployments");
-        m.requested(Operation::ListOnlyKeys, Duration::from_millis(6), false);
-        m.requested(Operation::Create, Duration::from_millis(1), true);
+        m.operation_done(Operation::ListOnlyKeys, Duration::from_millis(6), false);
+        m.operation_done(Operation::Create, Duration::from_millis(1), true);
         m.listed_from_store(10, 9, 2);
-        m.progressed();
-        m.leased(7);
+        m.bookmark_received();
+        m.lease_used(7);
         let text = String::from_utf8(telemetry.text()).expect("text");
         let of = "group=\"apps\",resource=\"deployments\"";
         let keys = "group=\"apps\",operation=\"listOnlyKeys\",resource=\"deployments\"";

@@ -2,7 +2,7 @@
 
 use crate::sites::{Step, struct_of};
 use std::net::IpAddr;
-use torana::api::{Free, Ty, TypeDef};
+use torana::api::{FreeForm, Ty, TypeDef};
 use torana::apimachinery::Value;
 use torana::apimachinery::value::Map;
 use torana::json;
@@ -17,7 +17,7 @@ pub fn least(ty: Ty, choices: &[&str]) -> Value {
         Ty::Time => json!("2026-01-02T03:04:05Z"),
         Ty::MicroTime => json!("2026-01-02T03:04:05.000000Z"),
         Ty::Quantity => json!("1"),
-        Ty::Any(Free::Json) => json!("a"),
+        Ty::Any(FreeForm::Json) => json!("a"),
         Ty::Any(_) => Value::object(),
         Ty::SchemaOr(_) => json!({"type": "object"}),
         Ty::Struct(r) => object(r.get()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use torana::apimachinery::value::{Str, Value};
 use torana::json;
 use torana::storage::cacher::history::Bounds;
-use torana::storage::cacher::{Cacher, Initial, Progress, Setting, Snapshot};
+use torana::storage::cacher::{Cacher, CacherConfig, Initial, Progress, Snapshot};
 use torana::storage::{Budget, Draft, Entry, Revision};
 
 thread_local! {
@@ -111,9 +111,13 @@ fn measure(pods: usize) -> (usize, usize) {
         events: Vec::new(),
     };
     let progress = Arc::new(Progress::new(revision, Duration::ZERO));
-    let cacher = Cacher::new(progress, initial, Setting::new(Bounds::default(), Budget::unlimited()));
+    let cacher = Cacher::new(
+        progress,
+        initial,
+        CacherConfig::new(Bounds::default(), Budget::unlimited()),
+    );
     let taken = (BYTES.get() - before).cast_unsigned();
-    let said = cacher.figures().objects_bytes as usize;
+    let said = cacher.stats().objects_bytes as usize;
     assert!(
         taken.abs_diff(said) < taken / 12,
         "{taken} bytes are allocated, {said} are reported"

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
-use torana::storage::backend::Wiring;
+use torana::storage::backend::ResourceHooks;
 use torana::storage::cacher::history::Bounds;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::encryption::Encryption;
@@ -86,11 +86,11 @@ impl Backend {
         match &self.encryption {
             None => self.engine.resource(config(name)),
             Some(e) => {
-                let wiring = Wiring {
+                let hooks = ResourceHooks {
                     transform: Some(e.transform("", name)),
-                    ..Wiring::default()
+                    ..ResourceHooks::default()
                 };
-                self.engine.resource_with(config(name), wiring)
+                self.engine.resource_with(config(name), hooks)
             }
         }
     }

@@ -242,8 +242,8 @@ pub async fn a_dropped_watch_is_removed(b: Backend) {
         watches.push(s.watch(from_now()).await.unwrap());
     }
     let watchers = || {
-        let figures = b.engine.figures();
-        let (_, cache) = figures.caches.iter().find(|(p, _)| p.contains("configmaps")).unwrap();
+        let stats = b.engine.stats();
+        let (_, cache) = stats.caches.iter().find(|(p, _)| p.contains("configmaps")).unwrap();
         cache.watchers
     };
     assert_eq!(watchers(), 10);

@@ -115,7 +115,7 @@ pub async fn a_read_waits_for_a_future_revision(b: Backend) {
 pub async fn a_read_of_the_far_future_is_too_new(b: Backend) {
     let s = b.resource("configmaps");
     match s.get("ns/a", MinRevision::AtLeast(Revision(99))).await {
-        Err(Error::TooNew { asked, current }) => assert_eq!((asked, current), (Revision(99), Revision(1))),
+        Err(Error::TooNew { requested, current }) => assert_eq!((requested, current), (Revision(99), Revision(1))),
         other => panic!("{other:?}"),
     }
 }

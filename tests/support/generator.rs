@@ -1,7 +1,7 @@
 //! Generates objects of any built-in kind from the schema table, with all fields filled or a random subset. Shared by
 //! the codec tests and the cross-check against the crates (`tests/kube-rs`).
 
-use torana::api::{Emit, Field, Free, SchemaOr, Ty, TypeDef, by_name};
+use torana::api::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
 use torana::apimachinery::value::{Map, Value};
 use torana::json;
 
@@ -163,7 +163,7 @@ impl Maker {
             ]),
             Ty::Quantity => self.one([json!("100m"), json!("1Gi"), json!("0"), json!("1500u")]),
             Ty::IntOrString => self.one([json!(8080), json!("50%"), json!(-1)]),
-            Ty::Any(Free::Json) => self.one([json!([1, "x", true]), json!({"b": 1.25}), json!("x"), json!(false)]),
+            Ty::Any(FreeForm::Json) => self.one([json!([1, "x", true]), json!({"b": 1.25}), json!("x"), json!(false)]),
             Ty::Any(_) => json!({"f:a": {".": {}}, "b": 1.25, "apiVersion": "v1", "kind": "X"}),
             Ty::SchemaOr(SchemaOr::Bool) if self.pick(3) == 0 => json!(true),
             Ty::SchemaOr(SchemaOr::StringArray) if self.pick(3) == 0 => json!(["a", "b"]),

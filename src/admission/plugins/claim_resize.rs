@@ -2,7 +2,7 @@
 
 use super::default_storage_class::OLD_CLASS;
 use super::pods::amount;
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -10,12 +10,12 @@ use async_trait::async_trait;
 
 /// Rejects a larger storage request unless the claim is bound and its storage class allows expansion.
 pub struct PersistentVolumeClaimResize {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl PersistentVolumeClaimResize {
     /// Reads storage classes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 
@@ -24,7 +24,10 @@ impl PersistentVolumeClaimResize {
         if name.is_empty() || name != class_of(old) {
             return Ok(false);
         }
-        let class = self.cluster.find("storage.k8s.io", "storageclasses", "", name).await?;
+        let class = self
+            .cluster
+            .get_cached("storage.k8s.io", "storageclasses", "", name)
+            .await?;
         Ok(class.is_some_and(|c| c.get("allowVolumeExpansion").as_bool() == Some(true)))
     }
 }

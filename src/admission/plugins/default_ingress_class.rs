@@ -1,7 +1,7 @@
 //! DefaultIngressClass: sets the default class on ingresses without one. As upstream's `network/defaultingressclass`.
 
 use super::defaults::default_of;
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -11,12 +11,12 @@ const GROUP: &str = "networking.k8s.io";
 
 /// The DefaultIngressClass plugin.
 pub struct DefaultIngressClass {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl DefaultIngressClass {
     /// Reads ingress classes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

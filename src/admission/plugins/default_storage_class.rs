@@ -1,7 +1,7 @@
 //! DefaultStorageClass: sets the default class on claims without one. As upstream's `storage/storageclass/setdefault`.
 
 use super::defaults::default_of;
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -16,12 +16,12 @@ pub(super) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The DefaultStorageClass plugin.
 pub struct DefaultStorageClass {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl DefaultStorageClass {
     /// Reads storage classes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

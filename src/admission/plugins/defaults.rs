@@ -1,6 +1,6 @@
 //! Selection of the default class among those annotated as default: the newest, then the first by name.
 
-use crate::admission::Cluster;
+use crate::admission::ObjectLookup;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
@@ -12,13 +12,13 @@ use std::cmp::Reverse;
 /// # Errors
 /// 500 if the storage fails.
 pub async fn default_of(
-    cluster: &Cluster,
+    cluster: &ObjectLookup,
     group: &str,
     resource: &str,
     marks: &'static [&'static str],
 ) -> Result<Option<Str>> {
     let is_default = |class: &Value| marks.iter().any(|mark| class.annotation(mark) == Some("true"));
-    let mut found: Vec<Value> = cluster.marked(group, resource, marks).await?;
+    let mut found: Vec<Value> = cluster.list_containing(group, resource, marks).await?;
     found.retain(is_default);
     let first = found
         .iter()

@@ -35,12 +35,12 @@ impl Admission for ExtendedResourceToleration {
                 resources.extend(names.filter(|n| is_extended(n)).map(str::to_owned));
             }
         }
-        let said = |t: &Value, key: &str| t.str_at(&[key]).to_owned();
+        let field = |t: &Value, key: &str| t.str_at(&[key]).to_owned();
         let plain = |t: &&Value| {
             t.str_at(&["operator"]) == "Exists" && ["effect", "value"].iter().all(|k| t.str_at(&[k]).is_empty())
         };
         let had = pod.at(&["spec", "tolerations"]).items().iter().filter(plain);
-        let had: BTreeSet<String> = had.map(|t| said(t, "key")).collect();
+        let had: BTreeSet<String> = had.map(|t| field(t, "key")).collect();
         for resource in resources.difference(&had) {
             let mut toleration = Value::object();
             toleration.set(&["key"], resource.as_str());

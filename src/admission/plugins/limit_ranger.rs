@@ -5,7 +5,7 @@
 mod constraints;
 mod defaults;
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 /// The LimitRanger plugin.
 pub struct LimitRanger {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 /// The type of object that limits apply to.
@@ -53,7 +53,7 @@ struct Violations {
 }
 
 impl Violations {
-    const MOST: usize = 100;
+    const MAX: usize = 100;
 
     fn push(&mut self, text: String) {
         if self.seen.contains(&text) {
@@ -66,7 +66,7 @@ impl Violations {
     }
 
     fn is_full(&self) -> bool {
-        self.texts.len() >= Self::MOST
+        self.texts.len() >= Self::MAX
     }
 
     /// A single message as is, several in brackets, like Go's aggregate errors.
@@ -84,7 +84,7 @@ impl Violations {
 
 impl LimitRanger {
     /// Reads LimitRanges from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 

@@ -1,7 +1,7 @@
 //! Plugins for missing namespaces: [`NamespaceExists`] rejects the request, [`NamespaceAutoProvision`] creates the
 //! namespace. As upstream's `namespace/exists` and `namespace/autoprovision`.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -12,7 +12,7 @@ fn is_about_content(attributes: &Attributes) -> bool {
 }
 
 /// Rejects content of namespaces that do not exist.
-pub struct NamespaceExists(pub Cluster);
+pub struct NamespaceExists(pub ObjectLookup);
 
 #[async_trait]
 impl Admission for NamespaceExists {
@@ -22,7 +22,7 @@ impl Admission for NamespaceExists {
 
     async fn validate(&self, attributes: &Attributes, _object: &Value) -> Result<()> {
         let name = attributes.namespace.as_str();
-        match self.0.find("", "namespaces", "", name).await? {
+        match self.0.get_cached("", "namespaces", "", name).await? {
             Some(_) => Ok(()),
             None => Err(Status::not_found(&GroupResource::new("", "namespaces"), name)),
         }
@@ -30,7 +30,7 @@ impl Admission for NamespaceExists {
 }
 
 /// Creates the namespace of an object if it is missing.
-pub struct NamespaceAutoProvision(pub Cluster);
+pub struct NamespaceAutoProvision(pub ObjectLookup);
 
 #[async_trait]
 impl Admission for NamespaceAutoProvision {
@@ -40,7 +40,7 @@ impl Admission for NamespaceAutoProvision {
 
     async fn mutate(&self, attributes: &Attributes, _object: &mut Value) -> Result<()> {
         let name = attributes.namespace.as_str();
-        if self.0.find("", "namespaces", "", name).await?.is_some() {
+        if self.0.get_cached("", "namespaces", "", name).await?.is_some() {
             return Ok(());
         }
         match self.0.make_namespace(name).await {

@@ -2,7 +2,7 @@
 //! namespaces from deletion. As upstream's `plugin/namespace/lifecycle`: a cached namespace suffices, a missing one is
 //! looked up consistently.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
@@ -14,12 +14,12 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// The NamespaceLifecycle plugin.
 pub struct NamespaceLifecycle {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl NamespaceLifecycle {
     /// Reads namespaces from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn system_namespaces_cannot_be_deleted() {
-        let plugin = NamespaceLifecycle::new(Cluster::default());
+        let plugin = NamespaceLifecycle::new(ObjectLookup::default());
         for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
             let delete = request(Operation::Delete, "", "namespaces", name);
             assert_eq!(ask(&plugin, &delete, &Value::Null).await.is_err(), stays);

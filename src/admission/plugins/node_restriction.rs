@@ -7,7 +7,7 @@ mod pods;
 mod tokens;
 
 use super::certificates::subject;
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -22,25 +22,25 @@ const LEASES: &str = "kube-node-lease";
 
 /// The NodeRestriction plugin. Complements the Node authorizer, which does not see the object.
 pub struct NodeRestriction {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl NodeRestriction {
     /// Reads pods and nodes from `cluster`; `authorizer` may permit additional token audiences.
-    pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
 }
 
 /// A write by a node.
-struct Asked<'a> {
+struct NodeRequest<'a> {
     node: &'a str,
     attributes: &'a Attributes,
     object: &'a Value,
 }
 
-impl Asked<'_> {
+impl NodeRequest<'_> {
     fn no(&self, why: impl AsRef<str>) -> Result<()> {
         Err(forbidden(self.attributes, self.object, why))
     }
@@ -63,7 +63,7 @@ fn absent(what: (&str, &str), name: &str) -> Status {
     Status::not_found(&GroupResource::new(what.0, what.1), name)
 }
 
-fn check_node(asked: &Asked<'_>) -> Result<()> {
+fn check_node(asked: &NodeRequest<'_>) -> Result<()> {
     let (me, new, old) = (asked.node, asked.object, asked.old());
     if asked.name() != me {
         let requested = asked.name();
@@ -109,7 +109,7 @@ fn check_node(asked: &Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_claim(asked: &Asked<'_>) -> Result<()> {
+fn check_claim(asked: &NodeRequest<'_>) -> Result<()> {
     if asked.attributes.subresource != "status" {
         return asked.no("may only update PVC status");
     }
@@ -143,7 +143,7 @@ fn check_claim(asked: &Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_lease(asked: &Asked<'_>) -> Result<()> {
+fn check_lease(asked: &NodeRequest<'_>) -> Result<()> {
     if asked.attributes.namespace != LEASES {
         return asked.no(format!("can only access leases in the {LEASES:?} system namespace"));
     }
@@ -153,7 +153,7 @@ fn check_lease(asked: &Asked<'_>) -> Result<()> {
     }
 }
 
-fn check_slice(asked: &Asked<'_>) -> Result<()> {
+fn check_slice(asked: &NodeRequest<'_>) -> Result<()> {
     let (slice, verb) = match asked.attributes.operation {
         Operation::Create => (asked.object, "create"),
         Operation::Delete => (asked.old(), "delete"),
@@ -167,7 +167,7 @@ fn check_slice(asked: &Asked<'_>) -> Result<()> {
     }
 }
 
-fn check_csr(asked: &Asked<'_>) -> Result<()> {
+fn check_csr(asked: &NodeRequest<'_>) -> Result<()> {
     let new = asked.attributes.operation == Operation::Create && asked.attributes.subresource.is_empty();
     let signer = asked.object.str_at(&["spec", "signerName"]);
     let ours = [
@@ -195,7 +195,7 @@ impl Admission for NodeRestriction {
     }
 
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
-        let asked = Asked {
+        let asked = NodeRequest {
             node: attributes.user.name.strip_prefix(PREFIX).unwrap_or_default(),
             attributes,
             object,

@@ -1,7 +1,7 @@
 //! OwnerReferencesPermissionEnforcement: changing an object's owners requires permission to delete it, and blocking an
 //! owner's deletion requires permission to update its finalizers. As upstream's `plugin/pkg/admission/gc`.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// The OwnerReferencesPermissionEnforcement plugin.
 pub struct OwnerReferencesPermissionEnforcement {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl OwnerReferencesPermissionEnforcement {
     /// Resolves kinds through `cluster` and checks permissions with `authorizer`.
-    pub fn new(cluster: Cluster, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
 }

@@ -1,7 +1,7 @@
 //! PodNodeSelector: merges the namespace's node selector into its pods. As upstream's
 //! `plugin/pkg/admission/podnodeselector`.
 
-use crate::admission::{Admission, Attributes, Cluster, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, forbidden};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -15,7 +15,7 @@ type Labels = BTreeMap<String, String>;
 
 /// Adds the namespace's node selector to new pods and restricts theirs to the configured allow list.
 pub struct PodNodeSelector {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     /// `clusterDefaultNodeSelector`
     default: Labels,
     /// The labels that pods of a namespace may select, by namespace.
@@ -41,7 +41,7 @@ impl PodNodeSelector {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn try_new(cluster: Cluster, configuration: Option<&Value>) -> std::result::Result<Self, String> {
+    pub fn try_new(cluster: ObjectLookup, configuration: Option<&Value>) -> std::result::Result<Self, String> {
         let configuration = configuration.unwrap_or(&Value::Null).get("podNodeSelectorPluginConfig");
         let mut allowed = BTreeMap::new();
         for (namespace, text) in configuration.as_object().into_iter().flat_map(|m| m.iter()) {
@@ -58,7 +58,7 @@ impl PodNodeSelector {
     }
 
     async fn of_namespace(&self, name: &str) -> Result<Labels> {
-        let found = self.cluster.find("", "namespaces", "", name).await?;
+        let found = self.cluster.get_cached("", "namespaces", "", name).await?;
         let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))?;
         match found.annotation(ANNOTATION) {
             Some(text) => labels(text).map_err(Status::raw_error),

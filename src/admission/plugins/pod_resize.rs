@@ -3,7 +3,7 @@
 //! `nodedeclaredfeatures`, with the features that v1.36 infers from an update.
 
 use super::pods::{amount, requests};
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
@@ -17,19 +17,19 @@ fn node_name<'a>(attributes: &Attributes, pod: &'a Value) -> Option<&'a str> {
     (!node.is_empty() && generation(old) != generation(pod)).then_some(node)
 }
 
-async fn node(cluster: &Cluster, attributes: &Attributes, pod: &Value, name: &str) -> Result<Value> {
-    let found = cluster.find("", "nodes", "", name).await?;
+async fn node(cluster: &ObjectLookup, attributes: &Attributes, pod: &Value, name: &str) -> Result<Value> {
+    let found = cluster.get_cached("", "nodes", "", name).await?;
     found.ok_or_else(|| forbidden(attributes, pod, format!("node {name:?} not found")))
 }
 
 /// Rejects a resize beyond the node's allocatable resources.
 pub struct PodResizeValidator {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl PodResizeValidator {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }
@@ -80,12 +80,12 @@ impl Admission for PodResizeValidator {
 
 /// Rejects updates that require a feature the node does not declare.
 pub struct NodeDeclaredFeatureValidator {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl NodeDeclaredFeatureValidator {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
         v
     }
 
-    fn nodes(os: &str, features: Value) -> Cluster {
+    fn nodes(os: &str, features: Value) -> ObjectLookup {
         let node = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/os": (os)}},
             "status": {"allocatable": {"cpu": "500m"}}});
         let mut node = node;
@@ -160,7 +160,7 @@ mod tests {
         cluster(&[("", "nodes", vec![node])])
     }
 
-    async fn resize(cluster: Cluster, to: &str) -> std::result::Result<Value, String> {
+    async fn resize(cluster: ObjectLookup, to: &str) -> std::result::Result<Value, String> {
         let old = update("", "pods/resize", sized("100m", 1));
         ask(&PodResizeValidator::new(cluster), &old, &sized(to, 2)).await
     }

@@ -15,7 +15,7 @@ pub use config::PodSecurityConfig;
 pub use pod::Pod;
 pub use policy::{Level, LevelVersion, Policy, Version};
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 /// The PodSecurity plugin.
 pub struct PodSecurity {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     config: PodSecurityConfig,
 }
 
@@ -77,7 +77,7 @@ impl PodSecurityConfig {
 
 /// Evaluates a pod, or a template (with `enforce` false, as templates are never rejected), under the policy of its
 /// namespace. `errors` are those of parsing the namespace's labels.
-pub fn judge(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
+pub fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
     let mut verdict = Verdict::default();
     if !errors.is_empty() {
         let text = format!("Failed to parse policy: {}", aggregate(errors));
@@ -128,7 +128,7 @@ fn exempt(attributes: &Attributes, by: &str) {
 
 impl PodSecurity {
     /// Reads namespaces and pods from `cluster`.
-    pub fn new(cluster: Cluster, config: PodSecurityConfig) -> Self {
+    pub fn new(cluster: ObjectLookup, config: PodSecurityConfig) -> Self {
         Self { cluster, config }
     }
 
@@ -159,7 +159,7 @@ impl PodSecurity {
         let invalid = || Err(Status::invalid("", "Namespace", name, &errors));
         let exempt = self.config.namespaces.iter().any(|n| n == name);
         let ignored = || {
-            if exempt && let Some(policy) = policy.in_vain(&|key| object.label(key), &defaults) {
+            if exempt && let Some(policy) = policy.ineffective_labels(&|key| object.label(key), &defaults) {
                 attributes.warnings.add(format!(
                     "namespace {} is exempt from Pod Security, and the policy ({policy}) will be ignored",
                     quote(name)
@@ -243,7 +243,7 @@ impl PodSecurity {
             exempt(attributes, "runtimeClass");
             return Ok(());
         }
-        let verdict = judge(policy, errors, pod, enforce);
+        let verdict = evaluate_pod(policy, errors, pod, enforce);
         for (key, text) in verdict.annotations {
             attributes.audit.annotate(&format!("{ANNOTATIONS}{key}"), text);
         }

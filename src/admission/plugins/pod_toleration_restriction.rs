@@ -2,7 +2,7 @@
 //! `plugin/pkg/admission/podtolerationrestriction`.
 
 use super::tolerations::{Covered, merge};
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::codec::json as codec;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -14,7 +14,7 @@ const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
 /// The PodTolerationRestriction plugin.
 pub struct PodTolerationRestriction {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     default: Vec<Value>,
     allowed: Vec<Value>,
     memory_pressure: Value,
@@ -22,7 +22,7 @@ pub struct PodTolerationRestriction {
 
 impl PodTolerationRestriction {
     /// Reads namespaces from `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
-    pub fn new(cluster: Cluster, configuration: Option<&Value>) -> Self {
+    pub fn new(cluster: ObjectLookup, configuration: Option<&Value>) -> Self {
         let list = |name: &str| configuration.map_or_else(Vec::new, |c| c.get(name).items().to_vec());
         Self {
             cluster,
@@ -35,8 +35,8 @@ impl PodTolerationRestriction {
     }
 
     /// The tolerations in an annotation of the namespace; `None` if the annotation is absent.
-    async fn said(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>> {
-        let found = self.cluster.find("", "namespaces", "", namespace).await?;
+    async fn namespace_tolerations(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>> {
+        let found = self.cluster.get_cached("", "namespaces", "", namespace).await?;
         let text = found.as_ref().and_then(|n| n.annotation(annotation));
         match text {
             None => Ok(None),
@@ -73,8 +73,8 @@ impl Admission for PodTolerationRestriction {
     async fn mutate(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
         let mut merged = pod.at(&["spec", "tolerations"]).items().to_vec();
         if attributes.operation == Operation::Create {
-            let said = self.said(&attributes.namespace, DEFAULTS).await?;
-            let defaults = said.unwrap_or_else(|| self.default.clone());
+            let namespace_tolerations = self.namespace_tolerations(&attributes.namespace, DEFAULTS).await?;
+            let defaults = namespace_tolerations.unwrap_or_else(|| self.default.clone());
             if merged.is_empty() {
                 merged = defaults;
             } else if !defaults.is_empty() {
@@ -95,9 +95,9 @@ impl Admission for PodTolerationRestriction {
         if tolerations.is_empty() {
             return Ok(());
         }
-        let said = self.said(&attributes.namespace, ALLOWED).await?;
-        let (allowed, scope) = match &said {
-            Some(said) => (said, "namespace"),
+        let namespace_tolerations = self.namespace_tolerations(&attributes.namespace, ALLOWED).await?;
+        let (allowed, scope) = match &namespace_tolerations {
+            Some(namespace_tolerations) => (namespace_tolerations, "namespace"),
             None => (&self.allowed, "cluster"),
         };
         let covered = Covered::by(allowed);

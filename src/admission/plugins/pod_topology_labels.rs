@@ -1,7 +1,7 @@
 //! PodTopologyLabels: copies zone and region labels from the node to its pods. As upstream's
 //! `plugin/pkg/admission/podtopologylabels`.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -11,12 +11,12 @@ const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes
 
 /// Labels pods that are created on a node, and bindings, with the node's topology.
 pub struct PodTopologyLabels {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl PodTopologyLabels {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }
@@ -39,7 +39,7 @@ impl Admission for PodTopologyLabels {
             return Ok(());
         }
         // A node that does not exist yet has no labels; that is not an error.
-        let Some(node) = self.cluster.find("", "nodes", "", node).await? else {
+        let Some(node) = self.cluster.get_cached("", "nodes", "", node).await? else {
             return Ok(());
         };
         for label in LABELS {

@@ -1,6 +1,6 @@
 //! Accessors for pods that several plugins share.
 
-use super::resources::{Account, Side, of_pod, quantity};
+use super::resources::{CountingMode, ResourceKind, of_pod, quantity};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
@@ -47,7 +47,7 @@ pub fn amount(value: &Value) -> Quantity {
 
 /// The pod's request for a resource, including overhead.
 pub fn requests(pod: &Value, resource: &str) -> Quantity {
-    let asked = of_pod(pod, Side::Requests, Account::Spec);
+    let asked = of_pod(pod, ResourceKind::Requests, CountingMode::SpecOnly);
     let asked = asked.get(resource).copied().unwrap_or(Quantity::ZERO);
     asked.plus(amount(pod.at(&["spec", "overhead", resource])))
 }

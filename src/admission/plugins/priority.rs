@@ -1,7 +1,7 @@
 //! Priority: resolves a pod's priority class to its number, and allows only one default class. As upstream's
 //! `plugin/pkg/admission/priority`.
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -15,18 +15,21 @@ const PREEMPT: &str = "PreemptLowerPriority";
 
 /// The Priority plugin.
 pub struct Priority {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl Priority {
     /// Reads priority classes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 
     /// The default class. If there are several, the one with the lowest value.
     async fn default_class(&self) -> Result<Option<Value>> {
-        let marked = self.cluster.marked(GROUP, "priorityclasses", DEFAULT_MARK).await?;
+        let marked = self
+            .cluster
+            .list_containing(GROUP, "priorityclasses", DEFAULT_MARK)
+            .await?;
         let defaults = marked
             .into_iter()
             .filter(|c| c.get("globalDefault").as_bool() == Some(true));
@@ -38,7 +41,7 @@ impl Priority {
         if name.is_empty() {
             return self.default_class().await;
         }
-        match self.cluster.find(GROUP, "priorityclasses", "", name).await? {
+        match self.cluster.get_cached(GROUP, "priorityclasses", "", name).await? {
             Some(class) => Ok(Some(class)),
             None => {
                 let why = format!("no PriorityClass with name {name} was found");

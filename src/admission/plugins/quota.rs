@@ -9,30 +9,30 @@
 //! compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes progress.
 
 mod config;
+mod evaluate;
 mod evaluator;
-mod judge;
 mod pods;
 mod scopes;
 mod usage;
 
 pub use config::{LimitedResource, QuotaConfig};
 
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, Precondition};
 use async_trait::async_trait;
+use evaluate::{Rejection, Write, evaluate};
 use evaluator::Evaluator;
-use judge::{Denial, Write, judge};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a write retries to charge its quotas before it fails.
-const LONGEST: Duration = Duration::from_secs(10);
+const RETRY_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The ResourceQuota plugin.
 pub struct ResourceQuota {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     config: QuotaConfig,
 }
 
@@ -44,7 +44,7 @@ struct Quota {
 
 impl ResourceQuota {
     /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a quota.
-    pub fn new(cluster: Cluster, config: QuotaConfig) -> Self {
+    pub fn new(cluster: ObjectLookup, config: QuotaConfig) -> Self {
         Self { cluster, config }
     }
 
@@ -60,7 +60,7 @@ impl ResourceQuota {
     }
 
     /// Stores the new usage. `Ok(false)` if the quota was changed concurrently.
-    async fn charge(&self, quota: &Quota, used: &judge::Amounts) -> Result<bool> {
+    async fn charge(&self, quota: &Quota, used: &evaluate::Amounts) -> Result<bool> {
         let draft = usage::charged(&quota.entry, &quota.object, used);
         let when = Precondition::Unchanged(quota.entry.revision);
         let storage = self.cluster.storage("", "resourcequotas")?;
@@ -77,17 +77,18 @@ impl ResourceQuota {
             object,
             old: attributes.old_object.as_deref(),
         };
-        let until = Instant::now() + LONGEST;
+        let until = Instant::now() + RETRY_TIME_LIMIT;
         let mut quotas = self.quotas(&attributes.namespace).await?;
         loop {
             if quotas.is_empty() && self.config.limited.is_empty() {
                 return Ok(());
             }
             let objects: Vec<&Value> = quotas.iter().map(|q| &q.object).collect();
-            let charges = judge(&objects, &write, evaluator, &self.config.limited).map_err(|denial| match denial {
-                Denial::Forbidden(why) => forbidden(attributes, object, why),
-                Denial::Failed(why) => Status::raw_error(why),
-            })?;
+            let charges =
+                evaluate(&objects, &write, evaluator, &self.config.limited).map_err(|denial| match denial {
+                    Rejection::Forbidden(why) => forbidden(attributes, object, why),
+                    Rejection::Failed(why) => Status::raw_error(why),
+                })?;
             // A dry run is evaluated but never charged.
             if attributes.dry_run {
                 return Ok(());

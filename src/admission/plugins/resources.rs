@@ -9,12 +9,12 @@ pub(super) type List<'a> = BTreeMap<&'a str, Quantity>;
 
 /// Requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ResourceKind {
     Requests,
     Limits,
 }
 
-impl Side {
+impl ResourceKind {
     pub(super) const fn field(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -25,11 +25,11 @@ impl Side {
 
 /// Which figures of a pod are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
+pub(super) enum CountingMode {
     /// Only those in the spec of its containers.
-    Spec,
+    SpecOnly,
     /// Also the resources already allocated according to the status, and the runtime overhead.
-    Charged,
+    IncludeStatus,
 }
 
 pub(super) fn quantity(v: &Value) -> Option<Quantity> {
@@ -92,14 +92,14 @@ impl<'a> Statuses<'a> {
     }
 
     /// What a container counts for: the maximum of the spec and of what the status reports as allocated.
-    fn charged(&self, container: &'a Value, side: Side) -> List<'a> {
+    fn charged(&self, container: &'a Value, side: ResourceKind) -> List<'a> {
         let wanted = list(container.at(&["resources", side.field()]));
         let Some(status) = self.by_name.get(container.str_at(&["name"])) else {
             return wanted;
         };
         let mut total = if self.infeasible { List::new() } else { wanted };
         take_greater(&mut total, &list(status.at(&["resources", side.field()])));
-        if side == Side::Requests {
+        if side == ResourceKind::Requests {
             take_greater(&mut total, &list(status.get("allocatedResources")));
         }
         total
@@ -108,11 +108,11 @@ impl<'a> Statuses<'a> {
 
 /// The resources of a pod, as upstream's `PodRequests` and `PodLimits`: the sum of containers and sidecars, or the peak
 /// during initialisation if that is higher. Pod-level resources override both.
-pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'a> {
+pub(super) fn of_pod<'a>(pod: &'a Value, side: ResourceKind, account: CountingMode) -> List<'a> {
     let spec = pod.get("spec");
     let statuses = |list: &str| match account {
-        Account::Spec => None,
-        Account::Charged => Some(Statuses::of(pod, list)),
+        CountingMode::SpecOnly => None,
+        CountingMode::IncludeStatus => Some(Statuses::of(pod, list)),
     };
     let one = |container: &'a Value, statuses: &Option<Statuses<'a>>| match statuses {
         None => list(container.at(&["resources", side.field()])),
@@ -147,12 +147,12 @@ pub(super) fn of_pod<'a>(pod: &'a Value, side: Side, account: Account) -> List<'
             total.insert(name, quantity);
         }
     }
-    if account == Account::Charged {
+    if account == CountingMode::IncludeStatus {
         let overhead = list(spec.get("overhead"));
         match side {
-            Side::Requests => add(&mut total, &overhead),
+            ResourceKind::Requests => add(&mut total, &overhead),
             // Overhead is added only to existing limits: a resource without one stays unlimited.
-            Side::Limits => {
+            ResourceKind::Limits => {
                 for (name, more) in overhead {
                     if let Some(limit) = total.get_mut(name).filter(|q| q.signum() != 0) {
                         *limit = limit.plus(more);
@@ -186,20 +186,32 @@ mod tests {
             "containers": [(container("a", "500m")), (container("b", "1"))],
             "initContainers": [(container("i", "2")), (sidecar), (container("j", "100m"))],
             "overhead": {"cpu": "10m", "memory": "1Mi"}}});
-        assert_eq!(shown(&of_pod(&pod, Side::Requests, Account::Spec)), "cpu=2500m");
         assert_eq!(
-            shown(&of_pod(&pod, Side::Requests, Account::Charged)),
+            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
+            "cpu=2500m"
+        );
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
             "cpu=2510m,memory=1Mi"
         );
-        assert_eq!(shown(&of_pod(&pod, Side::Limits, Account::Charged)), "cpu=2510m");
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Limits, CountingMode::IncludeStatus)),
+            "cpu=2510m"
+        );
     }
 
     #[test]
     fn pod_level_resources_override_those_of_containers() {
         let pod = json!({"spec": {"containers": [(container("a", "500m"))],
             "resources": {"requests": {"cpu": "3", "example.com/x": "1"}}}});
-        assert_eq!(shown(&of_pod(&pod, Side::Requests, Account::Spec)), "cpu=3");
-        assert_eq!(shown(&of_pod(&pod, Side::Limits, Account::Spec)), "cpu=500m");
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
+            "cpu=3"
+        );
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Limits, CountingMode::SpecOnly)),
+            "cpu=500m"
+        );
         assert!(has_own_resources(pod.get("spec")));
     }
 
@@ -209,11 +221,17 @@ mod tests {
             "allocatedResources": {"cpu": "1"}}]);
         let mut pod = json!({"spec": {"containers": [(container("a", "3"))]}});
         pod.set(&["status", "containerStatuses"], status);
-        assert_eq!(shown(&of_pod(&pod, Side::Requests, Account::Charged)), "cpu=3");
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
+            "cpu=3"
+        );
         pod.set(
             &["status", "conditions"],
             json!([{"type": "PodResizePending", "reason": "Infeasible"}]),
         );
-        assert_eq!(shown(&of_pod(&pod, Side::Requests, Account::Charged)), "cpu=2");
+        assert_eq!(
+            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
+            "cpu=2"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! `plugin/pkg/admission/runtimeclass`.
 
 use super::tolerations;
-use crate::admission::{Admission, Attributes, Cluster, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, forbidden};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -10,12 +10,12 @@ use async_trait::async_trait;
 
 /// The RuntimeClass plugin.
 pub struct RuntimeClass {
-    cluster: Cluster,
+    cluster: ObjectLookup,
 }
 
 impl RuntimeClass {
     /// Reads runtime classes from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 
@@ -24,7 +24,11 @@ impl RuntimeClass {
         let Some(name) = pod.at(&["spec", "runtimeClassName"]).as_str() else {
             return Ok(None);
         };
-        match self.cluster.find("node.k8s.io", "runtimeclasses", "", name).await? {
+        match self
+            .cluster
+            .get_cached("node.k8s.io", "runtimeclasses", "", name)
+            .await?
+        {
             Some(class) => Ok(Some(class)),
             None => {
                 let why = format!("pod rejected: RuntimeClass {name:?} not found");

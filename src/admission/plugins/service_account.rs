@@ -2,7 +2,7 @@
 //! secrets. As upstream's `plugin/pkg/admission/serviceaccount`.
 
 use super::pods::{elements_mut, is_mirror, projects, push, references_secrets};
-use crate::admission::{Admission, Attributes, Cluster, Operation, forbidden};
+use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::names;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -21,14 +21,14 @@ const PAUSE: Duration = Duration::from_millis(150);
 
 /// The ServiceAccount plugin.
 pub struct ServiceAccount {
-    cluster: Cluster,
+    cluster: ObjectLookup,
     /// The projected token volume, without a name.
     volume: Value,
 }
 
 impl ServiceAccount {
     /// Reads service accounts from `cluster`.
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: ObjectLookup) -> Self {
         let volume = crate::json!({"projected": {"defaultMode": 420, "sources": [
             {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -42,7 +42,7 @@ impl ServiceAccount {
     async fn account(&self, attributes: &Attributes, pod: &Value) -> Result<Value> {
         let (namespace, name) = (&*attributes.namespace, account_name(pod));
         for attempt in 1.. {
-            let found = self.cluster.find("", "serviceaccounts", namespace, name).await;
+            let found = self.cluster.get_cached("", "serviceaccounts", namespace, name).await;
             match found {
                 Ok(Some(account)) => return Ok(account),
                 // The controller may not have created it yet.
@@ -100,14 +100,16 @@ fn account_name(pod: &Value) -> &str {
 }
 
 fn mounts_token(account: &Value, pod: &Value) -> bool {
-    let said = |v: &Value| v.get("automountServiceAccountToken").as_bool();
-    said(pod.get("spec")).or_else(|| said(account)).unwrap_or(true)
+    let automount = |v: &Value| v.get("automountServiceAccountToken").as_bool();
+    automount(pod.get("spec"))
+        .or_else(|| automount(account))
+        .unwrap_or(true)
 }
 
 /// Parses the annotation like Go's `strconv.ParseBool`; invalid values are false.
 fn enforces(account: &Value) -> bool {
-    let said = account.annotation(ENFORCE);
-    said.is_some_and(|v| ["1", "t", "T", "true", "TRUE", "True"].contains(&v))
+    let annotation = account.annotation(ENFORCE);
+    annotation.is_some_and(|v| ["1", "t", "T", "true", "TRUE", "True"].contains(&v))
 }
 
 fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {

@@ -8,7 +8,7 @@ use crate::aggregator::internal::Answer;
 use crate::aggregator::shelf::{Document, Shelf};
 use crate::api::openapi::Dialect;
 use crate::apimachinery::value::{Map, Str, Value};
-use crate::endpoints::openapi::kept::Kept;
+use crate::endpoints::openapi::cached::CachedDocument;
 use crate::request::Response;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header};
@@ -27,7 +27,7 @@ struct Last {
     key: Str,
     /// The URL in the index.
     url: String,
-    document: Kept,
+    document: CachedDocument,
 }
 
 impl LastDocuments {
@@ -54,7 +54,7 @@ impl LastDocuments {
         let parser = self.shelf.documents().clone();
         let parsed = self.shelf.documents().work(move || {
             let document = parser.parse(Published::OpenApiV3, &answer.body)?;
-            Ok::<_, String>((Kept::new(&document, Dialect::V3), document))
+            Ok::<_, String>((CachedDocument::new(&document, Dialect::V3), document))
         });
         let (document, tree) = parsed.await.ok_or("the process is ending")??;
         let mut file = Map::new();
@@ -73,7 +73,7 @@ impl LastDocuments {
             Some(Last {
                 key: key_of(&s),
                 url: file.str_at(&["url"]).to_owned(),
-                document: Kept::new(file.get("document"), Dialect::V3),
+                document: CachedDocument::new(file.get("document"), Dialect::V3),
             })
         });
         if let Some(last) = kept.await.flatten() {

@@ -20,7 +20,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::Informer;
 use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
-use crate::endpoints::openapi::kept::{Kept, MEMORY};
+use crate::endpoints::openapi::cached::{CachedDocument, MEMORY};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use crate::tasks::off_thread;
 use crate::telemetry::backends::BackendMetrics;
@@ -42,7 +42,7 @@ struct Part {
     etag: Option<String>,
     /// Hash of the document it was parsed from; empty if it was loaded from disk.
     source: String,
-    document: Kept,
+    document: CachedDocument,
 }
 
 /// The last good documents of backends by APIService name, each reduced to the paths of its own group version.
@@ -75,7 +75,7 @@ struct Current {
     local: String,
     /// The remote parts, in order.
     remote: Vec<Named>,
-    document: Kept,
+    document: CachedDocument,
 }
 
 /// An APIService and the hash of its document.
@@ -185,7 +185,7 @@ impl Download for RemoteDocuments {
             let part = Part {
                 etag,
                 source,
-                document: Kept::new(&document, Dialect::V2),
+                document: CachedDocument::new(&document, Dialect::V2),
             };
             Ok::<_, String>(Some((part, document)))
         });
@@ -204,7 +204,7 @@ impl Download for RemoteDocuments {
         let kept = self
             .shelf
             .documents()
-            .work(move || Some(Kept::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
+            .work(move || Some(CachedDocument::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
         let Some(document) = kept.await.flatten() else {
             return false;
         };
@@ -286,7 +286,11 @@ impl V2Handler {
         }
     }
 
-    async fn document(&self, parts: Vec<(Str, Arc<Part>)>, authorized: &Authorized) -> Result<Kept, Response> {
+    async fn document(
+        &self,
+        parts: Vec<(Str, Arc<Part>)>,
+        authorized: &Authorized,
+    ) -> Result<CachedDocument, Response> {
         let hashes: Vec<Named> = parts
             .iter()
             .map(|(n, p)| (n.clone(), p.document.hash.clone()))
@@ -314,7 +318,7 @@ impl Merged {
         parts: &[(Str, Arc<Part>)],
         remote: Vec<Named>,
         metrics: &BackendMetrics,
-    ) -> Result<Kept, String> {
+    ) -> Result<CachedDocument, String> {
         let _turn = self.turn.lock().expect("no code panics while holding this lock");
         let began = Instant::now();
         let before = self.current.load_full();
@@ -328,7 +332,7 @@ impl Merged {
         for (_, part) in parts {
             merge(&mut document, json::decode(&part.document.json())?);
         }
-        let document = Kept::new(&document, Dialect::V2);
+        let document = CachedDocument::new(&document, Dialect::V2);
         for cause in causes(before.as_deref(), etag, &remote) {
             metrics.merged_openapi_v2(&cause.apiservice, cause.reason, began.elapsed());
         }
@@ -400,7 +404,7 @@ mod tests {
         let before = Current {
             local: "x".to_owned(),
             remote: first,
-            document: Kept::new(&json!({}), Dialect::V2),
+            document: CachedDocument::new(&json!({}), Dialect::V2),
         };
         let now = [part("v1.b", "2"), part("v1.c", "1")];
         assert_eq!(

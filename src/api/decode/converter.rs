@@ -11,7 +11,7 @@ use crate::apimachinery::value::Value;
 ///
 /// # Errors
 /// The first value of a wrong type, with the converter's message.
-pub fn fit(def: &'static TypeDef, v: &mut Value) -> Result<(), DecodeError> {
+pub fn coerce(def: &'static TypeDef, v: &mut Value) -> Result<(), DecodeError> {
     if def.scalar.is_some() {
         return Ok(());
     }
@@ -31,7 +31,7 @@ fn value(ty: Ty, v: &mut Value) -> Result<(), DecodeError> {
         return Ok(());
     }
     match (ty, &mut *v) {
-        (Ty::Struct(r), _) => fit(r.get(), v),
+        (Ty::Struct(r), _) => coerce(r.get(), v),
         (Ty::List(t), Value::Array(items)) => items.iter_mut().try_for_each(|v| value(*t, v)),
         (Ty::List(_), _) => refused("restore slice from", v),
         (Ty::Map(t), Value::Object(map)) => map.iter_mut().try_for_each(|(_, v)| value(*t, v)),
@@ -95,21 +95,21 @@ mod tests {
     fn deployment(spec: Value) -> Result<Value, String> {
         let def = crate::api::by_gvk("apps", "v1", "Deployment").unwrap();
         let mut v = json!({"spec": spec});
-        fit(def, &mut v).map(|()| v.get("spec").clone()).map_err(|e| e.0)
+        coerce(def, &mut v).map(|()| v.get("spec").clone()).map_err(|e| e.0)
     }
 
     #[test]
     fn wrong_types_are_rejected_with_the_converters_messages() {
-        let said = |spec| deployment(spec).unwrap_err();
-        assert_eq!(said(json!("x")), "cannot restore struct from: string");
-        assert_eq!(said(json!({"replicas": "5"})), "unrecognized type: int32");
-        assert_eq!(said(json!({"replicas": 1.5})), "cannot convert float64 to int32");
+        let error = |spec| deployment(spec).unwrap_err();
+        assert_eq!(error(json!("x")), "cannot restore struct from: string");
+        assert_eq!(error(json!({"replicas": "5"})), "unrecognized type: int32");
+        assert_eq!(error(json!({"replicas": 1.5})), "cannot convert float64 to int32");
         let containers = json!({"template": {"spec": {"containers": {"name": "a"}}}});
-        assert_eq!(said(containers), "cannot restore slice from map");
+        assert_eq!(error(containers), "cannot restore slice from map");
         let labels = json!({"template": {"metadata": {"labels": "x"}}});
-        assert_eq!(said(labels), "cannot restore map from string");
+        assert_eq!(error(labels), "cannot restore map from string");
         let label = json!({"template": {"metadata": {"labels": {"x": 1}}}});
-        assert_eq!(said(label), "cannot convert int64 to string");
+        assert_eq!(error(label), "cannot convert int64 to string");
     }
 
     #[test]

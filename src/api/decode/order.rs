@@ -1,7 +1,7 @@
 //! Sorts strict decoding findings into document order. The tree has its keys sorted, while upstream reports findings as
 //! its streaming decoder reaches them, so the body is scanned a second time for the positions of the reported paths.
 //!
-//! Start at [`in_document_order`].
+//! Start at [`sort_by_document_order`].
 
 use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cmp::Ordering;
@@ -11,15 +11,18 @@ use std::fmt;
 /// reports them: an unknown field at its first occurrence, a duplicate at its second.
 ///
 /// Findings of a YAML body need no sorting: upstream converts it to JSON with sorted keys first.
-pub fn in_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
+pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
     if findings.len() < 2 {
         return findings;
     }
-    let mut wanted: Vec<Wanted> = findings.iter().filter_map(|f| Some(Wanted::of(parts(f)?.1))).collect();
+    let mut wanted: Vec<FindingPath> = findings
+        .iter()
+        .filter_map(|f| Some(FindingPath::of(parts(f)?.1)))
+        .collect();
     wanted.sort_by(|a, b| a.path.cmp(&b.path));
     wanted.dedup_by(|a, b| a.path == b.path);
-    let mut scan = Scan { met: 0, wanted };
-    let all = Below {
+    let mut scan = Scan { keys_read: 0, wanted };
+    let all = PathRange {
         from: 0,
         to: scan.wanted.len(),
         length: 0,
@@ -46,13 +49,13 @@ fn parts(finding: &str) -> Option<(bool, &str)> {
 }
 
 /// A path to locate, and the ordinals of the first two keys in the document that match it.
-struct Wanted {
+struct FindingPath {
     path: String,
     first: Option<usize>,
     second: Option<usize>,
 }
 
-impl Wanted {
+impl FindingPath {
     fn of(path: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -64,15 +67,15 @@ impl Wanted {
 
 struct Scan {
     /// Keys read so far.
-    met: usize,
+    keys_read: usize,
     /// Sorted by path.
-    wanted: Vec<Wanted>,
+    wanted: Vec<FindingPath>,
 }
 
 /// The range of wanted paths that have the scanner's current path as prefix, and the length of that path. The path
 /// itself is not kept: a client controls its length, and copying it for each key below would be quadratic.
 #[derive(Clone, Copy)]
-struct Below {
+struct PathRange {
     from: usize,
     to: usize,
     length: usize,
@@ -80,8 +83,8 @@ struct Below {
 
 impl Scan {
     /// Narrows the range to the paths that continue with these parts.
-    fn below(&self, here: Below, parts: [&str; 2]) -> Below {
-        let step = |w: &Wanted| {
+    fn below(&self, here: PathRange, parts: [&str; 2]) -> PathRange {
+        let step = |w: &FindingPath| {
             let rest = w.path.as_bytes()[here.length..].iter();
             let mut step = parts.iter().flat_map(|p| p.bytes());
             // Compares prefixes only: a path that starts with the step is equal to it.
@@ -97,7 +100,7 @@ impl Scan {
         let here_on = &self.wanted[here.from..here.to];
         let from = here_on.partition_point(|w| step(w).is_lt());
         let to = here_on.partition_point(|w| step(w).is_le());
-        Below {
+        PathRange {
             from: here.from + from,
             to: here.from + to,
             length: here.length + parts.iter().map(|p| p.len()).sum::<usize>(),
@@ -105,13 +108,13 @@ impl Scan {
     }
 }
 
-impl Below {
+impl PathRange {
     fn is_empty(self) -> bool {
         self.from == self.to
     }
 }
 
-struct Seed<'a>(&'a mut Scan, Below);
+struct Seed<'a>(&'a mut Scan, PathRange);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
@@ -159,16 +162,16 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = map.next_key::<String>()? {
             let dot = if self.1.length > 0 { "." } else { "" };
             let here = self.0.below(self.1, [dot, &key]);
-            self.0.met += 1;
-            let met = self.0.met;
+            self.0.keys_read += 1;
+            let keys_read = self.0.keys_read;
             // An exact match is the shortest path of the range, so it sorts first.
             if let Some(place) = self.0.wanted[here.from..here.to].first_mut()
                 && place.path.len() == here.length
             {
                 if place.first.is_none() {
-                    place.first = Some(met);
+                    place.first = Some(keys_read);
                 } else if place.second.is_none() {
-                    place.second = Some(met);
+                    place.second = Some(keys_read);
                 }
             }
             map.next_value_seed(Seed(self.0, here))?;
@@ -195,6 +198,6 @@ mod tests {
         ];
         let mut sorted = order.map(str::to_owned).to_vec();
         sorted.sort();
-        assert_eq!(in_document_order(body, sorted), order);
+        assert_eq!(sort_by_document_order(body, sorted), order);
     }
 }

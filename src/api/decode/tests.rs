@@ -41,7 +41,10 @@ fn unknown_fields_are_reported_by_path_and_dropped() {
 fn findings_are_capped_at_one_hundred() {
     let spec: Map = (0..150).map(|i| (format!("x{i}"), Value::Int(1))).collect();
     let (_, findings) = decode("", "v1", "Pod", json!({"spec": Value::Object(spec)})).expect("types fit");
-    assert_eq!(findings.len(), crate::apimachinery::codec::findings::Findings::MAX);
+    assert_eq!(
+        findings.len(),
+        crate::apimachinery::codec::strict_errors::StrictErrors::MAX
+    );
 }
 
 #[test]

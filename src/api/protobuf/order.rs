@@ -27,7 +27,7 @@ const fn rows() -> usize {
 
 /// Sort key of a field: the numbers of its enclosing messages, outermost in the highest byte, then its own.
 const fn path(f: &Field) -> u32 {
-    match f.through {
+    match f.embedded_in {
         [0, _] => (f.tag as u32) << 16,
         [a, 0] => (a as u32) << 16 | (f.tag as u32) << 8,
         [a, b] => (a as u32) << 16 | (b as u32) << 8 | f.tag as u32,
@@ -73,7 +73,7 @@ pub(super) fn of(def: &'static TypeDef) -> &'static [u8] {
 
 /// The number that leads to a field at this level of embedding, and whether it is the field's own.
 pub(super) fn number(f: &Field, level: usize) -> (u8, bool) {
-    match f.through.get(level) {
+    match f.embedded_in.get(level) {
         Some(&n) if n != 0 => (n, false),
         _ => (f.tag, true),
     }

@@ -1,9 +1,9 @@
-//! Protobuf decoder: wire messages to trees. Start at [`message_within`].
+//! Protobuf decoder: wire messages to trees. Start at [`message_with_budget`].
 
 use super::{SCHEMA, is_wrapped, order};
 use crate::api::decode::DecodeError;
 use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
-use crate::apimachinery::codec::budget::{Budget, PAIR, weight};
+use crate::apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError};
 use crate::apimachinery::time;
@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 /// # Errors
 /// The message is malformed or nests too deep.
 pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
-    message_within(def, raw, &mut Budget::unlimited())
+    message_with_budget(def, raw, &mut DecodeBudget::unlimited())
 }
 
 /// As [`message`], with a memory budget: an empty message in a list takes two bytes on the wire and far more in the
@@ -30,12 +30,12 @@ pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
 ///
 /// # Errors
 /// As of [`message`], and if the budget is exhausted.
-pub fn message_within(def: &'static TypeDef, raw: &[u8], budget: &mut Budget) -> Result<Value> {
+pub fn message_with_budget(def: &'static TypeDef, raw: &[u8], budget: &mut DecodeBudget) -> Result<Value> {
     struct_at(def, raw, (0, budget))
 }
 
 /// Nesting depth and remaining memory budget.
-type Cx<'b> = (usize, &'b mut Budget);
+type Cx<'b> = (usize, &'b mut DecodeBudget);
 
 fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Value> {
     if depth > MAX_DEPTH {
@@ -49,7 +49,7 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     Ok(parts.into_object(def))
 }
 
-/// For [`Budget`], whose errors are plain texts.
+/// For [`DecodeBudget`], whose errors are plain texts.
 impl From<String> for DecodeError {
     fn from(text: String) -> Self {
         Self(text)
@@ -214,7 +214,7 @@ fn text(raw: &[u8]) -> Str {
 }
 
 /// As [`text`], charged to the budget.
-fn bounded(raw: &[u8], budget: &mut Budget) -> Result<Str> {
+fn bounded(raw: &[u8], budget: &mut DecodeBudget) -> Result<Str> {
     budget.string(raw.len())?;
     Ok(text(raw))
 }

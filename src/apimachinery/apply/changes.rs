@@ -12,17 +12,17 @@ use crate::apimachinery::value::Value;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     /// Fields added or modified; the writer becomes their owner.
-    pub taken: FieldSet,
+    pub acquired: FieldSet,
     /// Fields removed; they lose all owners.
     pub removed: FieldSet,
 }
 
 impl From<Comparison> for Change {
     fn from(c: Comparison) -> Self {
-        let mut taken = c.added;
-        taken.absorb(c.modified);
+        let mut acquired = c.added;
+        acquired.absorb(c.modified);
         Self {
-            taken,
+            acquired,
             removed: c.removed,
         }
     }
@@ -30,9 +30,9 @@ impl From<Comparison> for Change {
 
 impl Change {
     /// Removes the changed fields from an entry of another manager.
-    pub fn release(&self, entry: &mut ManagedEntry) {
-        entry.lose(&self.taken);
-        entry.lose(&self.removed);
+    pub fn remove_from(&self, entry: &mut ManagedEntry) {
+        entry.remove_fields(&self.acquired);
+        entry.remove_fields(&self.removed);
     }
 }
 

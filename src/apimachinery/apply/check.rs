@@ -153,7 +153,7 @@ fn go_literal(v: &Value) -> String {
 /// 400 with upstream's message.
 pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value, Vec<String>), Status> {
     let failed = |e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
-    let (v, duplicates) = yaml::decode_noting(body).map_err(failed)?;
+    let (v, duplicates) = yaml::decode_with_duplicates(body).map_err(failed)?;
     Ok((check_config(v, expected)?, duplicates))
 }
 

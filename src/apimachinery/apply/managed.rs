@@ -58,7 +58,8 @@ pub struct ManagedEntry {
     pub subresource: Str,
     /// The time of the last change. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// The fields owned. Remove fields only with `ManagedEntry::lose`, which also invalidates the cached encoding.
+    /// The fields owned. Remove fields only with `ManagedEntry::remove_fields`, which also invalidates the cached
+    /// encoding.
     pub fields: FieldSet,
     /// The entry as it was read; reused on encoding while the entry is unchanged.
     encoded: Option<Value>,
@@ -79,7 +80,7 @@ impl ManagedEntry {
     }
 
     /// Removes fields from the entry.
-    pub(super) fn lose(&mut self, fields: &FieldSet) {
+    pub(super) fn remove_fields(&mut self, fields: &FieldSet) {
         if self.fields.subtract(fields) {
             self.encoded = None;
         }
@@ -295,10 +296,10 @@ pub fn update_managed_fields_across<S: ApplySchema>(
     }
     let changes = Changes::new(change, writer.api_version, versions, (live, &*new), &mut entries);
     entries.retain_mut(|e| {
-        changes.of(e).release(e);
+        changes.of(e).remove_from(e);
         !e.fields.is_empty()
     });
-    store(new, take(entries, changes.here().taken, writer));
+    store(new, take(entries, changes.here().acquired, writer));
 }
 
 /// Compares the object with its previous state; a new object is compared with its type's zero value.

@@ -79,7 +79,7 @@ pub fn apply_across<S: ApplySchema>(
             ..*writer
         };
         let all = managed::difference(schema, None, &base).excluding(request.reset);
-        entries = managed::take(entries, Change::from(all).taken, &first);
+        entries = managed::take(entries, Change::from(all).acquired, &first);
     }
 
     let wanted = to_field_set(config, schema).recursive_difference(request.reset);
@@ -111,7 +111,7 @@ pub fn apply_across<S: ApplySchema>(
     );
     if !request.force {
         // Per entry: the fields it owns that this write takes over.
-        let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).taken);
+        let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).acquired);
         let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
         if let Err(status) = conflicts(&entries, &lost) {
             // kubectl may take over fields that its own client-side apply set and that are unchanged since.
@@ -127,7 +127,7 @@ pub fn apply_across<S: ApplySchema>(
             conflicts(&entries, &rest)?;
         }
     }
-    entries.iter_mut().for_each(|e| changes.of(e).release(e));
+    entries.iter_mut().for_each(|e| changes.of(e).remove_from(e));
     strip(&mut mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))

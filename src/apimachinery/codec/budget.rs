@@ -1,4 +1,4 @@
-//! [`Budget`]: a memory limit for decoded documents.
+//! [`DecodeBudget`]: a memory limit for decoded documents.
 //!
 //! A tree is larger than its encoding: an element of `[0,0,…]` takes two bytes of text and 32 in the tree, an empty
 //! message in a protobuf list likewise, a small CBOR number takes a single byte, and a YAML alias expands to any
@@ -20,22 +20,22 @@ pub(crate) fn refusal(limit: usize) -> String {
 
 /// The remaining memory allowance of one document, in bytes.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct DecodeBudget {
     left: usize,
     limit: usize,
 }
 
-impl Budget {
+impl DecodeBudget {
     /// The smallest budget, granted to documents of any size.
-    pub const LEAST: usize = 4 << 20;
+    pub const MIN: usize = 4 << 20;
     /// The largest budget: sixteen times the largest body. No JSON text has a tree larger than that factor.
-    pub const MOST: usize = 48 << 20;
+    pub const MAX: usize = 48 << 20;
     /// Bytes of budget per byte of body.
     pub const FACTOR: usize = 16;
 
     /// The budget for a client's document of `length` bytes.
     pub fn of_body(length: usize) -> Self {
-        Self::of(length.saturating_mul(Self::FACTOR).clamp(Self::LEAST, Self::MOST))
+        Self::of(length.saturating_mul(Self::FACTOR).clamp(Self::MIN, Self::MAX))
     }
 
     /// The budget for trusted documents that fit into memory, such as stored objects and the administrator's files.
@@ -118,11 +118,11 @@ pub(crate) fn weight(v: &Value) -> usize {
 pub fn decoded_size_limit(body_length: usize, is_yaml: bool) -> usize {
     /// Parser memory per body byte: a token of 376 bytes for an element of two.
     const TOKENS: usize = 376 / 2;
-    let bounded = |factor: usize| body_length.saturating_mul(factor).min(Budget::MOST);
+    let bounded = |factor: usize| body_length.saturating_mul(factor).min(DecodeBudget::MAX);
     let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
     body_length
         .saturating_mul(2)
-        .saturating_add(bounded(Budget::FACTOR) + tokens)
+        .saturating_add(bounded(DecodeBudget::FACTOR) + tokens)
 }
 
 #[cfg(test)]
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn budget_scales_with_the_body_within_bounds() {
-        assert_eq!(Budget::of_body(10).limit, Budget::LEAST);
-        assert_eq!(Budget::of_body(1 << 20).limit, 16 << 20);
-        assert_eq!(Budget::of_body(1 << 40).limit, Budget::MOST);
+        assert_eq!(DecodeBudget::of_body(10).limit, DecodeBudget::MIN);
+        assert_eq!(DecodeBudget::of_body(1 << 20).limit, 16 << 20);
+        assert_eq!(DecodeBudget::of_body(1 << 40).limit, DecodeBudget::MAX);
         assert_eq!(
             (ITEM, PAIR),
             (32, 56),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn lists_are_charged_for_capacity_growth() {
-        let mut budget = Budget::of(8 * ITEM);
+        let mut budget = DecodeBudget::of(8 * ITEM);
         let mut list = Vec::new();
         for i in 0..8 {
             budget.push(&mut list, Value::Int(i)).unwrap();

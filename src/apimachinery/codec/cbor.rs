@@ -5,7 +5,7 @@
 //! keys sorted by their encoding, the shortest exact float, and definite lengths. The decoder also accepts text
 //! strings, indefinite lengths and expected-conversion tags. It rejects duplicate keys, bignums, NaN and infinities.
 
-use super::budget::{Budget, ITEM, PAIR};
+use super::budget::{DecodeBudget, ITEM, PAIR};
 use super::hex;
 use super::json::MAX_DEPTH;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -154,14 +154,14 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Decodes one document; trailing data is an error. Memory is limited to [`Budget::of_body`].
+/// Decodes one document; trailing data is an error. Memory is limited to [`DecodeBudget::of_body`].
 ///
 /// # Errors
 /// Returns the message for a 400.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     let mut d = Decoder {
         rest: bytes,
-        budget: Budget::of_body(bytes.len()),
+        budget: DecodeBudget::of_body(bytes.len()),
     };
     let value = d.item(0)?;
     match d.rest.len() {
@@ -175,7 +175,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
 
 struct Decoder<'a> {
     rest: &'a [u8],
-    budget: Budget,
+    budget: DecodeBudget,
 }
 
 /// The initial byte of an item with its argument.
@@ -419,8 +419,8 @@ mod tests {
             (b"\x62\xc3\x28", "UTF-8"),
             (b"", "EOF"),
         ] {
-            let said = decode(bytes).unwrap_err();
-            assert!(said.contains(why), "expected {why:?} in {said:?}");
+            let error = decode(bytes).unwrap_err();
+            assert!(error.contains(why), "expected {why:?} in {error:?}");
         }
         assert!(decode(&[0x81; 100_000]).unwrap_err().contains("max nested level"));
     }

@@ -1,14 +1,14 @@
 //! JSON with the behaviour of Go's decoder and encoder.
 //!
-//! Start at [`decode`], [`decode_noting`] and [`to_vec`]. Integers stay integers; floats print as in Go; `<`, `>`,
-//! `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported. Decoding tries the
+//! Start at [`decode`], [`decode_with_duplicates`] and [`to_vec`]. Integers stay integers; floats print as in Go; `<`,
+//! `>`, `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported. Decoding tries the
 //! single-pass decoder in `fast` and falls back to serde_json for anything unusual, errors included.
 
 mod fast;
-pub mod parts;
+pub mod projection;
 mod sizes;
 
-use super::findings::Findings;
+use super::strict_errors::StrictErrors;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -22,8 +22,8 @@ pub const MAX_DEPTH: usize = 1_000;
 
 /// Observations made while decoding.
 #[derive(Debug, Default)]
-pub struct Notes {
-    /// Paths of duplicate keys (`metadata.labels.a`) in source order, as many as [`Findings`] holds.
+pub struct DecodeNotes {
+    /// Paths of duplicate keys (`metadata.labels.a`) in source order, as many as [`StrictErrors`] holds.
     pub duplicates: Vec<String>,
 }
 
@@ -34,20 +34,20 @@ pub struct Notes {
 /// # Errors
 /// Returns the message for a 400, in Go's words for syntax errors.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
-    decode_as(bytes, Whose::Server).map(|(v, _)| v)
+    decode_as(bytes, Origin::Server).map(|(v, _)| v)
 }
 
 /// Decodes one client document and reports duplicate keys, of which the last wins, as in Go. Has cancellation points.
 ///
 /// # Errors
 /// Returns the message for a 400, in Go's words for syntax errors.
-pub fn decode_noting(bytes: &[u8]) -> Result<(Value, Notes), String> {
-    decode_as(bytes, Whose::Client)
+pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), String> {
+    decode_as(bytes, Origin::Client)
 }
 
 /// The origin of a document, which decides whether decoding may be interrupted.
 #[derive(Clone, Copy, PartialEq)]
-enum Whose {
+enum Origin {
     /// A client's request; decoding may be interrupted.
     Client,
     /// The server's own document. It may be decoded while a lock is held or in the course of a write, so it is not
@@ -55,7 +55,7 @@ enum Whose {
     Server,
 }
 
-impl Whose {
+impl Origin {
     #[inline]
     fn checkpoint(self) {
         if self == Self::Client {
@@ -64,14 +64,14 @@ impl Whose {
     }
 }
 
-fn decode_as(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
+fn decode_as(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), String> {
     let fast = std::str::from_utf8(bytes)
         .ok()
-        .and_then(|text| fast::decode(text, whose));
-    fast.map_or_else(|| decode_slowly(bytes, whose), |v| Ok((v, Notes::default())))
+        .and_then(|text| fast::decode(text, origin));
+    fast.map_or_else(|| decode_slowly(bytes, origin), |v| Ok((v, DecodeNotes::default())))
 }
 
-fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
+fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), String> {
     // Like Go, replace invalid UTF-8 by U+FFFD instead of failing.
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
@@ -79,7 +79,7 @@ fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
     // `Seed` enforces MAX_DEPTH; serde_json's own limit of 128 is lower than what upstream accepts.
     d.disable_recursion_limit();
     let cx = Cx {
-        whose,
+        origin,
         sizes: RefCell::new(Sizes::of(bytes)),
         length: bytes.len(),
         duplicates: RefCell::default(),
@@ -94,7 +94,7 @@ fn decode_slowly(bytes: &[u8], whose: Whose) -> Result<(Value, Notes), String> {
     d.end().map_err(|e| words(bytes, &e))?;
     Ok((
         v,
-        Notes {
+        DecodeNotes {
             duplicates: cx.duplicates.into_inner().into_texts(),
         },
     ))
@@ -106,16 +106,16 @@ fn words(bytes: &[u8], e: &serde_json::Error) -> String {
 }
 
 struct Cx {
-    whose: Whose,
+    origin: Origin,
     sizes: RefCell<Sizes>,
     length: usize,
-    duplicates: RefCell<Findings>,
+    duplicates: RefCell<StrictErrors>,
 }
 
 impl Cx {
     /// Called when a container opens; returns the estimated number of its members.
     fn open(&self) -> usize {
-        self.whose.checkpoint();
+        self.origin.checkpoint();
         self.sizes.borrow_mut().next(self.length)
     }
 }
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn duplicate_keys_are_reported_and_the_last_wins() {
-        let (v, notes) = decode_noting(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
+        let (v, notes) = decode_with_duplicates(br#"{"b":{"x":1,"x":2},"a":[{"k":1,"k":1}]}"#).unwrap();
         assert_eq!(v.at(&["b", "x"]).as_i64(), Some(2));
         assert_eq!(notes.duplicates, ["b.x", "a[0].k"]);
     }

@@ -5,7 +5,7 @@
 use rustls::pki_types::pem::Error;
 
 /// Describes a PEM error. The library's own message quotes the offending line, which may be the private key itself.
-pub fn flaw(error: &Error) -> &'static str {
+pub fn error_text(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "the PEM block has no end: it is cut off, or has lost its line breaks",
         Error::IllegalSectionStart { .. } => "the line that begins the PEM block is malformed",
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn pem_errors_do_not_leak_the_key() {
-        for (pem, told) in [
+        for (pem, expected) in [
             ("-----BEGIN PRIVATE KEY-----\nTUlJ\n", "has no end"),
             (
                 "-----BEGIN PRIVATE KEY-----TUlJ-----END PRIVATE KEY-----",
@@ -38,7 +38,7 @@ mod tests {
             ("TUlJ", "no such PEM block"),
         ] {
             let error = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap_err();
-            assert!(flaw(&error).contains(told), "{pem}: {}", flaw(&error));
+            assert!(error_text(&error).contains(expected), "{pem}: {}", error_text(&error));
         }
     }
 }

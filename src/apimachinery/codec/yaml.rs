@@ -12,9 +12,9 @@ mod resolve;
 pub use emit::{to_string, to_vec};
 pub use places::places;
 
-use super::budget::{Budget, PAIR, weight};
-use super::findings::Findings;
+use super::budget::{DecodeBudget, PAIR, weight};
 use super::json;
+use super::strict_errors::StrictErrors;
 use crate::apimachinery::value::{Map, Str, Value};
 use resolve::{Plain, resolve};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
@@ -30,19 +30,19 @@ const ALIASING: &str = "yaml: document contains excessive aliasing";
 /// # Errors
 /// Returns a message like `yaml: line 3: ...`; callers prepend upstream's context.
 pub fn decode(text: &[u8]) -> Result<Value, String> {
-    decode_noting(text).map(|(v, _)| v)
+    decode_with_duplicates(text).map(|(v, _)| v)
 }
 
 /// Decodes the first document and reports duplicate keys, of which the last wins: `line 4: key "x" already set in
-/// map`. Memory is limited to [`Budget::of_body`].
+/// map`. Memory is limited to [`DecodeBudget::of_body`].
 ///
 /// # Errors
 /// The errors of [`decode`].
-pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
+pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), String> {
     let text = String::from_utf8_lossy(text);
     // JSON is valid YAML: use the faster decoder. Only floats without a fraction differ, which become integers here.
     if text.trim_start().starts_with('{')
-        && let Ok((mut v, notes)) = json::decode_noting(text.as_bytes())
+        && let Ok((mut v, notes)) = json::decode_with_duplicates(text.as_bytes())
         && notes.duplicates.is_empty()
     {
         settle(&mut v);
@@ -54,10 +54,10 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
         stack: Vec::new(),
         root: None,
         anchors: HashMap::new(),
-        duplicates: Findings::default(),
+        duplicates: StrictErrors::default(),
         nodes: 0,
         aliased: 0,
-        budget: Budget::of_body(text.len()),
+        budget: DecodeBudget::of_body(text.len()),
     };
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|e| format!("yaml: line {}: {}", e.marker().line(), words(e.info())))?;
@@ -73,8 +73,8 @@ pub fn decode_noting(text: &[u8]) -> Result<(Value, Vec<String>), String> {
 /// it is not a key, before it emits any event: measured at 376 bytes per element of `[0,0,…]`. The indicator
 /// characters bound the number of tokens.
 fn check_tokens(text: &[u8]) -> Result<(), String> {
-    /// About [`Budget::MOST`] bytes of tokens. Half a megabyte of dense JSON in a block scalar stays below.
-    const MOST: usize = 128 * 1024;
+    /// About [`DecodeBudget::MAX`] bytes of tokens. Half a megabyte of dense JSON in a block scalar stays below.
+    const MAX: usize = 128 * 1024;
     let halves: usize = text
         .iter()
         .map(|b| match b {
@@ -85,8 +85,8 @@ fn check_tokens(text: &[u8]) -> Result<(), String> {
         })
         .sum();
     match halves / 2 {
-        ..=MOST => Ok(()),
-        n => Err(format!("yaml: document has {n} indicators, more than {MOST}")),
+        ..=MAX => Ok(()),
+        n => Err(format!("yaml: document has {n} indicators, more than {MAX}")),
     }
 }
 
@@ -158,10 +158,10 @@ struct Builder {
     stack: Vec<Frame>,
     root: Option<Value>,
     anchors: HashMap<usize, Anchored>,
-    duplicates: Findings,
+    duplicates: StrictErrors,
     nodes: usize,
     aliased: usize,
-    budget: Budget,
+    budget: DecodeBudget,
 }
 
 impl Pairs {
@@ -169,7 +169,7 @@ impl Pairs {
     const FEW: usize = 16;
 
     /// Adds a member; returns true if its key is already present.
-    fn add(&mut self, key: Str, value: Value, budget: &mut Budget) -> Result<bool, String> {
+    fn add(&mut self, key: Str, value: Value, budget: &mut DecodeBudget) -> Result<bool, String> {
         let known = match self.list.len() {
             ..Self::FEW => self.list.iter().any(|(k, _)| *k == key),
             _ => {
@@ -185,7 +185,7 @@ impl Pairs {
     }
 
     /// Adds the members of a merged map. Existing keys are expected here and not reported.
-    fn merge(&mut self, map: Map, budget: &mut Budget) -> Result<(), String> {
+    fn merge(&mut self, map: Map, budget: &mut DecodeBudget) -> Result<(), String> {
         for (key, value) in map {
             self.add(key, value, budget)?;
         }
@@ -310,7 +310,7 @@ impl Builder {
     }
 }
 
-fn merge(pairs: &mut Pairs, v: Value, budget: &mut Budget) -> Result<(), String> {
+fn merge(pairs: &mut Pairs, v: Value, budget: &mut DecodeBudget) -> Result<(), String> {
     const WRONG: &str = "yaml: map merge requires map or sequence of maps as the value";
     match v {
         Value::Object(m) => pairs.merge(m, budget)?,

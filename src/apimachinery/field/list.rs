@@ -165,30 +165,30 @@ pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
 
 #[derive(Default)]
 struct Aggregate {
-    said: HashSet<String>,
+    listed: HashSet<String>,
     joined: String,
     more: usize,
 }
 
 impl Aggregate {
     fn add(&mut self, text: String) {
-        if self.said.contains(&text) {
+        if self.listed.contains(&text) {
             return;
         }
         // The first error is kept whatever its size.
-        if self.said.len() >= MAX_ERRORS || self.joined.len() + text.len() > MAX_TEXT && !self.said.is_empty() {
+        if self.listed.len() >= MAX_ERRORS || self.joined.len() + text.len() > MAX_TEXT && !self.listed.is_empty() {
             self.more += 1;
             return;
         }
-        if !self.said.is_empty() {
+        if !self.listed.is_empty() {
             self.joined.push_str(", ");
         }
         self.joined.push_str(&text);
-        self.said.insert(text);
+        self.listed.insert(text);
     }
 
     fn text(self) -> String {
-        match (self.said.len(), self.more) {
+        match (self.listed.len(), self.more) {
             (1, 0) => cut(self.joined, MAX_TEXT),
             (_, 0) => format!("[{}]", self.joined),
             (_, more) => format!("[{}, and {}]", cut(self.joined, MAX_TEXT), more_errors(more)),

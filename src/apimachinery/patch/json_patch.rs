@@ -4,8 +4,8 @@
 //! null succeeds, and the whole document can only be replaced or tested.
 
 use super::{go_syntax_error, json_type, rejected};
-use crate::apimachinery::codec::findings::Findings;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::strict_errors::StrictErrors;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
@@ -69,7 +69,7 @@ impl JsonPatch {
                 e
             })
         };
-        let (v, notes) = json::decode_noting(body).map_err(|e| fail(go_syntax_error(&e)))?;
+        let (v, notes) = json::decode_with_duplicates(body).map_err(|e| fail(go_syntax_error(&e)))?;
         let items = match v {
             Value::Array(a) => a,
             Value::Null => Vec::new(),
@@ -81,7 +81,7 @@ impl JsonPatch {
             }
         };
         let mut patch = Self::default();
-        let mut findings = Findings::default();
+        let mut findings = StrictErrors::default();
         for d in &notes.duplicates {
             findings.add(|| format!("json patch duplicate field {d:?}"));
         }

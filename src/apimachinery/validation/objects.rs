@@ -146,12 +146,12 @@ fn condition_reason(s: &str) -> Vec<String> {
 /// Warnings about unqualified finalizers of a custom resource in `metadata` that `old` (null on create) does not have.
 pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
     /// More warnings than response headers have room for.
-    const MOST: usize = 100;
+    const MAX: usize = 100;
     let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
     let new = metadata.get("finalizers").items().iter().filter(|f| !had.contains(f));
     new.filter_map(Value::as_str)
         .filter(|f| !f.contains('/') && !matches!(*f, "kubernetes" | "orphan" | "foregroundDeletion"))
-        .take(MOST)
+        .take(MAX)
         .map(|f| {
             let path = if f.contains('.') { " including a path (/)" } else { "" };
             format!("metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")

@@ -1,7 +1,7 @@
 //! The worker of a batching backend: collects events into batches, throttles, and hands them to the sink. Follows
 //! upstream's `plugin/pkg/audit/buffered`.
 
-use super::{Batching, Sink, Write};
+use super::{Batching, Sink, WriteOutcome};
 use crate::audit::event::Event;
 use crate::tasks::Signal;
 use futures_util::StreamExt;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Maximum number of concurrent writes. Bounds the events that a retrying sink holds in memory.
-const MOST_WRITES: usize = 16;
+const MAX_WRITES: usize = 16;
 
 pub(super) struct Worker {
     pub sink: Arc<dyn Sink>,
@@ -54,12 +54,12 @@ impl Worker {
                     }
                 }
                 // Backpressure: meanwhile events stay in the bounded queue, where overflow is counted.
-                while writes.len() >= MOST_WRITES {
+                while writes.len() >= MAX_WRITES {
                     writes.next().await;
                 }
                 writes.push(match self.sink.clone().write(part) {
-                    Write::Queued(stored) => Box::pin(async move { stored.await.unwrap_or(false) }),
-                    Write::Work(work) => work,
+                    WriteOutcome::Queued(stored) => Box::pin(async move { stored.await.unwrap_or(false) }),
+                    WriteOutcome::Work(work) => work,
                 });
             }
         }

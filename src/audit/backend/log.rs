@@ -4,7 +4,7 @@
 //! into the next one.
 
 use super::rotate::{RotatingFile, Rotation};
-use super::{Sink, Write};
+use super::{Sink, WriteOutcome};
 use crate::audit::event::Event;
 use crate::telemetry::audit::AuditMetrics;
 use std::io::{self, Write as _};
@@ -122,7 +122,7 @@ impl Sink for Log {
         "log"
     }
 
-    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write {
+    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome {
         let mut bytes = Vec::new();
         for event in &events {
             match self.format {
@@ -138,13 +138,13 @@ impl Sink for Log {
             stored: tell,
         };
         match self.thread.try_send(lines) {
-            Ok(()) => Write::Queued(stored),
+            Ok(()) => WriteOutcome::Queued(stored),
             Err(TrySendError::Closed(lines)) => {
                 self.metrics.failed("log", lines.events);
-                Write::Work(Box::pin(std::future::ready(false)))
+                WriteOutcome::Work(Box::pin(std::future::ready(false)))
             }
             // The queue is full: the future waits for a slot, and no thread blocks.
-            Err(TrySendError::Full(lines)) => Write::Work(Box::pin(async move {
+            Err(TrySendError::Full(lines)) => WriteOutcome::Work(Box::pin(async move {
                 match self.thread.send(lines).await {
                     Ok(()) => stored.await.unwrap_or(false),
                     Err(lost) => {

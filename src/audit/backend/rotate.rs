@@ -34,7 +34,7 @@ pub(super) struct RotatingFile {
     file: File,
     size: u64,
     /// The thread that compresses and prunes; at most one at a time.
-    keeper: Option<JoinHandle<()>>,
+    maintenance: Option<JoinHandle<()>>,
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -53,7 +53,7 @@ impl RotatingFile {
             path: path.to_owned(),
             rotation,
             file,
-            keeper: None,
+            maintenance: None,
         })
     }
 
@@ -73,23 +73,23 @@ impl RotatingFile {
         let dir = self.path.parent().unwrap_or(Path::new(""));
         let mut at = OffsetDateTime::now_utc();
         // Advance the timestamp until the name is free, so that two rotations within a millisecond do not collide.
-        let aside = loop {
+        let rotated = loop {
             let stamp = at.format(STAMP).map_err(io::Error::other)?;
-            let aside = dir.join(format!("{stem}-{stamp}{ending}"));
-            if !aside.exists() && !dir.join(format!("{stem}-{stamp}{ending}.gz")).exists() {
-                break aside;
+            let rotated = dir.join(format!("{stem}-{stamp}{ending}"));
+            if !rotated.exists() && !dir.join(format!("{stem}-{stamp}{ending}.gz")).exists() {
+                break rotated;
             }
             at += Duration::from_millis(1);
         };
-        fs::rename(&self.path, aside)?;
+        fs::rename(&self.path, rotated)?;
         self.file = create(&self.path)?;
         self.size = 0;
         // If a maintenance run is still active, skip this one: the next rotation looks at all files again.
-        if self.keeper.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.maintenance.as_ref().is_none_or(JoinHandle::is_finished) {
             let (path, rotation) = (self.path.clone(), self.rotation);
             let name = std::thread::Builder::new().name("audit-log-files".to_owned());
-            self.keeper = name
-                .spawn(move || keep(&path, rotation, OffsetDateTime::now_utc()))
+            self.maintenance = name
+                .spawn(move || prune(&path, rotation, OffsetDateTime::now_utc()))
                 .ok();
         }
         Ok(())
@@ -98,9 +98,9 @@ impl RotatingFile {
 
 impl Drop for RotatingFile {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(maintenance) = self.maintenance.take() {
             // The panic hook has already reported a panic of the thread.
-            let _ = keeper.join();
+            let _ = maintenance.join();
         }
     }
 }
@@ -131,7 +131,7 @@ impl Names {
 }
 
 /// Deletes rotated files beyond the retention limits, and compresses the rest.
-fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
+fn prune(path: &Path, rotation: Rotation, now: OffsetDateTime) {
     let names = Names::of(path);
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -141,15 +141,15 @@ fn keep(path: &Path, rotation: Rotation, now: OffsetDateTime) {
         Ok(entries) => entries,
         Err(error) => return tracing::error!("listing rotated audit logs in {}: {error}", dir.display()),
     };
-    let mut aside: Vec<(OffsetDateTime, bool, PathBuf)> = entries
+    let mut rotated: Vec<(OffsetDateTime, bool, PathBuf)> = entries
         .flatten()
         .filter_map(|e| {
             let (at, gz) = names.stamp(&e.file_name().to_string_lossy())?;
             Some((at, gz, e.path()))
         })
         .collect();
-    aside.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
-    for (i, (at, gz, file)) in aside.iter().enumerate() {
+    rotated.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+    for (i, (at, gz, file)) in rotated.iter().enumerate() {
         let many = rotation.max_backups > 0 && i >= rotation.max_backups;
         let old = !rotation.max_age.is_zero() && now - *at > rotation.max_age;
         let done = if many || old {
@@ -213,8 +213,8 @@ mod tests {
         let mut file = RotatingFile::open(&path, rotation).unwrap();
         for n in 0..6 {
             file.write(format!("line {n}\n").as_bytes()).unwrap();
-            if let Some(keeper) = file.keeper.take() {
-                keeper.join().unwrap();
+            if let Some(maintenance) = file.maintenance.take() {
+                maintenance.join().unwrap();
             }
         }
         drop(file);
@@ -255,7 +255,7 @@ mod tests {
             ..Rotation::default()
         };
         let now = time::macros::datetime!(2026-01-10 00:00 UTC);
-        keep(&dir.path().join("audit.log"), rotation, now);
+        prune(&dir.path().join("audit.log"), rotation, now);
         assert_eq!(
             listed(dir.path()),
             [

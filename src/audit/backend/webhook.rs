@@ -1,6 +1,6 @@
 //! The webhook sink: posts events as EventLists and retries transient errors with exponential backoff.
 
-use super::{Sink, Write};
+use super::{Sink, WriteOutcome};
 use crate::audit::event::Event;
 use crate::client::{ClientConfig, FetchError, Fetcher};
 use crate::telemetry::audit::AuditMetrics;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout of one attempt.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of attempts.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Posts JSON to one destination. A trait so that tests can inject failures.
 #[async_trait]
@@ -51,7 +51,9 @@ impl Webhook {
         metrics: AuditMetrics,
         counts: ClientRequestMetrics,
     ) -> Result<Self, String> {
-        let fetcher = Fetcher::with(config, PATIENCE).map_err(|e| e.what)?.counting(counts);
+        let fetcher = Fetcher::with(config, REQUEST_TIMEOUT)
+            .map_err(|e| e.what)?
+            .counting(counts);
         let url = config.server.clone();
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }
@@ -68,7 +70,7 @@ impl Webhook {
     async fn send(&self, events: &[Arc<Event>]) -> Result<(), FetchError> {
         let list = list(events);
         let mut wait = self.initial_backoff;
-        for _ in 1..TRIES {
+        for _ in 1..MAX_ATTEMPTS {
             match self.to.post(list.clone()).await {
                 Err(error) if error.transient => {
                     let pause = error.retry_after.map_or_else(|| jittered(wait), Duration::from_secs);
@@ -112,8 +114,8 @@ impl Sink for Webhook {
         "webhook"
     }
 
-    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write {
-        Write::Work(Box::pin(async move {
+    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome {
+        WriteOutcome::Work(Box::pin(async move {
             let done = self.send(&events).await;
             if let Err(error) = &done {
                 tracing::error!(events = events.len(), "the audit webhook failed: {error}");

@@ -25,7 +25,7 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 /// Maximum file size in bytes. Policies are written by hand, so a larger file is a misconfigured path.
-const LARGEST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
     let fail = |what: String| PolicyError {
@@ -33,15 +33,17 @@ pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
         what,
     };
     let size = std::fs::metadata(path).map_err(|e| fail(e.to_string()))?.len();
-    if size > LARGEST {
-        return Err(fail(format!("{size} bytes are no policy: at most {LARGEST} are read")));
+    if size > MAX_BYTES {
+        return Err(fail(format!(
+            "{size} bytes are no policy: at most {MAX_BYTES} are read"
+        )));
     }
     let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
     text(&bytes).map_err(fail)
 }
 
 pub(super) fn text(text: &[u8]) -> Result<Policy, String> {
-    let (file, twice) = yaml::decode_noting(text)?;
+    let (file, twice) = yaml::decode_with_duplicates(text)?;
     if let Some(first) = twice.first() {
         return Err(first.clone());
     }
@@ -147,16 +149,16 @@ impl Reader {
 
     fn policy(&self, file: &Value) -> Read<Policy> {
         self.strict("", file, POLICY)?;
-        let said = (file.str_at(&["apiVersion"]), file.str_at(&["kind"]));
-        if said != ("audit.k8s.io/v1", "Policy") {
-            let path = if said.0 == "audit.k8s.io/v1" {
+        let declared = (file.str_at(&["apiVersion"]), file.str_at(&["kind"]));
+        if declared != ("audit.k8s.io/v1", "Policy") {
+            let path = if declared.0 == "audit.k8s.io/v1" {
                 "kind"
             } else {
                 "apiVersion"
             };
             let what = format!(
                 "expected kind Policy of audit.k8s.io/v1, found {:?} of {:?}",
-                said.1, said.0
+                declared.1, declared.0
             );
             return self.at(path, what);
         }

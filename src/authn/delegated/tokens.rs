@@ -1,7 +1,7 @@
 //! Token authentication by TokenReview against the core API server.
 
 use crate::apimachinery::Value;
-use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::client::Client;
 use crate::json;
 use crate::request::UserInfo;
@@ -41,13 +41,16 @@ impl TokenReviews {
 
 #[async_trait]
 impl TokenAuthenticator for TokenReviews {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        Ok(self.review(asked.token).await?.map(TokenUser::from))
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        Ok(self.review(presented.token).await?.map(TokenUser::from))
     }
 }
 
 impl TokenReviews {
-    async fn review(&self, token: &str) -> Result<Answer, Refused> {
+    async fn review(&self, token: &str) -> Result<Answer, AuthenticationError> {
         let mut key = [0; 32];
         key.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
         let now = Instant::now();
@@ -58,7 +61,7 @@ impl TokenReviews {
         }
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
         let review = self.client.create(PATH, &review).await;
-        let review = review.map_err(|e| Refused(format!("the token could not be reviewed: {e}")))?;
+        let review = review.map_err(|e| AuthenticationError(format!("the token could not be reviewed: {e}")))?;
         let answer = user(review.get("status"))?;
         let mut known = self.lock();
         if known.len() >= MAX_ENTRIES {
@@ -71,11 +74,11 @@ impl TokenReviews {
     }
 }
 
-fn user(status: &Value) -> Result<Answer, Refused> {
+fn user(status: &Value) -> Result<Answer, AuthenticationError> {
     if status.get("authenticated").as_bool() != Some(true) {
         return match status.str_at(&["error"]) {
             "" => Ok(None),
-            error => Err(Refused::new(error)),
+            error => Err(AuthenticationError::new(error)),
         };
     }
     let strings = |v: &Value| {
@@ -85,12 +88,12 @@ fn user(status: &Value) -> Result<Answer, Refused> {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let said = status.get("user");
-    let extra = said.get("extra").as_object();
+    let reported = status.get("user");
+    let extra = reported.get("extra").as_object();
     Ok(Some(Arc::new(UserInfo {
-        name: said.str_at(&["username"]).to_owned(),
-        uid: said.str_at(&["uid"]).to_owned(),
-        groups: strings(said.get("groups")),
+        name: reported.str_at(&["username"]).to_owned(),
+        uid: reported.str_at(&["uid"]).to_owned(),
+        groups: strings(reported.get("groups")),
         extra: extra
             .into_iter()
             .flat_map(|m| m.iter())

@@ -88,7 +88,7 @@ impl Curve {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum KeyMaterial {
     Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
     Ec { curve: Curve, point: Vec<u8> },
 }
@@ -96,7 +96,7 @@ enum Kind {
 /// A key that verifies signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
-    kind: Kind,
+    kind: KeyMaterial,
     spki: Vec<u8>,
     /// Key id: upstream's digest of the DER for our own keys, or the `kid` from a key set.
     pub id: String,
@@ -130,7 +130,7 @@ impl PublicKey {
                 if modulus.len() < 256 {
                     return Err(bad("RSA keys must have 2048 bits or more"));
                 }
-                Kind::Rsa {
+                KeyMaterial::Rsa {
                     modulus,
                     exponent: without_zeros(key.exponent).to_vec(),
                 }
@@ -144,7 +144,7 @@ impl PublicKey {
                 if point.len() != 1 + 2 * curve.size() || point[0] != 4 {
                     return Err(bad("the point of the EC key is not in the uncompressed form"));
                 }
-                Kind::Ec { curve, point }
+                KeyMaterial::Ec { curve, point }
             }
             _ => return Err(bad("neither an RSA nor an ECDSA key")),
         };
@@ -248,13 +248,13 @@ impl PublicKey {
         let b64 = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let algorithm = self.algorithm().name();
         match &self.kind {
-            Kind::Rsa { modulus, exponent } => format!(
+            KeyMaterial::Rsa { modulus, exponent } => format!(
                 r#"{{"use":"sig","kty":"RSA","kid":"{}","alg":"{algorithm}","n":"{}","e":"{}"}}"#,
                 self.id,
                 b64(modulus),
                 b64(exponent),
             ),
-            Kind::Ec { curve, point } => {
+            KeyMaterial::Ec { curve, point } => {
                 let (x, y) = point[1..].split_at(curve.size());
                 format!(
                     r#"{{"use":"sig","kty":"EC","kid":"{}","crv":"{}","alg":"{algorithm}","x":"{}","y":"{}"}}"#,
@@ -270,15 +270,15 @@ impl PublicKey {
     /// The algorithm with which upstream signs under this type of key.
     pub fn algorithm(&self) -> Algorithm {
         match &self.kind {
-            Kind::Rsa { .. } => Algorithm::Rs256,
-            Kind::Ec { curve, .. } => curve.algorithm(),
+            KeyMaterial::Rsa { .. } => Algorithm::Rs256,
+            KeyMaterial::Ec { curve, .. } => curve.algorithm(),
         }
     }
 
     fn verifier(&self, algorithm: Algorithm) -> Option<&'static dyn VerificationAlgorithm> {
         let suits = match &self.kind {
-            Kind::Rsa { .. } => !matches!(algorithm, Algorithm::Es256 | Algorithm::Es384 | Algorithm::Es512),
-            Kind::Ec { curve, .. } => curve.algorithm() == algorithm,
+            KeyMaterial::Rsa { .. } => !matches!(algorithm, Algorithm::Es256 | Algorithm::Es384 | Algorithm::Es512),
+            KeyMaterial::Ec { curve, .. } => curve.algorithm() == algorithm,
         };
         if !suits || self.only.is_some_and(|only| only != algorithm) {
             return None;

@@ -8,7 +8,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::{self, Token, seconds};
 use crate::authn::service_account::Clock;
-use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -32,9 +32,9 @@ impl Drop for JwtAuthenticator {
 
 /// A set of providers. Configuration reloads replace it as a whole.
 #[derive(Clone, Default)]
-pub struct Set(Arc<Vec<JwtAuthenticator>>);
+pub struct JwtAuthenticatorSet(Arc<Vec<JwtAuthenticator>>);
 
-impl Set {
+impl JwtAuthenticatorSet {
     /// True once every provider has been discovered.
     pub fn is_ready(&self) -> bool {
         self.0.iter().all(|a| a.provider.is_ready())
@@ -46,7 +46,7 @@ impl Set {
 ///
 /// # Errors
 /// If the CA certificates of a provider cannot be used.
-pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<Set, String> {
+pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, String> {
     let mut all = Vec::new();
     for issuer in issuers {
         let provider = Provider::try_new(issuer).map_err(|e| format!("{}: {e}", issuer.url))?;
@@ -56,7 +56,7 @@ pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<Set, String>
 }
 
 /// Like [`discover`], with the providers already built.
-pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> Set {
+pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> JwtAuthenticatorSet {
     let start = |(issuer, provider): (JwtIssuer, Provider)| {
         let provider = Arc::new(provider);
         let (discovered, stop, dropped) = (provider.clone(), tasks.stop_signal().clone(), provider.dropped.clone());
@@ -70,18 +70,18 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> S
         });
         JwtAuthenticator { issuer, provider }
     };
-    Set(Arc::new(providers.into_iter().map(start).collect()))
+    JwtAuthenticatorSet(Arc::new(providers.into_iter().map(start).collect()))
 }
 
 /// Authenticates tokens of the providers in the current set.
 pub struct JwtAuthenticators {
-    set: ArcSwap<Set>,
+    set: ArcSwap<JwtAuthenticatorSet>,
     clock: Clock,
 }
 
 impl JwtAuthenticators {
     /// Starts with `set`, which may be empty.
-    pub fn new(set: Set, clock: Clock) -> Self {
+    pub fn new(set: JwtAuthenticatorSet, clock: Clock) -> Self {
         Self {
             set: ArcSwap::from_pointee(set),
             clock,
@@ -89,38 +89,41 @@ impl JwtAuthenticators {
     }
 
     /// Replaces the trusted providers.
-    pub fn replace(&self, set: Set) {
+    pub fn replace(&self, set: JwtAuthenticatorSet) {
         self.set.store(Arc::new(set));
     }
 }
 
 #[async_trait]
 impl TokenAuthenticator for JwtAuthenticators {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
         let set = self.set.load_full();
         if set.0.is_empty() {
             return Ok(None);
         }
-        let Some(unverified) = jwt::unverified_claims(asked.token) else {
+        let Some(unverified) = jwt::unverified_claims(presented.token) else {
             return Ok(None);
         };
         // Issuer URLs are unique within a configuration, so the first match is the only one.
         let named = unverified.str_at(&["iss"]);
         match set.0.iter().find(|a| a.issuer.url == named) {
-            Some(authenticator) => authenticator.judge(asked.token, (self.clock)()).await.map(Some),
+            Some(authenticator) => authenticator.validate(presented.token, (self.clock)()).await.map(Some),
             None => Ok(None),
         }
     }
 }
 
-fn unverified(why: impl std::fmt::Display) -> Refused {
-    Refused(format!("oidc: verify token: oidc: {why}"))
+fn unverified(why: impl std::fmt::Display) -> AuthenticationError {
+    AuthenticationError(format!("oidc: verify token: oidc: {why}"))
 }
 
 impl JwtAuthenticator {
-    async fn judge(&self, text: &str, now: i64) -> Result<TokenUser, Refused> {
+    async fn validate(&self, text: &str, now: i64) -> Result<TokenUser, AuthenticationError> {
         if !self.provider.is_ready() {
-            return Err(Refused::new("oidc: authenticator not initialized"));
+            return Err(AuthenticationError::new("oidc: authenticator not initialized"));
         }
         let token = Token::parse(text).map_err(unverified)?;
         self.check_claims(&token, now)?;
@@ -136,7 +139,7 @@ impl JwtAuthenticator {
 
     /// Checks issuer, audience and times. Cheaper than the signature, hence first; success means nothing until the
     /// signature is verified too.
-    fn check_claims(&self, token: &Token<'_>, now: i64) -> Result<(), Refused> {
+    fn check_claims(&self, token: &Token<'_>, now: i64) -> Result<(), AuthenticationError> {
         let claims = &token.claims;
         let issuer = claims.str_at(&["iss"]);
         if issuer != self.issuer.url {
@@ -173,10 +176,10 @@ impl JwtAuthenticator {
 
 /// Rejects tokens whose groups are a distributed claim (`_claim_names`), because those are not fetched. Accepting such
 /// a user with missing groups could bypass a rule that denies by group.
-fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), Refused> {
+fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), AuthenticationError> {
     let Some(groups) = &issuer.groups else { return Ok(()) };
     if claims.get(&groups.claim).is_null() && !claims.at(&["_claim_names", &groups.claim]).is_null() {
-        return Err(Refused::new(
+        return Err(AuthenticationError::new(
             "oidc: distributed claims are not resolved; put the groups into the token",
         ));
     }

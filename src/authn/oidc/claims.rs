@@ -3,16 +3,16 @@
 use super::configuration::JwtIssuer;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
-use crate::authn::Refused;
+use crate::authn::AuthenticationError;
 use crate::authn::x509::CREDENTIAL_ID;
 use crate::request::UserInfo;
 
-fn refused<T>(why: String) -> Result<T, Refused> {
-    Err(Refused(format!("oidc: {why}")))
+fn refused<T>(why: String) -> Result<T, AuthenticationError> {
+    Err(AuthenticationError(format!("oidc: {why}")))
 }
 
 /// A claim that must be a string.
-fn text<'a>(claims: &'a Value, claim: &str, role: &str) -> Result<&'a str, Refused> {
+fn text<'a>(claims: &'a Value, claim: &str, role: &str) -> Result<&'a str, AuthenticationError> {
     match claims.get(claim) {
         Value::Null => refused(format!("parse {role} claims {}: claim not present", quote(claim))),
         v => match v.as_str() {
@@ -22,7 +22,7 @@ fn text<'a>(claims: &'a Value, claim: &str, role: &str) -> Result<&'a str, Refus
     }
 }
 
-fn user_name(issuer: &JwtIssuer, claims: &Value) -> Result<String, Refused> {
+fn user_name(issuer: &JwtIssuer, claims: &Value) -> Result<String, AuthenticationError> {
     let (claim, prefix) = (&issuer.username.claim, &issuer.username.prefix);
     let name = text(claims, claim, "username")?;
     if claim == "email" {
@@ -41,7 +41,7 @@ fn user_name(issuer: &JwtIssuer, claims: &Value) -> Result<String, Refused> {
     Ok(format!("{prefix}{name}"))
 }
 
-fn groups(issuer: &JwtIssuer, claims: &Value) -> Result<Vec<String>, Refused> {
+fn groups(issuer: &JwtIssuer, claims: &Value) -> Result<Vec<String>, AuthenticationError> {
     let Some(mapping) = &issuer.groups else {
         return Ok(Vec::new());
     };
@@ -67,7 +67,7 @@ fn groups(issuer: &JwtIssuer, claims: &Value) -> Result<Vec<String>, Refused> {
 }
 
 /// Builds the user from verified claims.
-pub(super) fn user(issuer: &JwtIssuer, claims: &Value) -> Result<UserInfo, Refused> {
+pub(super) fn user(issuer: &JwtIssuer, claims: &Value) -> Result<UserInfo, AuthenticationError> {
     let mut user = UserInfo {
         name: user_name(issuer, claims)?,
         groups: groups(issuer, claims)?,

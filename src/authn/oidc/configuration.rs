@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::authn::jwt::Algorithm;
 
 /// Maximum number of providers.
-const MOST_ISSUERS: usize = 64;
+const MAX_ISSUERS: usize = 64;
 
 /// A claim, and the prefix prepended to its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Configuration {
     /// # Errors
     /// A one-line message with the field or line at fault.
     pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, String> {
-        let (doc, twice) = yaml::decode_noting(text.as_bytes())?;
+        let (doc, twice) = yaml::decode_with_duplicates(text.as_bytes())?;
         if let Some(twice) = twice.first() {
             return Err(format!("strict decoding error: yaml: {twice}"));
         }
@@ -158,8 +158,8 @@ impl Reader<'_> {
         self.known(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
         let jwt = self.list(doc, "jwt", "")?;
         let at = FieldPath::new("jwt");
-        if jwt.len() > MOST_ISSUERS {
-            self.errors.push(FieldError::too_many(&at, jwt.len(), MOST_ISSUERS));
+        if jwt.len() > MAX_ISSUERS {
+            self.errors.push(FieldError::too_many(&at, jwt.len(), MAX_ISSUERS));
         }
         let mut issuers: Vec<JwtIssuer> = Vec::new();
         for (i, entry) in jwt.iter().enumerate() {

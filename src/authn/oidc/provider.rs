@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Timeout of one request to the provider.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay between attempts at discovery.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(10);
 /// Minimum interval between fetches of the key set. Otherwise forged key ids would cause a request each.
 const REFRESH_AT_MOST_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of keys read from a key set.
-const MOST_KEYS: usize = 256;
+const MAX_KEYS: usize = 256;
 
 struct Keys {
     uri: String,
@@ -57,7 +57,7 @@ impl Provider {
         Ok(Self {
             url: issuer.url.clone(),
             discovery: issuer.discovery_url.clone().unwrap_or_else(well_known),
-            fetcher: Fetcher::try_new(pem, PATIENCE).map_err(|e| e.what)?,
+            fetcher: Fetcher::try_new(pem, REQUEST_TIMEOUT).map_err(|e| e.what)?,
             current: ArcSwapOption::empty(),
             refreshing: tokio::sync::Mutex::new(()),
             between: REFRESH_AT_MOST_EVERY,
@@ -117,7 +117,7 @@ impl Provider {
         let set = self.fetcher.get(uri).await.map_err(|e| e.what)?;
         let set = document(&set, uri)?;
         let mut keys = Vec::new();
-        for jwk in set.get("keys").items().iter().take(MOST_KEYS) {
+        for jwk in set.get("keys").items().iter().take(MAX_KEYS) {
             match PublicKey::from_jwk(jwk) {
                 Ok(Some(key)) => keys.push(key),
                 Ok(None) => {}

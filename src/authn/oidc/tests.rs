@@ -4,7 +4,7 @@ use super::*;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Algorithm, Signer};
-use crate::authn::{Asked, TokenAuthenticator, TokenUser};
+use crate::authn::{PresentedToken, TokenAuthenticator, TokenUser};
 use crate::json;
 use crate::tasks::TaskGroup;
 use rustls::pki_types::pem::PemObject;
@@ -133,8 +133,8 @@ async fn settled(is: impl Fn() -> bool) {
 }
 
 async fn ask(tokens: &JwtAuthenticators, token: &str) -> Result<Option<TokenUser>, String> {
-    let asked = Asked { token, audiences: &[] };
-    tokens.authenticate_token(asked).await.map_err(|e| e.0)
+    let presented = PresentedToken { token, audiences: &[] };
+    tokens.authenticate_token(presented).await.map_err(|e| e.0)
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn tokens_are_rejected_until_discovery_and_dropping_the_set_ends_it() {
         "oidc: authenticator not initialized"
     );
     assert_eq!(tasks.len(), 1);
-    tokens.replace(Set::default());
+    tokens.replace(JwtAuthenticatorSet::default());
     assert!(ask(&tokens, &token).await.unwrap().is_none());
     settled(|| tasks.is_empty()).await;
 }

@@ -1,9 +1,9 @@
 //! The checks common to bound and legacy tokens: issuer, signature, audiences.
 
-use super::{Clock, LEGACY_ISSUER, Objects};
+use super::{Clock, LEGACY_ISSUER, ObjectReader};
 use crate::authn::bearer::intersection;
 use crate::authn::jwt::{self, PublicKey, Token};
-use crate::authn::{Asked, Refused, TokenAuthenticator, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::telemetry::access::ServiceAccountTokenMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -35,19 +35,19 @@ impl VerificationKeys {
     }
 }
 
-enum Kind {
+enum TokenFormat {
     Bound,
     Legacy { lookup: bool },
 }
 
 /// Authenticates one type of service account token.
 pub struct ServiceAccountTokens {
-    kind: Kind,
+    kind: TokenFormat,
     issuers: Vec<String>,
     keys: VerificationKeys,
     /// The server's audiences. Tokens without an audience are valid for these.
     audiences: Vec<String>,
-    objects: Arc<dyn Objects>,
+    objects: Arc<dyn ObjectReader>,
     clock: Clock,
     counts: ServiceAccountTokenMetrics,
 }
@@ -58,11 +58,11 @@ impl ServiceAccountTokens {
         issuers: Vec<String>,
         keys: VerificationKeys,
         audiences: Vec<String>,
-        objects: Arc<dyn Objects>,
+        objects: Arc<dyn ObjectReader>,
         clock: Clock,
     ) -> Self {
         Self {
-            kind: Kind::Bound,
+            kind: TokenFormat::Bound,
             issuers,
             keys,
             audiences,
@@ -77,11 +77,11 @@ impl ServiceAccountTokens {
         lookup: bool,
         keys: VerificationKeys,
         audiences: Vec<String>,
-        objects: Arc<dyn Objects>,
+        objects: Arc<dyn ObjectReader>,
         clock: Clock,
     ) -> Self {
         Self {
-            kind: Kind::Legacy { lookup },
+            kind: TokenFormat::Legacy { lookup },
             issuers: vec![LEGACY_ISSUER.to_owned()],
             keys,
             audiences,
@@ -99,7 +99,7 @@ impl ServiceAccountTokens {
     }
 
     /// Verifies the signature. `None` if the token is not from one of our issuers.
-    fn verify<'a>(&self, text: &'a str) -> Result<Option<Token<'a>>, Refused> {
+    fn verify<'a>(&self, text: &'a str) -> Result<Option<Token<'a>>, AuthenticationError> {
         let Some(unverified) = jwt::unverified_claims(text) else {
             return Ok(None);
         };
@@ -112,7 +112,7 @@ impl ServiceAccountTokens {
             return Ok(Some(token));
         }
         // Error texts are upstream's: clients see them in a TokenReview's status.
-        Err(Refused::new(match self.keys.of(&token.key_id).next() {
+        Err(AuthenticationError::new(match self.keys.of(&token.key_id).next() {
             Some(_) => "go-jose/go-jose: error in cryptographic primitive",
             None => "invalid signature, no keys found",
         }))
@@ -127,41 +127,44 @@ fn quoted(list: &[String]) -> String {
 
 #[async_trait]
 impl TokenAuthenticator for ServiceAccountTokens {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> Result<Option<TokenUser>, Refused> {
-        let Some(token) = self.verify(asked.token)? else {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> Result<Option<TokenUser>, AuthenticationError> {
+        let Some(token) = self.verify(presented.token)? else {
             return Ok(None);
         };
-        let mut said = token.audiences();
+        let mut token_audiences = token.audiences();
         let mut annotations = Vec::new();
         // Only legacy tokens have no audience.
-        if said.is_empty() {
+        if token_audiences.is_empty() {
             let subject = token.claims.str_at(&["sub"]).to_owned();
             annotations.push(("authentication.k8s.io/legacy-token", subject));
             self.counts.legacy.inc();
-            said.clone_from(&self.audiences);
+            token_audiences.clone_from(&self.audiences);
         }
-        let wanted = match asked.audiences {
+        let wanted = match presented.audiences {
             [] => &self.audiences,
-            asked => asked,
+            presented => presented,
         };
-        let audiences = intersection(&said, wanted);
+        let audiences = intersection(&token_audiences, wanted);
         if audiences.is_empty() && !self.audiences.is_empty() {
-            return Err(Refused(format!(
+            return Err(AuthenticationError(format!(
                 "token audiences {} is invalid for the target audiences {}",
-                quoted(&said),
+                quoted(&token_audiences),
                 quoted(wanted)
             )));
         }
         let now = (self.clock)();
         let mut found = match self.kind {
-            Kind::Bound => super::bound::check(&*self.objects, &token.claims, now, &self.counts).await?,
-            Kind::Legacy { lookup } => {
+            TokenFormat::Bound => super::bound::check(&*self.objects, &token.claims, now, &self.counts).await?,
+            TokenFormat::Legacy { lookup } => {
                 super::legacy::Check {
                     objects: &self.objects,
                     counts: &self.counts,
                     now,
                 }
-                .judge(&token.claims, asked.token, lookup)
+                .validate(&token.claims, presented.token, lookup)
                 .await?
             }
         };

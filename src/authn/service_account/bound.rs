@@ -1,29 +1,31 @@
 //! Validation of bound tokens (from TokenRequests): their times, and the objects they are bound to.
 
-use super::{Found, LEEWAY, Objects, user_info};
+use super::{LEEWAY, ObjectReader, ResolvedObject, user_info};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::seconds;
 use crate::authn::x509::CREDENTIAL_ID;
-use crate::authn::{Ground, Refused, TokenUser};
+use crate::authn::{AuthenticationError, CacheDependency, TokenUser};
 use crate::telemetry::access::ServiceAccountTokenMetrics;
 use std::sync::Arc;
 
 const GONE: &str = "service account token has been invalidated";
 
-fn times(claims: &Value, now: i64) -> Result<(), Refused> {
-    let unreadable = |e| Refused(format!("service account token claims could not be validated: {e}"));
+fn times(claims: &Value, now: i64) -> Result<(), AuthenticationError> {
+    let unreadable = |e| AuthenticationError(format!("service account token claims could not be validated: {e}"));
     let at = |claim| seconds(claims, claim).map_err(unreadable);
     if at("nbf")?.is_some_and(|t| now.saturating_add(LEEWAY) < t) {
-        return Err(Refused::new("service account token is not valid yet"));
+        return Err(AuthenticationError::new("service account token is not valid yet"));
     }
     // No `exp` is accepted, as upstream: tokens that we issue always have one.
     if at("exp")?.is_some_and(|t| now.saturating_sub(LEEWAY) > t) {
-        return Err(Refused::new("service account token has expired"));
+        return Err(AuthenticationError::new("service account token has expired"));
     }
     if at("iat")?.is_some_and(|t| now.saturating_add(LEEWAY) < t) {
-        return Err(Refused::new("service account token is issued in the future"));
+        return Err(AuthenticationError::new(
+            "service account token is issued in the future",
+        ));
     }
     Ok(())
 }
@@ -35,38 +37,38 @@ fn deleted(object: &Value, now: i64) -> bool {
 }
 
 async fn referred(
-    objects: &dyn Objects,
+    objects: &dyn ObjectReader,
     claim: &Value,
     (resource, word): (&'static str, &str),
     namespace: &str,
     now: i64,
-) -> Result<Option<Arc<dyn Ground>>, Refused> {
+) -> Result<Option<Arc<dyn CacheDependency>>, AuthenticationError> {
     if claim.is_null() {
         return Ok(None);
     }
     let found = objects.get(resource, namespace, claim.str_at(&["name"])).await;
-    let Ok(Some(Found { object, ground })) = found else {
-        return Err(Refused::new(GONE));
+    let Ok(Some(ResolvedObject { object, dependency })) = found else {
+        return Err(AuthenticationError::new(GONE));
     };
     if deleted(&object, now) {
-        return Err(Refused::new(GONE));
+        return Err(AuthenticationError::new(GONE));
     }
     let (live, claimed) = (object.uid(), claim.str_at(&["uid"]));
     if live != claimed {
-        return Err(Refused(format!(
+        return Err(AuthenticationError(format!(
             "{word} UID ({live}) does not match service account {word} ref claim ({claimed})"
         )));
     }
-    Ok(Some(ground))
+    Ok(Some(dependency))
 }
 
 /// Validates the claims of a token whose signature has been verified.
 pub(super) async fn check(
-    objects: &dyn Objects,
+    objects: &dyn ObjectReader,
     claims: &Value,
     now: i64,
     counts: &ServiceAccountTokenMetrics,
-) -> Result<TokenUser, Refused> {
+) -> Result<TokenUser, AuthenticationError> {
     times(claims, now)?;
     let private = claims.get("kubernetes.io");
     let namespace = private.str_at(&["namespace"]);
@@ -74,28 +76,33 @@ pub(super) async fn check(
         private.str_at(&["serviceaccount", "name"]),
         private.str_at(&["serviceaccount", "uid"]),
     );
-    let account = objects.get("serviceaccounts", namespace, name).await.map_err(Refused)?;
-    let account = account.ok_or_else(|| Refused(format!("serviceaccounts \"{name}\" not found")))?;
-    let Found {
+    let account = objects
+        .get("serviceaccounts", namespace, name)
+        .await
+        .map_err(AuthenticationError)?;
+    let account = account.ok_or_else(|| AuthenticationError(format!("serviceaccounts \"{name}\" not found")))?;
+    let ResolvedObject {
         object: account,
-        ground,
+        dependency,
     } = account;
-    let mut grounds = vec![ground];
+    let mut dependencies = vec![dependency];
     if deleted(&account, now) {
-        return Err(Refused(format!("service account {namespace}/{name} has been deleted")));
+        return Err(AuthenticationError(format!(
+            "service account {namespace}/{name} has been deleted"
+        )));
     }
     if account.uid() != uid {
-        return Err(Refused(format!(
+        return Err(AuthenticationError(format!(
             "service account UID ({}) does not match claim ({uid})",
             account.uid()
         )));
     }
     let (pod, node) = (private.get("pod"), private.get("node"));
-    grounds.extend(referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?);
-    grounds.extend(referred(objects, pod, ("pods", "pod"), namespace, now).await?);
+    dependencies.extend(referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?);
+    dependencies.extend(referred(objects, pod, ("pods", "pod"), namespace, now).await?);
     if pod.is_null() {
         // With a pod, the node claim is informational: it is where the pod runs, not what the token is bound to.
-        grounds.extend(referred(objects, node, ("nodes", "node"), "", now).await?);
+        dependencies.extend(referred(objects, node, ("nodes", "node"), "", now).await?);
     }
     let mut user = user_info(namespace, name, uid);
     let mut extra = |key: &str, value: &str| {
@@ -118,18 +125,18 @@ pub(super) async fn check(
         id => extra(CREDENTIAL_ID, &format!("JTI={id}")),
     }
     let mut found = TokenUser::from(Arc::new(user));
-    found.grounds = grounds;
+    found.dependencies = dependencies;
     let late = seconds(private, "warnafter")
         .ok()
         .flatten()
         .filter(|t| *t != 0 && now > *t);
     if let Some(warn_after) = late {
-        let said = format!(
+        let text = format!(
             "subject: {}, seconds after warning threshold: {}",
             claims.str_at(&["sub"]),
             now - warn_after
         );
-        found.annotations.push(("authentication.k8s.io/stale-token", said));
+        found.annotations.push(("authentication.k8s.io/stale-token", text));
         counts.stale.inc();
     } else {
         counts.valid.inc();

@@ -1,10 +1,10 @@
 //! Validation of legacy tokens, which are stored in Secrets.
 
-use super::{Found, Objects, user_info, user_name};
+use super::{ObjectReader, ResolvedObject, user_info, user_name};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::authn::{Refused, TokenUser};
+use crate::authn::{AuthenticationError, TokenUser};
 use crate::telemetry::access::ServiceAccountTokenMetrics;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine;
@@ -15,20 +15,25 @@ const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const DAY: i64 = 24 * 3600;
 
-fn refused<T>(why: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused(why.into()))
+fn refused<T>(why: impl Into<String>) -> Result<T, AuthenticationError> {
+    Err(AuthenticationError(why.into()))
 }
 
 /// Validates tokens as of one point in time.
 pub(super) struct Check<'a> {
-    pub objects: &'a Arc<dyn Objects>,
+    pub objects: &'a Arc<dyn ObjectReader>,
     pub counts: &'a ServiceAccountTokenMetrics,
     pub now: i64,
 }
 
 impl Check<'_> {
     /// Validates the claims of a token whose signature has been verified. `lookup` also checks its Secret and account.
-    pub(super) async fn judge(&self, claims: &Value, text: &str, lookup: bool) -> Result<TokenUser, Refused> {
+    pub(super) async fn validate(
+        &self,
+        claims: &Value,
+        text: &str,
+        lookup: bool,
+    ) -> Result<TokenUser, AuthenticationError> {
         let claim = |name: &str| claims.str_at(&[name]);
         let private = |name: &str| claims.str_at(&[&format!("kubernetes.io/serviceaccount/{name}")]);
         let (namespace, secret) = (private("namespace"), private("secret.name"));
@@ -49,45 +54,51 @@ impl Check<'_> {
         }
         let mut found = TokenUser::from(Arc::new(user_info(namespace, name, uid)));
         if lookup {
-            let at = Place { check: self, namespace };
-            at.look(&mut found, (name, uid), secret, text).await?;
+            let at = LegacyLookup { check: self, namespace };
+            at.validate_objects(&mut found, (name, uid), secret, text).await?;
         }
         Ok(found)
     }
 }
 
-struct Place<'a> {
+struct LegacyLookup<'a> {
     check: &'a Check<'a>,
     namespace: &'a str,
 }
 
-impl Place<'_> {
-    async fn look(
+impl LegacyLookup<'_> {
+    async fn validate_objects(
         &self,
         found: &mut TokenUser,
         (name, uid): (&str, &str),
         secret: &str,
         text: &str,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AuthenticationError> {
         let (objects, namespace) = (self.check.objects, self.namespace);
-        let Found { object: kept, ground } = match objects.get("secrets", namespace, secret).await {
-            Ok(Some(kept)) if !kept.object.is_being_deleted() => kept,
+        let ResolvedObject {
+            object: stored,
+            dependency,
+        } = match objects.get("secrets", namespace, secret).await {
+            Ok(Some(stored)) if !stored.object.is_being_deleted() => stored,
             _ => return refused("Token has been invalidated"),
         };
-        let copy = STANDARD.decode(kept.str_at(&["data", "token"])).unwrap_or_default();
+        let copy = STANDARD.decode(stored.str_at(&["data", "token"])).unwrap_or_default();
         if verify_slices_are_equal(&copy, text.as_bytes()).is_err() {
             return refused("Token does not match server's copy");
         }
-        found.grounds.push(ground);
-        let account = objects.get("serviceaccounts", namespace, name).await.map_err(Refused)?;
-        let Some(Found {
+        found.dependencies.push(dependency);
+        let account = objects
+            .get("serviceaccounts", namespace, name)
+            .await
+            .map_err(AuthenticationError)?;
+        let Some(ResolvedObject {
             object: account,
-            ground,
+            dependency,
         }) = account
         else {
             return refused(format!("serviceaccounts \"{name}\" not found"));
         };
-        found.grounds.push(ground);
+        found.dependencies.push(dependency);
         if account.is_being_deleted() {
             return refused(format!("ServiceAccount {namespace}/{name} has been deleted"));
         }
@@ -98,8 +109,8 @@ impl Place<'_> {
             ));
         }
         // Before the check below, so that use of an invalidated token is recorded too.
-        self.note_use(&kept, secret).await;
-        if kept.label(INVALID_SINCE).is_some_and(|l| !l.is_empty()) {
+        self.note_use(&stored, secret).await;
+        if stored.label(INVALID_SINCE).is_some_and(|l| !l.is_empty()) {
             self.check.counts.invalid.inc();
             return refused(format!(
                 "the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked \
@@ -130,10 +141,10 @@ impl Place<'_> {
     }
 
     /// Updates the last-used label once a day. Tomorrow's date is accepted too, as another server's clock may be ahead.
-    async fn note_use(&self, kept: &Value, secret: &str) {
+    async fn note_use(&self, stored: &Value, secret: &str) {
         let day = |at: i64| time::format_unix(at).map(|t| t[..10].to_owned()).unwrap_or_default();
         let (today, tomorrow) = (day(self.check.now), day(self.check.now + DAY));
-        let last = kept.label(LAST_USED).unwrap_or_default();
+        let last = stored.label(LAST_USED).unwrap_or_default();
         if last != today && last != tomorrow {
             self.check
                 .objects

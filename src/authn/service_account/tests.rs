@@ -2,7 +2,7 @@ use super::*;
 use crate::authn::jwt::PublicKey;
 use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Signer, Token};
-use crate::authn::{Asked, Ground, TokenAuthenticator, TokenUser};
+use crate::authn::{CacheDependency, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::json;
 use base64::Engine;
 use std::collections::HashMap;
@@ -39,20 +39,20 @@ struct Unchanged {
     object: Value,
 }
 
-impl Ground for Unchanged {
-    fn holds(&self) -> bool {
+impl CacheDependency for Unchanged {
+    fn is_unchanged(&self) -> bool {
         self.objects.lock().unwrap().get(&self.key) == Some(&self.object)
     }
 }
 
 #[async_trait]
-impl Objects for World {
-    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<Found>, String> {
+impl ObjectReader for World {
+    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
         let key = format!("{resource}/{name}");
         let object = self.objects.lock().unwrap().get(&key).cloned();
-        Ok(object.map(|object| Found {
+        Ok(object.map(|object| ResolvedObject {
             object: object.clone(),
-            ground: Arc::new(Unchanged {
+            dependency: Arc::new(Unchanged {
                 objects: self.objects.clone(),
                 key,
                 object,
@@ -127,8 +127,8 @@ fn spec() -> Bound {
 
 impl Bench {
     async fn ask(&self, token: &str) -> Result<Option<TokenUser>, String> {
-        let asked = Asked { token, audiences: &[] };
-        self.bound.authenticate_token(asked).await.map_err(|e| e.0)
+        let presented = PresentedToken { token, audiences: &[] };
+        self.bound.authenticate_token(presented).await.map_err(|e| e.0)
     }
     async fn refusal(&self, token: &str) -> String {
         self.ask(token).await.unwrap_err()
@@ -192,10 +192,10 @@ async fn a_token_is_valid_while_its_bound_objects_exist() {
         let token = b.issue(&bound);
         let key = format!("{resource}/{name}");
         let found = b.ask(&token).await.unwrap().unwrap();
-        assert!(found.holds());
+        assert!(found.is_current());
         b.world
             .edit(&key, &["metadata", "deletionTimestamp"], "2027-01-15T07:59:30Z");
-        assert!(!found.holds(), "the {word} has changed");
+        assert!(!found.is_current(), "the {word} has changed");
         assert!(b.ask(&token).await.unwrap().is_some(), "within the leeway");
         b.now.store(NOW + 31, Ordering::Relaxed);
         assert_eq!(b.refusal(&token).await, gone);
@@ -212,7 +212,7 @@ async fn a_token_is_valid_while_its_bound_objects_exist() {
     let token = b.issue(&spec());
     let found = b.ask(&token).await.unwrap().unwrap();
     b.world.edit("serviceaccounts/sa", &["metadata", "uid"], "x");
-    assert!(!found.holds(), "the account has changed");
+    assert!(!found.is_current(), "the account has changed");
     assert_eq!(
         b.refusal(&token).await,
         "service account UID (x) does not match claim (sa-uid)"
@@ -247,11 +247,11 @@ async fn a_token_for_other_audiences_is_rejected() {
         b.refusal(&token).await,
         format!("token audiences [\"vault\" \"x\"] is invalid for the target audiences [\"{AUD}\"]")
     );
-    let asked = Asked {
+    let presented = PresentedToken {
         token: &token,
         audiences: &["y".to_owned(), "x".to_owned()],
     };
-    let found = b.bound.authenticate_token(asked).await.unwrap().unwrap();
+    let found = b.bound.authenticate_token(presented).await.unwrap().unwrap();
     assert_eq!(found.audiences, ["x"]);
 }
 
@@ -307,18 +307,18 @@ async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
     let b = bench();
     let token = b.issuer.issue_legacy("ns", &of("sa"), "s").unwrap();
     let ask = || async {
-        let asked = Asked {
+        let presented = PresentedToken {
             token: &token,
             audiences: &[],
         };
-        b.legacy.authenticate_token(asked).await.map_err(|e| e.0)
+        b.legacy.authenticate_token(presented).await.map_err(|e| e.0)
     };
     assert_eq!(ask().await.unwrap_err(), "Token does not match server's copy");
     let copy = base64::engine::general_purpose::STANDARD.encode(&token);
     b.world.edit("secrets/s", &["data", "token"], &copy);
     let found = ask().await.unwrap().unwrap();
     assert_eq!(found.user.name, "system:serviceaccount:ns:sa");
-    assert_eq!((found.grounds.len(), found.holds()), (2, true));
+    assert_eq!((found.dependencies.len(), found.is_current()), (2, true));
     assert_eq!((found.audiences, found.warnings.len()), (vec![AUD.to_owned()], 0));
     assert_eq!(
         *b.world.labels.lock().unwrap(),

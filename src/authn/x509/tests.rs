@@ -70,7 +70,7 @@ pub async fn ask(
     a: &dyn Authenticator,
     chain: &Arc<Vec<CertificateDer<'static>>>,
     headers: &HeaderMap,
-) -> Result<Option<Arc<UserInfo>>, Refused> {
+) -> Result<Option<Arc<UserInfo>>, AuthenticationError> {
     let from = Credentials {
         headers,
         peer: Some(chain),

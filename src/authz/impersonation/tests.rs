@@ -24,8 +24,8 @@ impl Authorizer for Allows {
 
 async fn ask(i: &Impersonation, caller: &UserInfo, wanted: UserInfo) -> std::result::Result<Impersonated, String> {
     let info = RequestInfo::resolve(&Method::GET, &"/api/v1/namespaces/n/configmaps".parse().unwrap()).unwrap();
-    let asked = Attributes::of(caller, &info);
-    i.check(&wanted, &asked).await.map_err(|s| s.message)
+    let attributes = Attributes::of(caller, &info);
+    i.check(&wanted, &attributes).await.map_err(|s| s.message)
 }
 
 fn named(name: &str) -> UserInfo {

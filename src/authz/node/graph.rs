@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a decision waits for the graph to catch up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Type of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Pod,
     Secret,
     ConfigMap,
@@ -43,7 +43,7 @@ pub(super) struct View {
     by_secret: HashMap<Str, OrdSet<Str>>,
 }
 
-type Needs = HashMap<(Kind, Str), usize>;
+type Needs = HashMap<(ObjectKind, Str), usize>;
 
 fn key(namespace: &str, name: &str) -> Str {
     if namespace.is_empty() {
@@ -55,19 +55,19 @@ fn key(namespace: &str, name: &str) -> Str {
 
 impl View {
     /// True if the object is needed on the node.
-    pub fn reaches(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+    pub fn reaches(&self, node: &str, kind: ObjectKind, namespace: &str, name: &str) -> bool {
         let Some(needs) = self.nodes.get(node) else {
             return false;
         };
-        let of = |kind: Kind, key: Str| needs.contains_key(&(kind, key));
+        let of = |kind: ObjectKind, key: Str| needs.contains_key(&(kind, key));
         let volume = |name: &str| {
             let claim = self.volumes.get(name).and_then(|v| v.claim.clone());
-            claim.is_some_and(|claim| of(Kind::Claim, claim))
+            claim.is_some_and(|claim| of(ObjectKind::Claim, claim))
         };
         match kind {
-            Kind::Volume => volume(name),
-            Kind::Attachment | Kind::Slice => of(kind, name.into()),
-            Kind::Secret => {
+            ObjectKind::Volume => volume(name),
+            ObjectKind::Attachment | ObjectKind::Slice => of(kind, name.into()),
+            ObjectKind::Secret => {
                 let key = key(namespace, name);
                 let volumes = self.by_secret.get(&key);
                 of(kind, key) || volumes.into_iter().flatten().any(|v| volume(v))
@@ -76,7 +76,7 @@ impl View {
         }
     }
 
-    fn count(&mut self, node: &Str, what: (Kind, Str), more: bool) {
+    fn count(&mut self, node: &Str, what: (ObjectKind, Str), more: bool) {
         let mut needs = self.nodes.get(node).map(|n| Needs::clone(n)).unwrap_or_default();
         let n = needs.get(&what).copied().unwrap_or(0);
         match (more, n) {
@@ -96,7 +96,7 @@ impl View {
             return;
         }
         let namespace = pod_key.split_once('/').map_or("", |(ns, _)| ns);
-        self.count(&pod.node, (Kind::Pod, pod_key.into()), there);
+        self.count(&pod.node, (ObjectKind::Pod, pod_key.into()), there);
         for (kind, name) in &pod.refs {
             self.count(&pod.node, (*kind, key(namespace, name)), there);
         }
@@ -133,7 +133,7 @@ impl View {
     }
 
     /// Updates an object that names its node directly.
-    pub(super) fn set_direct(&mut self, kind: Kind, name: &str, old: Option<&Str>, new: Option<&Str>) {
+    pub(super) fn set_direct(&mut self, kind: ObjectKind, name: &str, old: Option<&Str>, new: Option<&Str>) {
         if old == new {
             return;
         }
@@ -213,13 +213,13 @@ impl Graph {
     pub(super) async fn fresh(&self) -> Result<Arc<View>, Behind> {
         let followed = self.followed.get().ok_or(Behind)?;
         if !followed.is_current() {
-            let caught_up = tokio::time::timeout(PATIENCE, followed.catch_up()).await;
+            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
             caught_up.map_err(|_| Behind)?;
         }
         Ok(self.view.load_full())
     }
 
-    fn direct(self: &Arc<Self>, kind: Kind, storage: &Arc<dyn Storage>) -> (Informer<Str>, InformerHandle<Str>) {
+    fn direct(self: &Arc<Self>, kind: ObjectKind, storage: &Arc<dyn Storage>) -> (Informer<Str>, InformerHandle<Str>) {
         let node = |e: &Entry| {
             let v: Value = e.decode();
             debug_assert!(!v.name().is_empty());
@@ -248,8 +248,8 @@ impl Graph {
         let me = self.clone();
         volumes.subscribe(move |c| me.change(|view| view.set_volume(c.key, c.new)));
         let stores = [
-            Some((Kind::Attachment, &sources.attachments)),
-            sources.slices.as_ref().map(|s| (Kind::Slice, s)),
+            Some((ObjectKind::Attachment, &sources.attachments)),
+            sources.slices.as_ref().map(|s| (ObjectKind::Slice, s)),
         ];
         let (mut direct, mut feeds) = (Vec::new(), Vec::new());
         for (kind, storage) in stores.into_iter().flatten() {

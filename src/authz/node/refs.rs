@@ -1,11 +1,11 @@
 //! Extraction of references from pods and PersistentVolumes.
 
-use super::graph::Kind;
+use super::graph::ObjectKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 
 /// An object referenced by a pod, in the pod's namespace.
-pub(super) type Ref = (Kind, Str);
+pub(super) type Ref = (ObjectKind, Str);
 
 /// The parts of a pod that the graph needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,53 +39,62 @@ impl Pod {
             return Self { node, refs: Vec::new() };
         }
         let mut refs = Vec::new();
-        let mut add = |kind: Kind, name: &str| {
+        let mut add = |kind: ObjectKind, name: &str| {
             if !name.is_empty() {
                 refs.push((kind, Str::from(name)));
             }
         };
-        add(Kind::ServiceAccount, v.str_at(&["spec", "serviceAccountName"]));
+        add(ObjectKind::ServiceAccount, v.str_at(&["spec", "serviceAccountName"]));
         for s in each(v, &["spec", "imagePullSecrets"]) {
-            add(Kind::Secret, s.str_at(&["name"]));
+            add(ObjectKind::Secret, s.str_at(&["name"]));
         }
         for list in ["containers", "initContainers", "ephemeralContainers"] {
             for c in each(v, &["spec", list]) {
                 for e in each(c, &["env"]) {
-                    add(Kind::Secret, e.str_at(&["valueFrom", "secretKeyRef", "name"]));
-                    add(Kind::ConfigMap, e.str_at(&["valueFrom", "configMapKeyRef", "name"]));
+                    add(ObjectKind::Secret, e.str_at(&["valueFrom", "secretKeyRef", "name"]));
+                    add(
+                        ObjectKind::ConfigMap,
+                        e.str_at(&["valueFrom", "configMapKeyRef", "name"]),
+                    );
                 }
                 for e in each(c, &["envFrom"]) {
-                    add(Kind::Secret, e.str_at(&["secretRef", "name"]));
-                    add(Kind::ConfigMap, e.str_at(&["configMapRef", "name"]));
+                    add(ObjectKind::Secret, e.str_at(&["secretRef", "name"]));
+                    add(ObjectKind::ConfigMap, e.str_at(&["configMapRef", "name"]));
                 }
             }
         }
         for volume in each(v, &["spec", "volumes"]) {
-            add(Kind::Secret, volume.str_at(&["secret", "secretName"]));
-            add(Kind::Secret, volume.str_at(&["azureFile", "secretName"]));
+            add(ObjectKind::Secret, volume.str_at(&["secret", "secretName"]));
+            add(ObjectKind::Secret, volume.str_at(&["azureFile", "secretName"]));
             for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
-                add(Kind::Secret, volume.str_at(&[source, "secretRef", "name"]));
+                add(ObjectKind::Secret, volume.str_at(&[source, "secretRef", "name"]));
             }
-            add(Kind::Secret, volume.str_at(&["csi", "nodePublishSecretRef", "name"]));
-            add(Kind::ConfigMap, volume.str_at(&["configMap", "name"]));
+            add(
+                ObjectKind::Secret,
+                volume.str_at(&["csi", "nodePublishSecretRef", "name"]),
+            );
+            add(ObjectKind::ConfigMap, volume.str_at(&["configMap", "name"]));
             for s in each(volume, &["projected", "sources"]) {
-                add(Kind::Secret, s.str_at(&["secret", "name"]));
-                add(Kind::ConfigMap, s.str_at(&["configMap", "name"]));
+                add(ObjectKind::Secret, s.str_at(&["secret", "name"]));
+                add(ObjectKind::ConfigMap, s.str_at(&["configMap", "name"]));
             }
-            add(Kind::Claim, volume.str_at(&["persistentVolumeClaim", "claimName"]));
+            add(
+                ObjectKind::Claim,
+                volume.str_at(&["persistentVolumeClaim", "claimName"]),
+            );
             if !volume.get("ephemeral").is_null() {
                 // A generic ephemeral volume's claim is named after the pod and the volume.
-                add(Kind::Claim, &format!("{}-{}", v.name(), volume.str_at(&["name"])));
+                add(ObjectKind::Claim, &format!("{}-{}", v.name(), volume.str_at(&["name"])));
             }
         }
         for claim in each(v, &["spec", "resourceClaims"]) {
-            add(Kind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
+            add(ObjectKind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
         }
         for claim in each(v, &["status", "resourceClaimStatuses"]) {
-            add(Kind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
+            add(ObjectKind::ResourceClaim, claim.str_at(&["resourceClaimName"]));
         }
         add(
-            Kind::ResourceClaim,
+            ObjectKind::ResourceClaim,
             v.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]),
         );
         refs.sort_unstable();

@@ -24,7 +24,7 @@ fn view() -> View {
     let pv = Volume::parse(&json!({"spec": {"claimRef": {"namespace": "n", "name": "pvc"},
         "csi": {"nodePublishSecretRef": {"name": "csi", "namespace": "other"}, "controllerPublishSecretRef": {"name": "no"}}}}));
     view.set_volume("pv", Some(&Arc::new(pv)));
-    view.set_direct(Kind::Attachment, "va", None, Some(&"n1".into()));
+    view.set_direct(ObjectKind::Attachment, "va", None, Some(&"n1".into()));
     view
 }
 
@@ -163,11 +163,11 @@ fn references_are_dropped_with_the_last_pod() {
     view.set_pod("n/q", None, Some(&a));
     view.set_pod("n/q", Some(&a), Some(&b));
     assert!(
-        view.reaches("n1", Kind::Secret, "n", "pull"),
+        view.reaches("n1", ObjectKind::Secret, "n", "pull"),
         "the other pod still needs it"
     );
     view.set_pod("n/q", Some(&b), None);
-    assert!(!view.reaches("n1", Kind::Secret, "n", "b"));
+    assert!(!view.reaches("n1", ObjectKind::Secret, "n", "b"));
     view.set_volume("pv", None);
-    assert!(!view.reaches("n1", Kind::Secret, "other", "csi"));
+    assert!(!view.reaches("n1", ObjectKind::Secret, "other", "csi"));
 }

@@ -3,9 +3,9 @@
 
 use super::Behind;
 use super::Rbac;
-use super::index::{Applies, Index};
+use super::index::{ApplicableBinding, Index};
 use super::objects::PolicyRule;
-use super::postings::Steps;
+use super::postings::StepBudget;
 use crate::apimachinery::value::Value;
 use crate::authz::Attributes;
 use crate::json;
@@ -17,9 +17,9 @@ const NEAR: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// The rule that allows it.
-    pub allowed: Option<Near>,
+    pub allowed: Option<RuleMatch>,
     /// If none does: the nearest misses, best first.
-    pub closest: Vec<Near>,
+    pub closest: Vec<RuleMatch>,
     /// Number of bindings that apply to the caller.
     pub bindings: usize,
     /// Bindings that apply to the caller but refer to missing roles.
@@ -28,9 +28,9 @@ pub struct Explanation {
 
 /// A rule, how it applies to the caller, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Near {
+pub struct RuleMatch {
     /// The binding, such as `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
-    pub through: String,
+    pub binding: String,
     /// Index of the rule in its role.
     pub number: usize,
     /// The rule.
@@ -40,16 +40,22 @@ pub struct Near {
     pub lacks: Vec<&'static str>,
 }
 
-fn lacks(rule: &PolicyRule, asked: &Attributes<'_>) -> Vec<&'static str> {
-    let checks: &[(&'static str, bool)] = if asked.is_resource {
+fn lacks(rule: &PolicyRule, attributes: &Attributes<'_>) -> Vec<&'static str> {
+    let checks: &[(&'static str, bool)] = if attributes.is_resource {
         &[
-            ("resource", rule.has_resource(asked.resource, asked.subresource)),
-            ("apiGroup", rule.has_group(asked.api_group)),
-            ("verb", rule.has_verb(asked.verb)),
-            ("name", rule.has_name(asked.name)),
+            (
+                "resource",
+                rule.has_resource(attributes.resource, attributes.subresource),
+            ),
+            ("apiGroup", rule.has_group(attributes.api_group)),
+            ("verb", rule.has_verb(attributes.verb)),
+            ("name", rule.has_name(attributes.name)),
         ]
     } else {
-        &[("path", rule.has_url(asked.path)), ("verb", rule.has_verb(asked.verb))]
+        &[
+            ("path", rule.has_url(attributes.path)),
+            ("verb", rule.has_verb(attributes.verb)),
+        ]
     };
     checks.iter().filter(|(_, ok)| !ok).map(|(what, _)| *what).collect()
 }
@@ -66,9 +72,9 @@ fn distance(lacks: &[&str]) -> usize {
         .sum()
 }
 
-fn near(a: &Applies, number: usize, rule: &PolicyRule, lacks: Vec<&'static str>) -> Near {
-    Near {
-        through: a.binding.describe(a.subject),
+fn near(a: &ApplicableBinding, number: usize, rule: &PolicyRule, lacks: Vec<&'static str>) -> RuleMatch {
+    RuleMatch {
+        binding: a.binding.describe(a.subject),
         number,
         rule: rule.clone(),
         lacks,
@@ -77,19 +83,21 @@ fn near(a: &Applies, number: usize, rule: &PolicyRule, lacks: Vec<&'static str>)
 
 impl Explanation {
     /// Examines every binding that applies to the caller. For interactive use; decisions use [`Index::find`].
-    pub fn of(index: &Index, asked: &Attributes<'_>) -> Self {
-        let applying = index.applying(asked.user, asked.namespace);
+    pub fn of(index: &Index, attributes: &Attributes<'_>) -> Self {
+        let applying = index.applying(attributes.user, attributes.namespace);
         let mut out = Self {
             bindings: applying.len(),
             // Cannot fail without a step budget.
-            dangling: index.dangling(asked, &mut Steps::unbounded()).unwrap_or_default(),
+            dangling: index
+                .dangling(attributes, &mut StepBudget::unbounded())
+                .unwrap_or_default(),
             ..Self::default()
         };
-        let mut closest: Vec<(usize, Near)> = Vec::new();
+        let mut closest: Vec<(usize, RuleMatch)> = Vec::new();
         for a in &applying {
             let rules = a.role.iter().flat_map(|role| role.rules.iter().enumerate());
             for (number, rule) in rules {
-                let lacks = lacks(rule, asked);
+                let lacks = lacks(rule, attributes);
                 if lacks.is_empty() {
                     out.allowed = Some(near(a, number, rule, lacks));
                     return out;
@@ -109,8 +117,8 @@ impl Explanation {
 
     /// As JSON, for the annotation on access reviews.
     pub fn to_value(&self) -> Value {
-        let one = |n: &Near| {
-            let mut v = json!({"through": (n.through.as_str()), "number": (n.number as i64)});
+        let one = |n: &RuleMatch| {
+            let mut v = json!({"through": (n.binding.as_str()), "number": (n.number as i64)});
             v.set(&["rule"], n.rule.to_value());
             if !n.lacks.is_empty() {
                 let lacks: Vec<Value> = n.lacks.iter().map(|s| Value::from(*s)).collect();
@@ -138,7 +146,7 @@ impl Rbac {
     ///
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.
-    pub async fn explain(&self, asked: &Attributes<'_>) -> Result<Explanation, Behind> {
-        Ok(Explanation::of(&*self.fresh().await?, asked))
+    pub async fn explain(&self, attributes: &Attributes<'_>) -> Result<Explanation, Behind> {
+        Ok(Explanation::of(&*self.fresh().await?, attributes))
     }
 }

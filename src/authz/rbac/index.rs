@@ -6,8 +6,8 @@
 //! version they were resolved with, and are revalidated by the next decision that uses them.
 
 use super::objects::{Binding, PolicyRule, Role, Target};
-use super::postings::{Spent, Steps};
-use super::resolved::{Grant, Merged, Resolved};
+use super::postings::{BudgetExhausted, StepBudget};
+use super::resolved::{BoundSubject, Merged, Resolved};
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use crate::request::UserInfo;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of unresolved bindings named in a reason; the rest are counted.
-pub(super) const MOST_DANGLING: usize = 10;
+pub(super) const MAX_DANGLING: usize = 10;
 /// Maximum size of the rules listed for one caller, in bytes.
-const MOST_LISTED: usize = 4 << 20;
+const MAX_LISTED: usize = 4 << 20;
 
 /// A snapshot of all roles and bindings.
 #[derive(Clone, Default)]
@@ -46,12 +46,12 @@ struct Scope {
 /// The bindings of one subject in one scope, with their roles resolved on first use.
 #[derive(Default)]
 struct Bucket {
-    bindings: OrdMap<Str, Grant>,
+    bindings: OrdMap<Str, BoundSubject>,
     resolved: ArcSwapOption<Resolved>,
 }
 
 /// The binding and role that allow a request.
-pub struct Found {
+pub struct Grant {
     /// The binding.
     pub binding: Arc<Binding>,
     /// Index of the matching subject in the binding.
@@ -62,7 +62,7 @@ pub struct Found {
 
 /// The rules granted to a user.
 #[derive(Default)]
-pub struct Listed {
+pub struct RuleList {
     /// The rules, in evaluation order.
     pub rules: Vec<PolicyRule>,
     /// Bindings that could not be resolved.
@@ -72,7 +72,7 @@ pub struct Listed {
 }
 
 /// A binding that applies to a user.
-pub struct Applies {
+pub struct ApplicableBinding {
     /// The binding.
     pub binding: Arc<Binding>,
     /// Index of the matching subject in the binding.
@@ -108,7 +108,7 @@ impl Index {
             let role = new.role_key();
             // `edit` goes from last to first: if several subjects are the same user, the first one remains.
             self.edit(&new, |bucket, subject| {
-                let grant = Grant {
+                let grant = BoundSubject {
                     binding: new.clone(),
                     subject,
                     role: role.clone(),
@@ -120,7 +120,7 @@ impl Index {
 
     /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops what they had
     /// resolved.
-    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, Grant>, usize)) {
+    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
         let scope = &binding.namespace;
         let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();
         for (number, subject) in binding.subjects.iter().enumerate().rev() {
@@ -163,18 +163,18 @@ impl Index {
     /// The first binding that allows the request: cluster bindings first, then those of the namespace, each by name.
     ///
     /// # Errors
-    /// [`Spent`] if the decision exceeds the step budget.
-    pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<Found>, Spent> {
-        for scope in self.scopes_of(asked.namespace) {
-            let mut best: Option<Found> = None;
-            for bucket in scope.buckets(asked.user) {
+    /// [`BudgetExhausted`] if the decision exceeds the step budget.
+    pub fn find(&self, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Option<Grant>, BudgetExhausted> {
+        for scope in self.scopes_of(attributes.namespace) {
+            let mut best: Option<Grant> = None;
+            for bucket in scope.buckets(attributes.user) {
                 let resolved = bucket.resolved(self, steps)?;
-                let Some((grant, role)) = resolved.find(asked, steps)? else {
+                let Some((grant, role)) = resolved.find(attributes, steps)? else {
                     continue;
                 };
-                let before = |best: &Found| (&grant.binding.name, grant.subject) < (&best.binding.name, best.subject);
+                let before = |best: &Grant| (&grant.binding.name, grant.subject) < (&best.binding.name, best.subject);
                 if best.as_ref().is_none_or(before) {
-                    best = Some(Found {
+                    best = Some(Grant {
                         binding: grant.binding.clone(),
                         subject: grant.subject,
                         role: role.clone(),
@@ -191,12 +191,16 @@ impl Index {
     /// Describes bindings of the caller that refer to missing roles. The first few are named, the rest counted.
     ///
     /// # Errors
-    /// [`Spent`] if it exceeds the step budget.
-    pub fn dangling(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Vec<String>, Spent> {
+    /// [`BudgetExhausted`] if it exceeds the step budget.
+    pub fn dangling(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Vec<String>, BudgetExhausted> {
         let mut out: Vec<String> = Vec::new();
         let mut more = 0;
-        for scope in self.scopes_of(asked.namespace) {
-            for bucket in scope.buckets(asked.user) {
+        for scope in self.scopes_of(attributes.namespace) {
+            for bucket in scope.buckets(attributes.user) {
                 let resolved = bucket.resolved(self, steps)?;
                 more += resolved.more_dangling;
                 for text in &resolved.dangling {
@@ -204,7 +208,7 @@ impl Index {
                     if out.contains(text) {
                         continue;
                     }
-                    if out.len() < MOST_DANGLING {
+                    if out.len() < MAX_DANGLING {
                         out.push(text.clone());
                     } else {
                         more += 1;
@@ -219,10 +223,10 @@ impl Index {
     }
 
     /// All bindings that apply to a user, cluster bindings first, each by name.
-    pub fn applying(&self, user: &UserInfo, namespace: &str) -> Vec<Applies> {
+    pub fn applying(&self, user: &UserInfo, namespace: &str) -> Vec<ApplicableBinding> {
         let mut out = Vec::new();
         for scope in self.scopes_of(namespace) {
-            let mut here: OrdMap<Str, Grant> = OrdMap::new();
+            let mut here: OrdMap<Str, BoundSubject> = OrdMap::new();
             for bucket in scope.buckets(user) {
                 for (name, grant) in &bucket.bindings {
                     let first = here.get(name).is_none_or(|old| grant.subject < old.subject);
@@ -231,7 +235,7 @@ impl Index {
                     }
                 }
             }
-            out.extend(here.into_iter().map(|(_, grant)| Applies {
+            out.extend(here.into_iter().map(|(_, grant)| ApplicableBinding {
                 role: self.role_of(&grant.binding).cloned(),
                 binding: grant.binding,
                 subject: grant.subject,
@@ -249,7 +253,7 @@ impl Index {
             match a.role {
                 Some(role) if seen.insert(Arc::as_ptr(&role)) => roles.push(role),
                 Some(_) => {}
-                None if errors.len() < MOST_DANGLING => errors.push(a.binding.dangling()),
+                None if errors.len() < MAX_DANGLING => errors.push(a.binding.dangling()),
                 None => more += 1,
             }
         }
@@ -261,12 +265,12 @@ impl Index {
 
     /// The rules granted to a user in a namespace, in evaluation order. The list is truncated for size, because many
     /// bindings to one large role repeat its rules.
-    pub fn rules(&self, user: &UserInfo, namespace: &str) -> Listed {
-        let mut out = Listed::default();
+    pub fn rules(&self, user: &UserInfo, namespace: &str) -> RuleList {
+        let mut out = RuleList::default();
         let (mut bytes, mut more) = (0, 0);
         for a in self.applying(user, namespace) {
             let Some(role) = a.role else {
-                if out.errors.len() < MOST_DANGLING {
+                if out.errors.len() < MAX_DANGLING {
                     out.errors.push(a.binding.dangling());
                 } else {
                     more += 1;
@@ -275,7 +279,7 @@ impl Index {
             };
             for rule in role.rules.iter() {
                 bytes += rule.bytes();
-                if bytes > MOST_LISTED {
+                if bytes > MAX_LISTED {
                     out.cut = true;
                     break;
                 }
@@ -314,7 +318,7 @@ impl Scope {
 // === impl Bucket ===
 
 impl Bucket {
-    fn resolved(&self, index: &Index, steps: &mut Steps) -> Result<Arc<Resolved>, Spent> {
+    fn resolved(&self, index: &Index, steps: &mut StepBudget) -> Result<Arc<Resolved>, BudgetExhausted> {
         if let Some(known) = self.resolved.load_full()
             && known.holds(self.bindings.values(), &index.roles, index.roles_version, steps)?
         {

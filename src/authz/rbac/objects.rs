@@ -7,7 +7,7 @@ use crate::authz::Attributes;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::postings::{Spent, Steps};
+use super::postings::{BudgetExhausted, StepBudget};
 use super::table::Table;
 
 /// Number of strings up to which a role's table is built on first use. Larger roles build it when they are parsed,
@@ -164,14 +164,14 @@ impl PolicyRule {
     }
 
     /// True if the rule allows the request.
-    pub fn allows(&self, asked: &Attributes<'_>) -> bool {
-        self.has_verb(asked.verb)
-            && if asked.is_resource {
-                self.has_group(asked.api_group)
-                    && self.has_resource(asked.resource, asked.subresource)
-                    && self.has_name(asked.name)
+    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        self.has_verb(attributes.verb)
+            && if attributes.is_resource {
+                self.has_group(attributes.api_group)
+                    && self.has_resource(attributes.resource, attributes.subresource)
+                    && self.has_name(attributes.name)
             } else {
-                self.has_url(asked.path)
+                self.has_url(attributes.path)
             }
     }
 }
@@ -231,12 +231,16 @@ impl Role {
     }
 
     /// The first rule that allows the request.
-    pub(super) fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
+    pub(super) fn find(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Option<usize>, BudgetExhausted> {
         if self.table.get().is_none() {
-            steps.take(self.weight * 10)?;
+            steps.charge(self.weight * 10)?;
         }
-        steps.take(10)?;
-        self.table().find(asked, steps)
+        steps.charge(10)?;
+        self.table().find(attributes, steps)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sets of rule numbers, and their intersection.
 //!
 //! A set is a sorted list of non-empty 64-bit words, so its size depends on its elements only, and rules are
-//! intersected 64 at a time. Every walk is charged to a step budget ([`Steps`]), which bounds the time of a decision.
+//! intersected 64 at a time. Every walk is charged to a step budget ([`StepBudget`]), which bounds the time of a
+//! decision.
 
 /// One word of a set: its position, and the bits of its elements.
 pub(super) type Word = (u32, u64);
@@ -44,15 +45,15 @@ fn split(number: u32) -> Word {
 
 /// The step budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent;
+pub struct BudgetExhausted;
 
 /// A step budget. A step takes a few nanoseconds.
 #[derive(Debug)]
-pub struct Steps(u64);
+pub struct StepBudget(u64);
 
-impl Steps {
+impl StepBudget {
     /// The budget on an I/O worker thread: well below 200 µs.
-    pub const fn of_reactor() -> Self {
+    pub const fn for_io_worker() -> Self {
         Self(10_000)
     }
 
@@ -69,9 +70,9 @@ impl Steps {
     /// Takes steps from the budget.
     ///
     /// # Errors
-    /// [`Spent`] if there are not enough left.
-    pub fn take(&mut self, steps: usize) -> Result<(), Spent> {
-        self.0 = self.0.checked_sub(steps as u64).ok_or(Spent)?;
+    /// [`BudgetExhausted`] if there are not enough left.
+    pub fn charge(&mut self, steps: usize) -> Result<(), BudgetExhausted> {
+        self.0 = self.0.checked_sub(steps as u64).ok_or(BudgetExhausted)?;
         Ok(())
     }
 }
@@ -110,11 +111,11 @@ impl<'a> Union<'a> {
     }
 
     /// All words of the union.
-    pub fn collect(mut self, steps: &mut Steps) -> Result<Vec<Word>, Spent> {
+    pub fn collect(mut self, steps: &mut StepBudget) -> Result<Vec<Word>, BudgetExhausted> {
         let mut out = Vec::new();
         let mut at = 0;
         while let Some(word) = self.seek(at) {
-            steps.take(1)?;
+            steps.charge(1)?;
             out.push(word);
             at = word.0 + 1;
         }
@@ -135,12 +136,12 @@ fn gallop(set: &[Word], at: u32) -> usize {
 /// Visits the words of the intersection of all unions until `each` returns true.
 pub(super) fn common<const N: usize>(
     mut unions: [Union<'_>; N],
-    steps: &mut Steps,
+    steps: &mut StepBudget,
     mut each: impl FnMut(Word) -> bool,
-) -> Result<(), Spent> {
+) -> Result<(), BudgetExhausted> {
     let mut at = 0;
     'words: loop {
-        steps.take(N)?;
+        steps.charge(N)?;
         let mut bits = u64::MAX;
         for union in &mut unions {
             let Some((found, here)) = union.seek(at) else {
@@ -160,7 +161,10 @@ pub(super) fn common<const N: usize>(
 }
 
 /// The lowest number in the intersection.
-pub(super) fn first<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Option<u32>, Spent> {
+pub(super) fn first<const N: usize>(
+    unions: [Union<'_>; N],
+    steps: &mut StepBudget,
+) -> Result<Option<u32>, BudgetExhausted> {
     let mut found = None;
     common(unions, steps, |(at, bits)| {
         found = Some(at * 64 + bits.trailing_zeros());
@@ -170,7 +174,10 @@ pub(super) fn first<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -
 }
 
 /// All words of the intersection.
-pub(super) fn intersection<const N: usize>(unions: [Union<'_>; N], steps: &mut Steps) -> Result<Vec<Word>, Spent> {
+pub(super) fn intersection<const N: usize>(
+    unions: [Union<'_>; N],
+    steps: &mut StepBudget,
+) -> Result<Vec<Word>, BudgetExhausted> {
     let mut out = Vec::new();
     common(unions, steps, |word| {
         out.push(word);
@@ -205,13 +212,13 @@ mod tests {
             let plain = |i: usize| -> BTreeSet<u32> { sets[3 * i..3 * i + 3].iter().flatten().copied().collect() };
             let expected: Vec<u32> =
                 plain(0).into_iter().filter(|n| plain(1).contains(n) && plain(2).contains(n)).collect();
-            let words = intersection(unions, &mut Steps::unbounded()).unwrap();
+            let words = intersection(unions, &mut StepBudget::unbounded()).unwrap();
             let got: Vec<u32> = words
                 .iter()
                 .flat_map(|(at, bits)| (0..64).filter(move |b| bits >> b & 1 == 1).map(move |b| at * 64 + b))
                 .collect();
             prop_assert_eq!(&got, &expected);
-            prop_assert_eq!(first(unions, &mut Steps::unbounded()).unwrap(), expected.first().copied());
+            prop_assert_eq!(first(unions, &mut StepBudget::unbounded()).unwrap(), expected.first().copied());
         }
     }
 
@@ -221,7 +228,7 @@ mod tests {
         let others: BTreeSet<u32> = (0..1000).map(|n| n * 64 + 1).collect();
         let (a, b) = (postings(&numbers).unwrap(), postings(&others).unwrap());
         let unions = [&a, &b].map(|p| Union::of([Some(p.words()), None, None]));
-        assert_eq!(first(unions, &mut Steps::new(1000)), Err(Spent));
-        assert_eq!(first(unions, &mut Steps::new(3000)), Ok(None));
+        assert_eq!(first(unions, &mut StepBudget::new(1000)), Err(BudgetExhausted));
+        assert_eq!(first(unions, &mut StepBudget::new(3000)), Ok(None));
     }
 }

@@ -1,8 +1,8 @@
 //! The resolved roles of one subject's bindings in one scope, searched one by one or through a merged table.
 
-use super::index::MOST_DANGLING;
+use super::index::MAX_DANGLING;
 use super::objects::{Binding, Role};
-use super::postings::{Spent, Steps};
+use super::postings::{BudgetExhausted, StepBudget};
 use super::table::Table;
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Number of roles up to which they are searched one by one; more are merged into one table.
 const FEW: usize = 6;
 /// Maximum size of one subject's merged table, in strings. Above it, roles are searched one by one.
-const MOST_OF_ONE: usize = 50_000;
+const MAX_OF_ONE: usize = 50_000;
 /// Maximum size of all merged tables, in strings. Without it, every subject bound to the same roles would copy their
 /// rules.
-const MOST_OF_ALL: usize = 500_000;
+const MAX_OF_ALL: usize = 500_000;
 
 /// A binding, and the index of the matching subject in it.
 #[derive(Clone)]
-pub(super) struct Grant {
+pub(super) struct BoundSubject {
     pub binding: Arc<Binding>,
     pub subject: usize,
     /// Key of the role in the index.
@@ -40,7 +40,7 @@ struct Share {
 
 pub(super) struct Resolved {
     /// One per distinct role: its first binding.
-    grants: Vec<(Grant, Arc<Role>)>,
+    grants: Vec<(BoundSubject, Arc<Role>)>,
     /// Messages for bindings to missing roles, up to a limit; the rest are counted.
     pub dangling: Vec<String>,
     pub more_dangling: usize,
@@ -55,7 +55,7 @@ pub(super) struct Resolved {
 
 impl Merged {
     fn take(&self, weight: usize) -> Option<Share> {
-        let fits = |all: usize| (weight <= MOST_OF_ONE && all + weight <= MOST_OF_ALL).then_some(all + weight);
+        let fits = |all: usize| (weight <= MAX_OF_ONE && all + weight <= MAX_OF_ALL).then_some(all + weight);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         let of = self.clone();
         Some(Share { of, weight })
@@ -70,18 +70,18 @@ impl Drop for Share {
 
 // === impl Resolved ===
 
-fn role<'r>(roles: &'r HashMap<Str, Arc<Role>>, grant: &Grant) -> Option<&'r Arc<Role>> {
+fn role<'r>(roles: &'r HashMap<Str, Arc<Role>>, grant: &BoundSubject) -> Option<&'r Arc<Role>> {
     roles.get(grant.role.as_ref()?)
 }
 
 impl Resolved {
     pub fn of<'g>(
-        bindings: impl Iterator<Item = &'g Grant>,
+        bindings: impl Iterator<Item = &'g BoundSubject>,
         roles: &HashMap<Str, Arc<Role>>,
         version: u64,
         merged: &Merged,
-        steps: &mut Steps,
-    ) -> Result<Self, Spent> {
+        steps: &mut StepBudget,
+    ) -> Result<Self, BudgetExhausted> {
         let mut out = Self {
             grants: Vec::new(),
             dangling: Vec::new(),
@@ -93,7 +93,7 @@ impl Resolved {
         let mut seen = HashSet::new();
         let mut reasons = HashSet::new();
         for grant in bindings {
-            steps.take(20)?;
+            steps.charge(20)?;
             let found = role(roles, grant);
             out.roles.push(found.cloned());
             match found {
@@ -101,7 +101,7 @@ impl Resolved {
                 Some(_) => {}
                 None => {
                     if reasons.insert((grant.binding.role_kind.clone(), grant.binding.role_name.clone())) {
-                        if out.dangling.len() < MOST_DANGLING {
+                        if out.dangling.len() < MAX_DANGLING {
                             out.dangling.push(grant.binding.dangling());
                         } else {
                             out.more_dangling += 1;
@@ -113,7 +113,7 @@ impl Resolved {
         if out.grants.len() > FEW {
             let weight = out.grants.iter().map(|(_, role)| role.weight).sum();
             if let Some(share) = merged.take(weight) {
-                steps.take(weight * 10)?;
+                steps.charge(weight * 10)?;
                 let rules = out.grants.iter().enumerate();
                 let table = Table::of(rules.flat_map(|(at, (_, role))| role.rules.iter().map(move |r| (at, r))));
                 out.table = Some((table, share));
@@ -126,16 +126,16 @@ impl Resolved {
     /// address.
     pub fn holds<'g>(
         &self,
-        bindings: impl Iterator<Item = &'g Grant>,
+        bindings: impl Iterator<Item = &'g BoundSubject>,
         roles: &HashMap<Str, Arc<Role>>,
         version: u64,
-        steps: &mut Steps,
-    ) -> Result<bool, Spent> {
+        steps: &mut StepBudget,
+    ) -> Result<bool, BudgetExhausted> {
         if self.version.load(Ordering::Acquire) == version {
             return Ok(true);
         }
         for (grant, before) in bindings.zip(&self.roles) {
-            steps.take(10)?;
+            steps.charge(10)?;
             if role(roles, grant).map(Arc::as_ptr) != before.as_ref().map(Arc::as_ptr) {
                 return Ok(false);
             }
@@ -145,12 +145,16 @@ impl Resolved {
         Ok(true)
     }
 
-    pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<&(Grant, Arc<Role>)>, Spent> {
+    pub fn find(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Option<&(BoundSubject, Arc<Role>)>, BudgetExhausted> {
         if let Some((table, _)) = &self.table {
-            return Ok(table.find(asked, steps)?.map(|at| &self.grants[at]));
+            return Ok(table.find(attributes, steps)?.map(|at| &self.grants[at]));
         }
         for pair in &self.grants {
-            if pair.1.find(asked, steps)?.is_some() {
+            if pair.1.find(attributes, steps)?.is_some() {
                 return Ok(Some(pair));
             }
         }

@@ -5,7 +5,7 @@
 //! a time.
 
 use super::objects::PolicyRule;
-use super::postings::{Postings, Spent, Steps, Union, Word, first};
+use super::postings::{BudgetExhausted, Postings, StepBudget, Union, Word, first};
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use std::collections::HashMap;
@@ -81,40 +81,49 @@ impl Table {
     }
 
     /// The position of the first rule that allows the request.
-    pub fn find(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<usize>, Spent> {
-        let number = if asked.is_resource {
-            self.find_resource(asked, steps)?
+    pub fn find(&self, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Option<usize>, BudgetExhausted> {
+        let number = if attributes.is_resource {
+            self.find_resource(attributes, steps)?
         } else {
-            self.find_path(asked, steps)?
+            self.find_path(attributes, steps)?
         };
         Ok(number.map(|n| self.positions[n as usize] as usize))
     }
 
-    fn find_resource(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<u32>, Spent> {
-        let resources = if asked.subresource.is_empty() {
-            self.resource(asked.resource, None)
+    fn find_resource(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Option<u32>, BudgetExhausted> {
+        let resources = if attributes.subresource.is_empty() {
+            self.resource(attributes.resource, None)
         } else {
-            let mut spelled = String::with_capacity(asked.resource.len() + asked.subresource.len() + 1);
-            spelled.push_str(asked.resource);
+            let mut spelled = String::with_capacity(attributes.resource.len() + attributes.subresource.len() + 1);
+            spelled.push_str(attributes.resource);
             spelled.push('/');
-            spelled.push_str(asked.subresource);
-            self.resource(&spelled, Some(asked.subresource))
+            spelled.push_str(attributes.subresource);
+            self.resource(&spelled, Some(attributes.subresource))
         };
         if resources.is_empty() {
             return Ok(None);
         }
-        let names = self.names(Some(asked.name));
+        let names = self.names(Some(attributes.name));
         first(
-            [resources, self.verbs(asked.verb), self.groups(asked.api_group), names],
+            [
+                resources,
+                self.verbs(attributes.verb),
+                self.groups(attributes.api_group),
+                names,
+            ],
             steps,
         )
     }
 
-    fn find_path(&self, asked: &Attributes<'_>, steps: &mut Steps) -> Result<Option<u32>, Spent> {
-        let verbs = self.verbs(asked.verb);
+    fn find_path(&self, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Option<u32>, BudgetExhausted> {
+        let verbs = self.verbs(attributes.verb);
         let mut found: Option<u32> = None;
-        for rules in self.paths_of(asked.path) {
-            steps.take(2)?;
+        for rules in self.paths_of(attributes.path) {
+            steps.charge(2)?;
             if let Some(n) = first([Union::of([Some(rules), None, None]), verbs], steps)? {
                 found = Some(found.map_or(n, |low| low.min(n)));
             }

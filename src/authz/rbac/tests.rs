@@ -30,8 +30,8 @@ fn ask(index: &Index, user: &UserInfo, method: Method, uri: &str) -> Verdict {
     says(index, &Attributes::of(user, &info))
 }
 
-fn says(index: &Index, asked: &Attributes<'_>) -> Verdict {
-    decide(index, asked, &mut Steps::unbounded()).unwrap()
+fn says(index: &Index, attributes: &Attributes<'_>) -> Verdict {
+    decide(index, attributes, &mut StepBudget::unbounded()).unwrap()
 }
 
 fn may(index: &Index, user: &UserInfo, method: Method, uri: &str) -> bool {
@@ -213,18 +213,18 @@ async fn nothing_is_allowed_before_roles_are_read() {
 }
 
 /// Upstream's algorithm, restated: every rule of every binding that applies to the caller.
-fn plainly(roles: &[(String, Vec<PolicyRule>)], bindings: &[Arc<Binding>], asked: &Attributes<'_>) -> bool {
+fn plainly(roles: &[(String, Vec<PolicyRule>)], bindings: &[Arc<Binding>], attributes: &Attributes<'_>) -> bool {
     bindings
         .iter()
-        .filter(|b| b.namespace.is_empty() || b.namespace == asked.namespace)
+        .filter(|b| b.namespace.is_empty() || b.namespace == attributes.namespace)
         .filter(|b| {
             b.subjects.iter().any(|s| match s.kind.as_str() {
-                "User" => s.name == asked.user.name,
-                _ => asked.user.in_group(&s.name),
+                "User" => s.name == attributes.user.name,
+                _ => attributes.user.in_group(&s.name),
             })
         })
         .filter_map(|b| roles.iter().find(|(key, _)| *key == b.role_key().unwrap()))
-        .any(|(_, rules)| rules.iter().any(|r| r.allows(asked)))
+        .any(|(_, rules)| rules.iter().any(|r| r.allows(attributes)))
 }
 
 fn words(all: &'static [&'static str]) -> impl Strategy<Value = Vec<compact_str::CompactString>> {
@@ -316,17 +316,17 @@ proptest! {
         for verb in ["get", "list", "delete"] {
             for (group, resource, subresource) in [("", "pods", ""), ("", "pods", "log"), ("apps", "nodes", ""), ("x", "z", "log")] {
                 for name in ["", "a"] {
-                    let asked = Attributes { verb, is_resource: true, api_group: group, resource, subresource, name,
+                    let attributes = Attributes { verb, is_resource: true, api_group: group, resource, subresource, name,
                         namespace: namespaces[ask_ns], ..Attributes::of(&u, &nothing) };
-                    let allowed = says(&index, &asked).decision == Decision::Allow;
-                    prop_assert_eq!(allowed, plainly(&roles, &all, &asked), "{:?}", asked);
-                    let explained = Explanation::of(&index, &asked).allowed.is_some();
+                    let allowed = says(&index, &attributes).decision == Decision::Allow;
+                    prop_assert_eq!(allowed, plainly(&roles, &all, &attributes), "{:?}", attributes);
+                    let explained = Explanation::of(&index, &attributes).allowed.is_some();
                     prop_assert_eq!(allowed, explained);
                 }
             }
             for path in ["/a", "/b/c", "/c"] {
-                let asked = Attributes { verb, path, ..Attributes::of(&u, &nothing) };
-                prop_assert_eq!(says(&index, &asked).decision == Decision::Allow, plainly(&roles, &all, &asked));
+                let attributes = Attributes { verb, path, ..Attributes::of(&u, &nothing) };
+                prop_assert_eq!(says(&index, &attributes).decision == Decision::Allow, plainly(&roles, &all, &attributes));
             }
         }
     }
@@ -395,7 +395,7 @@ fn the_cost_of_a_rule_is_linear_in_its_lists() {
     };
     let role = Role::of(vec![rule]);
     let (u, nothing) = (user("u", &[]), RequestInfo::default());
-    let asked = Attributes {
+    let attributes = Attributes {
         verb: "v7",
         is_resource: true,
         api_group: "g1999",
@@ -403,9 +403,18 @@ fn the_cost_of_a_rule_is_linear_in_its_lists() {
         name: "n3",
         ..Attributes::of(&u, &nothing)
     };
-    let mut steps = Steps::of_reactor();
-    assert_eq!(role.find(&asked, &mut steps), Ok(Some(0)));
-    assert_eq!(role.find(&Attributes { name: "x", ..asked }, &mut steps), Ok(None));
+    let mut steps = StepBudget::for_io_worker();
+    assert_eq!(role.find(&attributes, &mut steps), Ok(Some(0)));
+    assert_eq!(
+        role.find(
+            &Attributes {
+                name: "x",
+                ..attributes
+            },
+            &mut steps
+        ),
+        Ok(None)
+    );
 }
 
 /// Roles that match a request in all but one part, a different part each time.
@@ -432,24 +441,30 @@ fn near_misses(count: usize) -> Index {
 #[tokio::test]
 async fn an_expensive_decision_is_not_made_synchronously() {
     let (u, nothing) = (user("u", &[]), RequestInfo::default());
-    let asked = Attributes {
+    let attributes = Attributes {
         verb: "get",
         is_resource: true,
         resource: "pods",
         ..Attributes::of(&u, &nothing)
     };
     let few = Rbac::fixed(near_misses(20));
-    assert_eq!(few.at_once(&asked).map(|v| v.decision), Some(Decision::NoOpinion));
+    assert_eq!(
+        few.authorize_sync(&attributes).map(|v| v.decision),
+        Some(Decision::NoOpinion)
+    );
     let mut index = near_misses(3_000);
     let many = Rbac::fixed(index.clone());
-    assert_eq!(many.at_once(&asked), None);
-    assert_eq!(many.authorize(&asked).await.decision, Decision::NoOpinion);
+    assert_eq!(many.authorize_sync(&attributes), None);
+    assert_eq!(many.authorize(&attributes).await.decision, Decision::NoOpinion);
     // The slow path caches what it resolved, so the next decision is synchronous.
-    assert_eq!(many.at_once(&asked).map(|v| v.decision), Some(Decision::NoOpinion));
+    assert_eq!(
+        many.authorize_sync(&attributes).map(|v| v.decision),
+        Some(Decision::NoOpinion)
+    );
     let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
     index.set_role("r2999", Some(role(rules)));
     let changed = Rbac::fixed(index);
-    assert_eq!(changed.authorize(&asked).await.decision, Decision::Allow);
+    assert_eq!(changed.authorize(&attributes).await.decision, Decision::Allow);
 }
 
 #[test]
@@ -491,11 +506,11 @@ fn a_long_list_of_rules_is_truncated() {
     assert_eq!(index.held(&user("u", &[]), "").0.len(), 1);
 }
 
-/// Run with `cargo test --release --lib what_a_decision_costs -- --ignored --nocapture`. Results are in
+/// Run with `cargo test --release --lib decision_latency -- --ignored --nocapture`. Results are in
 /// docs/BENCHMARKS.md.
 #[tokio::test]
 #[ignore = "prints figures; means something in a release build only"]
-async fn what_a_decision_costs() {
+async fn decision_latency() {
     use crate::authn::{Authenticator, BearerToken, Credentials, TokenFile, Union};
     let rbac = Rbac::fixed(crowd());
     let tokens = TokenFile::parse("f", "secret,user7,u,\"crowd,system:authenticated\"").unwrap();
@@ -511,12 +526,12 @@ async fn what_a_decision_costs() {
     ] {
         let info = of(uri);
         let u = user("user7", &["crowd", "system:authenticated"]);
-        let asked = Attributes::of(&u, &info);
-        rbac.authorize(&asked).await;
+        let attributes = Attributes::of(&u, &info);
+        rbac.authorize(&attributes).await;
         const N: u32 = 100_000;
         let start = std::time::Instant::now();
         for _ in 0..N {
-            std::hint::black_box(rbac.authorize(&asked).await);
+            std::hint::black_box(rbac.authorize(&attributes).await);
         }
         let decision = start.elapsed() / N;
         let start = std::time::Instant::now();

@@ -15,15 +15,15 @@ pub(super) fn read(values: &Values) -> Result<Config, UsageError> {
         n => Ok(n),
     };
     let default = Config::default();
-    let bodies = memory("request-body-memory")?;
+    let body_bytes = memory("request-body-memory")?;
     Ok(Config {
         threads: match count(values, "compute-threads")? {
             0 => default.threads,
             n => n,
         },
-        memory: memory("compute-memory")?,
-        bodies,
-        bodies_of_one_flow: bodies / 4,
+        memory_bytes: memory("compute-memory")?,
+        body_bytes,
+        body_bytes_per_flow: body_bytes / 4,
         ..default
     })
 }

@@ -83,10 +83,10 @@ impl StorageOptions {
             etcd: EtcdOptions::read(values)?,
             cache_bytes: bytes(values, "watch-cache-max-bytes")?,
             watches: WatchBounds {
-                all: count(values, "max-watches")?,
+                max_total: count(values, "max-watches")?,
                 per_user: count(values, "max-watches-per-user")?,
-                pinned: bytes(values, "watch-max-pinned-bytes")?,
-                stall: values.duration("watch-stall-timeout")?,
+                max_pinned_bytes: bytes(values, "watch-max-pinned-bytes")?,
+                stall_timeout: values.duration("watch-stall-timeout")?,
             },
             encodings_bytes: bytes(values, "watch-cache-max-encoding-bytes")?,
         })

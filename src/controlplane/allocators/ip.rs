@@ -1,13 +1,13 @@
 //! Cluster IP allocator over one service CIDR (upstream's `pkg/registry/core/service/ipallocator`). Start at
-//! [`IpRange::take_any`].
+//! [`IpAllocator::allocate_next`].
 
-use super::band::{Band, Refused, band_offset, random};
+use super::range::{AllocationError, RangeAllocator, band_offset, random};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IP family, as `spec.ipFamilies` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
+pub enum IpFamily {
     /// `IPv4`
     V4,
     /// `IPv6`
@@ -16,11 +16,11 @@ pub enum Family {
 
 /// A service CIDR with its allocations.
 #[derive(Debug)]
-pub struct IpRange {
+pub struct IpAllocator {
     base: u128,
-    family: Family,
+    family: IpFamily,
     bits: u8,
-    band: Band,
+    range: RangeAllocator,
 }
 
 /// Why an address could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
@@ -44,7 +44,7 @@ impl fmt::Display for IpError {
     }
 }
 
-impl Family {
+impl IpFamily {
     /// The IP family of an address.
     pub fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
@@ -76,12 +76,12 @@ impl Family {
     }
 }
 
-impl IpRange {
+impl IpAllocator {
     /// The range of a CIDR; `None` if it has no usable address.
     pub fn new(network: IpAddr, bits: u8) -> Option<Self> {
         let (family, width) = match network {
-            IpAddr::V4(_) => (Family::V4, 32u32),
-            IpAddr::V6(_) => (Family::V6, 128),
+            IpAddr::V4(_) => (IpFamily::V4, 32u32),
+            IpAddr::V6(_) => (IpFamily::V6, 128),
         };
         let host = width.checked_sub(u32::from(bits))?;
         // A shift by the full width would overflow.
@@ -90,12 +90,12 @@ impl IpRange {
         // The network address is never allocated, nor the IPv4 broadcast address. Like upstream, only the first 2^64
         // addresses of larger ranges are used.
         let all = if host >= 64 { u64::MAX } else { 1u64 << host };
-        let usable = all.saturating_sub(if family == Family::V4 { 2 } else { 1 });
+        let usable = all.saturating_sub(if family == IpFamily::V4 { 2 } else { 1 });
         (usable > 0).then(|| Self {
             base,
             family,
             bits,
-            band: Band::new(usable, band_offset(usable, 16, 256)),
+            range: RangeAllocator::new(usable, band_offset(usable, 16, 256)),
         })
     }
 
@@ -106,7 +106,7 @@ impl IpRange {
     }
 
     /// The IP family of the range.
-    pub fn family(&self) -> Family {
+    pub fn family(&self) -> IpFamily {
         self.family
     }
 
@@ -124,11 +124,11 @@ impl IpRange {
     ///
     /// # Errors
     /// [`IpError`]
-    pub fn take(&self, ip: IpAddr, owner: &str) -> Result<(), IpError> {
+    pub fn allocate(&self, ip: IpAddr, owner: &str) -> Result<(), IpError> {
         let n = self.index(ip).ok_or(IpError::NotInRange)?;
-        self.band.take(n, owner).map_err(|e| match e {
-            Refused::Taken => IpError::Taken,
-            Refused::OutOfRange => IpError::NotInRange,
+        self.range.allocate(n, owner).map_err(|e| match e {
+            AllocationError::AlreadyAllocated => IpError::Taken,
+            AllocationError::OutOfRange => IpError::NotInRange,
         })
     }
 
@@ -136,17 +136,17 @@ impl IpRange {
     ///
     /// # Errors
     /// [`IpError::Full`]
-    pub fn take_any(&self, owner: &str) -> Result<IpAddr, IpError> {
-        self.band
-            .take_any(owner, random())
+    pub fn allocate_next(&self, owner: &str) -> Result<IpAddr, IpError> {
+        self.range
+            .allocate_next(owner, random())
             .map(|n| self.address(n))
             .map_err(|_| IpError::Full)
     }
 
     /// Releases an address if `owner` holds it.
-    pub fn give_back(&self, ip: IpAddr, owner: &str) {
+    pub fn release(&self, ip: IpAddr, owner: &str) {
         if let Some(n) = self.index(ip) {
-            self.band.give_back(n, owner);
+            self.range.release(n, owner);
         }
     }
 
@@ -156,16 +156,16 @@ impl IpRange {
     }
 
     /// The count of allocated addresses.
-    pub fn taken(&self) -> usize {
-        self.band.taken()
+    pub fn allocated(&self) -> usize {
+        self.range.allocated()
     }
 
     fn index(&self, ip: IpAddr) -> Option<u64> {
-        if Family::of(ip) != self.family {
+        if IpFamily::of(ip) != self.family {
             return None;
         }
         let n = u64::try_from(number(ip).checked_sub(self.base)?).ok()?.checked_sub(1)?;
-        (n < self.band.size()).then_some(n)
+        (n < self.range.size()).then_some(n)
     }
 
     fn address(&self, n: u64) -> IpAddr {
@@ -174,13 +174,13 @@ impl IpRange {
 
     fn ip_at(&self, n: u128) -> IpAddr {
         match self.family {
-            Family::V4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap_or(u32::MAX))),
-            Family::V6 => IpAddr::V6(Ipv6Addr::from(n)),
+            IpFamily::V4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap_or(u32::MAX))),
+            IpFamily::V6 => IpAddr::V6(Ipv6Addr::from(n)),
         }
     }
 }
 
-impl fmt::Display for IpRange {
+impl fmt::Display for IpAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.network(), self.bits)
     }
@@ -199,32 +199,32 @@ mod tests {
 
     #[test]
     fn network_and_broadcast_addresses_are_not_allocatable() {
-        let r = IpRange::parse("10.0.0.0/24").unwrap();
+        let r = IpAllocator::parse("10.0.0.0/24").unwrap();
         assert_eq!(r.first().to_string(), "10.0.0.1");
         for bad in ["10.0.0.0", "10.0.0.255", "10.0.1.1", "::1"] {
-            assert_eq!(r.take(bad.parse().unwrap(), "o"), Err(IpError::NotInRange), "{bad}");
+            assert_eq!(r.allocate(bad.parse().unwrap(), "o"), Err(IpError::NotInRange), "{bad}");
         }
-        assert_eq!(r.take("10.0.0.254".parse().unwrap(), "o"), Ok(()));
-        assert_eq!(r.take("10.0.0.254".parse().unwrap(), "p"), Err(IpError::Taken));
+        assert_eq!(r.allocate("10.0.0.254".parse().unwrap(), "o"), Ok(()));
+        assert_eq!(r.allocate("10.0.0.254".parse().unwrap(), "p"), Err(IpError::Taken));
         assert_eq!(r.to_string(), "10.0.0.0/24");
     }
 
     #[test]
     fn a_small_range_is_allocated_completely() {
-        let r = IpRange::parse("192.168.1.8/29").unwrap();
-        let mut all: Vec<IpAddr> = (0..6).map(|_| r.take_any("o").unwrap()).collect();
+        let r = IpAllocator::parse("192.168.1.8/29").unwrap();
+        let mut all: Vec<IpAddr> = (0..6).map(|_| r.allocate_next("o").unwrap()).collect();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 6);
-        assert_eq!(r.take_any("o"), Err(IpError::Full));
-        r.give_back(all[0], "o");
-        assert_eq!(r.take_any("o"), Ok(all[0]));
+        assert_eq!(r.allocate_next("o"), Err(IpError::Full));
+        r.release(all[0], "o");
+        assert_eq!(r.allocate_next("o"), Ok(all[0]));
     }
 
     #[test]
     fn large_ipv6_ranges_allocate() {
-        let r = IpRange::parse("fd00::/48").unwrap();
-        let ip = r.take_any("o").unwrap();
+        let r = IpAllocator::parse("fd00::/48").unwrap();
+        let ip = r.allocate_next("o").unwrap();
         assert!(r.contains(ip) && ip != r.network());
     }
 }

@@ -1,14 +1,15 @@
-//! Node port allocator (upstream's `pkg/registry/core/service/portallocator`). Start at [`PortRange::take_any`].
+//! Node port allocator (upstream's `pkg/registry/core/service/portallocator`). Start at
+//! [`PortAllocator::allocate_next`].
 
-use super::band::{Band, Refused, band_offset, random};
+use super::range::{AllocationError, RangeAllocator, band_offset, random};
 use std::fmt;
 
 /// The node port range with its allocations.
 #[derive(Debug)]
-pub struct PortRange {
+pub struct PortAllocator {
     first: u16,
     last: u16,
-    band: Band,
+    range: RangeAllocator,
 }
 
 /// Why a port could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
@@ -35,14 +36,14 @@ impl fmt::Display for PortError {
     }
 }
 
-impl PortRange {
+impl PortAllocator {
     /// The range `first..=last`, nothing allocated.
     pub fn new(first: u16, last: u16) -> Self {
         let size = u64::from(last.saturating_sub(first)) + 1;
         Self {
             first,
             last,
-            band: Band::new(size, band_offset(size, 32, 128)),
+            range: RangeAllocator::new(size, band_offset(size, 32, 128)),
         }
     }
 
@@ -58,11 +59,11 @@ impl PortRange {
     ///
     /// # Errors
     /// [`PortError`]
-    pub fn take(&self, port: i64, owner: &str) -> Result<(), PortError> {
+    pub fn allocate(&self, port: i64, owner: &str) -> Result<(), PortError> {
         let n = self.index(port)?;
-        self.band.take(n, owner).map_err(|e| match e {
-            Refused::Taken => PortError::Taken,
-            Refused::OutOfRange => PortError::NotInRange(self.first, self.last),
+        self.range.allocate(n, owner).map_err(|e| match e {
+            AllocationError::AlreadyAllocated => PortError::Taken,
+            AllocationError::OutOfRange => PortError::NotInRange(self.first, self.last),
         })
     }
 
@@ -70,26 +71,26 @@ impl PortRange {
     ///
     /// # Errors
     /// [`PortError::Full`]
-    pub fn take_any(&self, owner: &str) -> Result<i64, PortError> {
-        let n = self.band.take_any(owner, random()).map_err(|_| PortError::Full)?;
+    pub fn allocate_next(&self, owner: &str) -> Result<i64, PortError> {
+        let n = self.range.allocate_next(owner, random()).map_err(|_| PortError::Full)?;
         Ok(i64::from(self.first) + n as i64)
     }
 
     /// Releases a port if `owner` holds it.
-    pub fn give_back(&self, port: i64, owner: &str) {
+    pub fn release(&self, port: i64, owner: &str) {
         if let Ok(n) = self.index(port) {
-            self.band.give_back(n, owner);
+            self.range.release(n, owner);
         }
     }
 
     /// Whether the port is allocated.
-    pub fn is_taken(&self, port: i64) -> bool {
-        self.index(port).is_ok_and(|n| self.band.is_taken(n))
+    pub fn is_allocated(&self, port: i64) -> bool {
+        self.index(port).is_ok_and(|n| self.range.is_allocated(n))
     }
 
     /// The count of allocated ports.
-    pub fn taken(&self) -> usize {
-        self.band.taken()
+    pub fn allocated(&self) -> usize {
+        self.range.allocated()
     }
 }
 
@@ -99,15 +100,15 @@ mod tests {
 
     #[test]
     fn dynamic_ports_come_from_the_upper_band() {
-        let r = PortRange::new(30000, 32767);
+        let r = PortAllocator::new(30000, 32767);
         for _ in 0..50 {
-            assert!(r.take_any("o").unwrap() >= 30086);
+            assert!(r.allocate_next("o").unwrap() >= 30086);
         }
         assert_eq!(
-            r.take(29999, "o").unwrap_err().to_string(),
+            r.allocate(29999, "o").unwrap_err().to_string(),
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
         );
-        r.take(30000, "a").unwrap();
-        assert_eq!(r.take(30000, "b"), Err(PortError::Taken));
+        r.allocate(30000, "a").unwrap();
+        assert_eq!(r.allocate(30000, "b"), Err(PortError::Taken));
     }
 }

@@ -15,7 +15,7 @@
 mod table;
 
 use super::super::ControlPlane;
-use super::{all_at_once, change, create_if_missing, find};
+use super::{change, create_if_missing, find, for_each_concurrently};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -30,7 +30,7 @@ const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
 /// A default object.
-struct Wanted {
+struct DefaultObject {
     object: Value,
     mandatory: bool,
 }
@@ -46,7 +46,7 @@ pub async fn ensure(plane: &ControlPlane) -> Result<()> {
 }
 
 /// Runs [`ensure`] every minute. The task belongs to `group` and ends with it.
-pub fn keep(group: &TaskGroup, plane: Arc<ControlPlane>) {
+pub fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let stop = group.stop_signal().clone();
     group.spawn("flow control defaults", async move {
         loop {
@@ -70,33 +70,33 @@ fn object(kind: &str, name: &str, spec: Value) -> Value {
     v
 }
 
-fn levels() -> Vec<Wanted> {
-    let level = |(name, mandatory, limit): &table::Level| Wanted {
+fn levels() -> Vec<DefaultObject> {
+    let level = |(name, mandatory, limit): &table::Level| DefaultObject {
         object: object("PriorityLevelConfiguration", name, table::level_spec(*limit)),
         mandatory: *mandatory,
     };
     table::LEVELS.iter().map(level).collect()
 }
 
-fn schemas() -> Vec<Wanted> {
-    let schema = |s: &table::Schema| Wanted {
+fn schemas() -> Vec<DefaultObject> {
+    let schema = |s: &table::Schema| DefaultObject {
         object: object("FlowSchema", s.name, s.spec()),
         mandatory: s.mandatory,
     };
     table::SCHEMAS.iter().map(schema).collect()
 }
 
-async fn ensure_all(store: &Store, defaults: Vec<Wanted>) -> Result<()> {
-    let mut former = Vec::new();
+async fn ensure_all(store: &Store, defaults: Vec<DefaultObject>) -> Result<()> {
+    let mut obsolete = Vec::new();
     for entry in store.list_entries("").await? {
         let live = entry.decode();
         let known = defaults.iter().any(|d| d.object.name() == live.name());
-        if !known && automatic(&live) == Some(true) {
-            former.push(live);
+        if !known && autoupdate(&live) == Some(true) {
+            obsolete.push(live);
         }
     }
-    all_at_once(defaults, |d| ensure_one(store, d)).await?;
-    all_at_once(former, async |live| {
+    for_each_concurrently(defaults, |d| ensure_one(store, d)).await?;
+    for_each_concurrently(obsolete, async |live| {
         // The UID precondition spares an object that was recreated since the list.
         let options = DeleteOptions {
             uid: Some(live.uid().to_owned()),
@@ -111,7 +111,7 @@ async fn ensure_all(store: &Store, defaults: Vec<Wanted>) -> Result<()> {
 }
 
 /// The autoupdate annotation as Go's `strconv.ParseBool` reads it; `None` if absent or invalid.
-fn automatic(live: &Value) -> Option<bool> {
+fn autoupdate(live: &Value) -> Option<bool> {
     match live.annotation(AUTOUPDATE)? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -119,23 +119,23 @@ fn automatic(live: &Value) -> Option<bool> {
     }
 }
 
-async fn ensure_one(store: &Store, wanted: Wanted) -> Result<()> {
+async fn ensure_one(store: &Store, wanted: DefaultObject) -> Result<()> {
     let Some(live) = find(store, "", wanted.object.name()).await? else {
         return create_if_missing(store, wanted.object, MANAGER).await;
     };
-    if revised(&live, &wanted) == live {
+    if reconciled(&live, &wanted) == live {
         return Ok(());
     }
-    change(store, &live, MANAGER, |v| *v = revised(v, &wanted)).await
+    change(store, &live, MANAGER, |v| *v = reconciled(v, &wanted)).await
 }
 
 /// The live object with the annotation and spec it should have.
-fn revised(live: &Value, wanted: &Wanted) -> Value {
+fn reconciled(live: &Value, wanted: &DefaultObject) -> Value {
     // Generation 1: nobody has edited the spec since it was created.
     let first = live.at(&["metadata", "generation"]).as_i64() == Some(1);
-    let restore = wanted.mandatory || automatic(live).unwrap_or(first);
+    let restore = wanted.mandatory || autoupdate(live).unwrap_or(first);
     let mut v = live.clone();
-    if automatic(live) != Some(restore) {
+    if autoupdate(live) != Some(restore) {
         v.set(
             &["metadata", "annotations", AUTOUPDATE],
             if restore { "true" } else { "false" },

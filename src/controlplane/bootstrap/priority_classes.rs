@@ -2,7 +2,7 @@
 //! `pkg/registry/scheduling/rest/storage_scheduling.go`). They are not restored afterwards.
 
 use super::super::ControlPlane;
-use super::{MANAGER, all_at_once, create_if_missing, find};
+use super::{MANAGER, create_if_missing, find, for_each_concurrently};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::controlplane::strategies::scheduling::{GROUP, SYSTEM_CLASSES};
@@ -21,7 +21,7 @@ pub async fn ensure(plane: &ControlPlane) -> Result<()> {
             "preemptionPolicy": "PreemptLowerPriority",
         })
     });
-    all_at_once(classes.collect(), |class| async move {
+    for_each_concurrently(classes.collect(), |class| async move {
         match find(store, "", class.name()).await? {
             Some(_) => Ok(()),
             None => create_if_missing(store, class, MANAGER).await,

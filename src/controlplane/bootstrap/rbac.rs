@@ -19,7 +19,7 @@ mod system_roles;
 mod user_roles;
 
 use super::super::ControlPlane;
-use super::{MANAGER, all_at_once, change, create_if_missing, find, namespaces};
+use super::{MANAGER, change, create_if_missing, find, for_each_concurrently, namespaces};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -39,10 +39,10 @@ pub async fn ensure(plane: &ControlPlane) -> Result<()> {
     let store = |plural| &**plane.store(GROUP, plural);
     let one = |store, object| ensure_one(store, object);
     // Roles before their bindings, so that no binding refers to a missing role.
-    all_at_once(cluster_roles, |o| one(store("clusterroles"), o)).await?;
-    all_at_once(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
-    all_at_once(roles, |o| one(store("roles"), o)).await?;
-    all_at_once(bindings, |o| one(store("rolebindings"), o)).await
+    for_each_concurrently(cluster_roles, |o| one(store("clusterroles"), o)).await?;
+    for_each_concurrently(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
+    for_each_concurrently(roles, |o| one(store("roles"), o)).await?;
+    for_each_concurrently(bindings, |o| one(store("rolebindings"), o)).await
 }
 
 /// The rules of ClusterRole `system:node`, which the Node authorizer grants to every node.

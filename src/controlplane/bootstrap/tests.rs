@@ -15,7 +15,9 @@ async fn get(r: &Running, group: &str, plural: &str, ns: &str, name: &str) -> Va
 #[tokio::test]
 async fn a_cluster_starts_with_its_system_objects() {
     let r = running();
-    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    ensure(&r.plane, &advertise(), &ClusterAuthenticationInfo::default())
+        .await
+        .unwrap();
     let ns = get(&r, "", "namespaces", "", "kube-node-lease").await;
     assert_eq!(ns.str_at(&["status", "phase"]), "Active");
     assert_eq!(ns.label("kubernetes.io/metadata.name"), Some("kube-node-lease"));
@@ -55,15 +57,21 @@ async fn a_cluster_starts_with_its_system_objects() {
 #[tokio::test]
 async fn ensure_is_idempotent_and_applies_a_new_port() {
     let r = running();
-    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    ensure(&r.plane, &advertise(), &ClusterAuthenticationInfo::default())
+        .await
+        .unwrap();
     let before = r.engine.revision();
-    ensure(&r.plane, &advertise(), &Trust::default()).await.unwrap();
+    ensure(&r.plane, &advertise(), &ClusterAuthenticationInfo::default())
+        .await
+        .unwrap();
     assert_eq!(r.engine.revision(), before);
     let moved = Advertise {
         port: 7443,
         ..advertise()
     };
-    ensure(&r.plane, &moved, &Trust::default()).await.unwrap();
+    ensure(&r.plane, &moved, &ClusterAuthenticationInfo::default())
+        .await
+        .unwrap();
     let service = get(&r, "", "services", "default", "kubernetes").await;
     assert_eq!(
         service.at(&["spec", "ports"]).items()[0].get("targetPort"),
@@ -80,16 +88,16 @@ async fn ensure_is_idempotent_and_applies_a_new_port() {
 async fn deleted_trust_is_republished_immediately() {
     const MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
     let r = running();
-    let trust = Trust {
-        request_header: Some(RequestHeaderTrust {
+    let trust = ClusterAuthenticationInfo {
+        request_header: Some(RequestHeaderInfo {
             username_headers: vec!["X-Remote-User".into()],
-            ..RequestHeaderTrust::default()
+            ..RequestHeaderInfo::default()
         }),
-        ..Trust::default()
+        ..ClusterAuthenticationInfo::default()
     };
     ensure(&r.plane, &advertise(), &trust).await.unwrap();
     let (_rotate, rotated) = watch::channel(Arc::new(trust));
-    let keeping = tokio::spawn(trust::keep(r.plane.clone(), rotated));
+    let keeping = tokio::spawn(trust::reconcile(r.plane.clone(), rotated));
     let store = r.plane.store("", "configmaps");
     let options = crate::registry::store::DeleteOptions::default();
     store.delete(&Context::system(MAP.0), MAP.1, &options).await.unwrap();

@@ -29,16 +29,16 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The trust configuration to publish for backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
+pub struct ClusterAuthenticationInfo {
     /// PEM bundle of `--client-ca-file`; empty if unset.
     pub client_ca: String,
     /// Request header authentication; `None` if disabled.
-    pub request_header: Option<RequestHeaderTrust>,
+    pub request_header: Option<RequestHeaderInfo>,
 }
 
 /// How backends authenticate the front proxy and read the user from its headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestHeaderTrust {
+pub struct RequestHeaderInfo {
     /// PEM bundle of the front proxy's certificate authorities (`--requestheader-client-ca-file`).
     pub ca: String,
     /// Accepted common names of its client certificate; empty accepts any.
@@ -57,7 +57,7 @@ pub struct RequestHeaderTrust {
 ///
 /// # Errors
 /// The read or write failed.
-pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
+pub async fn publish(plane: &ControlPlane, trust: &ClusterAuthenticationInfo) -> Result<()> {
     let store = plane.store("", "configmaps");
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
     let Some(live) = find(store, NAMESPACE, NAME).await? else {
@@ -82,7 +82,7 @@ pub async fn publish(plane: &ControlPlane, trust: &Trust) -> Result<()> {
 ///
 /// # Cancel safety
 /// Cancel safe. Runs until cancelled.
-pub(super) async fn keep(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<Trust>>) {
+pub(super) async fn reconcile(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<ClusterAuthenticationInfo>>) {
     loop {
         if let Err(e) = follow(&plane, &trust).await {
             tracing::debug!("the watch of {NAME} failed: {e}");
@@ -91,7 +91,10 @@ pub(super) async fn keep(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<Tr
     }
 }
 
-async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> std::result::Result<(), Error> {
+async fn follow(
+    plane: &ControlPlane,
+    trust: &watch::Receiver<Arc<ClusterAuthenticationInfo>>,
+) -> std::result::Result<(), Error> {
     let options = WatchOptions {
         prefix: format!("{NAMESPACE}/{NAME}"),
         single: true,
@@ -118,7 +121,7 @@ async fn follow(plane: &ControlPlane, trust: &watch::Receiver<Arc<Trust>>) -> st
 }
 
 /// The ConfigMap's data after merging `trust` into the existing data.
-fn merged(there: &Value, trust: &Trust, now: i64) -> Value {
+fn merged(there: &Value, trust: &ClusterAuthenticationInfo, now: i64) -> Value {
     let mut data = if there.as_object().is_some() {
         there.clone()
     } else {
@@ -229,7 +232,7 @@ mod tests {
             cert("b", (4000, 1, 1)),
             cert("c", (2001, 1, 1)),
         );
-        let trust = |ca: &str| Trust {
+        let trust = |ca: &str| ClusterAuthenticationInfo {
             client_ca: ca.to_owned(),
             request_header: None,
         };
@@ -247,9 +250,9 @@ mod tests {
 
     #[test]
     fn header_names_merge_case_insensitively() {
-        let trust = Trust {
+        let trust = ClusterAuthenticationInfo {
             client_ca: String::new(),
-            request_header: Some(RequestHeaderTrust {
+            request_header: Some(RequestHeaderInfo {
                 ca: cert("p", (4000, 1, 1)),
                 allowed_names: vec!["front-proxy-client".into()],
                 username_headers: vec!["X-Remote-User".into()],

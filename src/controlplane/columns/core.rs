@@ -100,9 +100,9 @@ pub(crate) fn services() -> Columns {
 }
 
 fn external_ips(o: &Value) -> String {
-    let said = strings(o.at(&["spec", "externalIPs"])).join(",");
+    let external = strings(o.at(&["spec", "externalIPs"])).join(",");
     match o.str_at(&["spec", "type"]) {
-        "ClusterIP" | "NodePort" => none_if_empty(said),
+        "ClusterIP" | "NodePort" => none_if_empty(external),
         "LoadBalancer" => {
             let ingress = o.at(&["status", "loadBalancer", "ingress"]).items();
             let mut given: Vec<&str> = ingress
@@ -117,11 +117,11 @@ fn external_ips(o: &Value) -> String {
             given.sort_unstable();
             given.dedup();
             let given = given.join(",");
-            match (given.is_empty(), said.is_empty()) {
+            match (given.is_empty(), external.is_empty()) {
                 (true, true) => "<pending>".to_owned(),
-                (true, false) => said,
+                (true, false) => external,
                 (false, true) => given,
-                (false, false) => format!("{given},{said}"),
+                (false, false) => format!("{given},{external}"),
             }
         }
         "ExternalName" => o.str_at(&["spec", "externalName"]).to_owned(),

@@ -48,16 +48,16 @@ pub(crate) fn ingresses() -> Columns {
 
 fn hosts(o: &Value) -> String {
     let rules = o.at(&["spec", "rules"]).items();
-    let said: Vec<&str> = rules
+    let shown: Vec<&str> = rules
         .iter()
         .map(|r| r.str_at(&["host"]))
         .filter(|h| !h.is_empty())
         .collect();
-    match said.len() {
+    match shown.len() {
         0 => "*".to_owned(),
         // Upstream counts the rules left over, including those without a host.
-        n if n > 3 => format!("{} + {} more...", said[..3].join(","), rules.len() - 3),
-        _ => said.join(","),
+        n if n > 3 => format!("{} + {} more...", shown[..3].join(","), rules.len() - 3),
+        _ => shown.join(","),
     }
 }
 

@@ -229,12 +229,12 @@ mod tests {
 
     #[test]
     fn finished_pod_row_has_a_completed_condition() {
-        let said = |phase: &str| (pods().conditions)(&json!({"status": {"phase": (phase)}}));
+        let conditions = |phase: &str| (pods().conditions)(&json!({"status": {"phase": (phase)}}));
         assert_eq!(
-            said("Failed"),
+            conditions("Failed"),
             json!([{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}])
         );
-        assert!(said("Running").is_null());
+        assert!(conditions("Running").is_null());
     }
 
     #[test]

@@ -14,7 +14,7 @@ const A: Heading = ("Age", "string", 0, AGE);
 
 /// Access modes in short form, such as `RWO,ROX`: in a fixed order, without duplicates.
 fn access_modes(v: &Value) -> String {
-    let said = strings(v);
+    let given = strings(v);
     [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -22,7 +22,7 @@ fn access_modes(v: &Value) -> String {
         ("ReadWriteOncePod", "RWOP"),
     ]
     .iter()
-    .filter(|(mode, _)| said.contains(mode))
+    .filter(|(mode, _)| given.contains(mode))
     .map(|(_, short)| *short)
     .collect::<Vec<_>>()
     .join(",")
@@ -255,7 +255,7 @@ pub(crate) fn csi_drivers() -> Columns {
         ],
         |o| {
             let spec = o.get("spec");
-            let flag = |key: &str, unsaid: bool| Value::from(spec.get(key).as_bool().unwrap_or(unsaid));
+            let flag = |key: &str, default: bool| Value::from(spec.get(key).as_bool().unwrap_or(default));
             let audiences: Vec<&str> = spec
                 .get("tokenRequests")
                 .items()

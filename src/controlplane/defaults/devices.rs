@@ -11,7 +11,7 @@ fn tolerations(holder: &mut Value, path: &[&str]) {
 }
 
 /// Defaults of one device request, exact or alternative.
-fn wish(v: &mut Value) {
+fn device_request(v: &mut Value) {
     set_default_str(v, &["allocationMode"], "ExactCount");
     if v.str_at(&["allocationMode"]) == "ExactCount" && v.get("count").as_i64().unwrap_or(0) == 0 {
         v.set(&["count"], 1i64);
@@ -22,10 +22,10 @@ fn wish(v: &mut Value) {
 pub(crate) fn claim_spec(spec: &mut Value) {
     for r in elements_mut(spec, &["devices", "requests"]) {
         if let Some(exactly) = r.at_mut(&["exactly"]).filter(|e| !e.is_null()) {
-            wish(exactly);
+            device_request(exactly);
         }
         for s in elements_mut(r, &["firstAvailable"]) {
-            wish(s);
+            device_request(s);
         }
     }
 }

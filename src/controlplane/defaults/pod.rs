@@ -2,7 +2,7 @@
 //! adds what applies to Pods only.
 
 mod container;
-mod gates;
+mod disabled_fields;
 mod image;
 mod volume;
 
@@ -79,7 +79,7 @@ pub(crate) fn template(v: &mut Value) {
             }
         }
     };
-    gates::drop_disabled(spec);
+    disabled_fields::drop_disabled(spec);
     // `serviceAccount` is the deprecated alias; both always carry the same value.
     let account = spec.str_at(&["serviceAccountName"]).to_owned();
     match (account.is_empty(), spec.str_at(&["serviceAccount"]).to_owned()) {

@@ -85,11 +85,14 @@ pub(crate) fn daemon_set(v: &mut Value) {
         set_default(v, &["spec", "updateStrategy", "rollingUpdate", "maxSurge"], 0i64);
     }
     set_default(v, &["spec", "revisionHistoryLimit"], 10i64);
-    let said: i64 = v
+    let generation: i64 = v
         .str_at(&["metadata", "annotations", TEMPLATE_GENERATION])
         .parse()
         .unwrap_or(0);
-    v.set(&["metadata", "annotations", TEMPLATE_GENERATION], said.to_string());
+    v.set(
+        &["metadata", "annotations", TEMPLATE_GENERATION],
+        generation.to_string(),
+    );
 }
 
 pub(crate) fn job(v: &mut Value) {

@@ -1,65 +1,69 @@
 //! authentication.k8s.io/v1 and authorization.k8s.io/v1: create-only review resources, evaluated and never stored.
 
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::reviews::{
     self, LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectReview, SelfSubjectRulesReview,
     SubjectAccessReview, TokenReview,
 };
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 use std::sync::Arc;
 
-const AUTHENTICATION: Group = Group {
+const AUTHENTICATION: GroupVersionBuilder = GroupVersionBuilder {
     group: "authentication.k8s.io",
     version: "v1",
 };
-const AUTHORIZATION: Group = Group {
+const AUTHORIZATION: GroupVersionBuilder = GroupVersionBuilder {
     group: "authorization.k8s.io",
     version: "v1",
 };
 
 /// The resources of authentication.k8s.io/v1.
-pub fn authentication(judges: &reviews::Judges) -> Vec<Resource> {
+pub fn authentication(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
     vec![
         AUTHENTICATION
             .review("selfsubjectreviews", "SelfSubjectReview", Arc::new(SelfSubjectReview))
-            .done(),
+            .build(),
         AUTHENTICATION
-            .review("tokenreviews", "TokenReview", Arc::new(TokenReview(judges.clone())))
-            .done(),
+            .review(
+                "tokenreviews",
+                "TokenReview",
+                Arc::new(TokenReview(review_dependencies.clone())),
+            )
+            .build(),
     ]
 }
 
 /// The resources of authorization.k8s.io/v1.
-pub fn authorization(judges: &reviews::Judges) -> Vec<Resource> {
+pub fn authorization(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
     vec![
         AUTHORIZATION
             .review(
                 "localsubjectaccessreviews",
                 "LocalSubjectAccessReview",
-                Arc::new(LocalSubjectAccessReview(judges.clone())),
+                Arc::new(LocalSubjectAccessReview(review_dependencies.clone())),
             )
             .namespaced()
-            .done(),
+            .build(),
         AUTHORIZATION
             .review(
                 "selfsubjectaccessreviews",
                 "SelfSubjectAccessReview",
-                Arc::new(SelfSubjectAccessReview(judges.clone())),
+                Arc::new(SelfSubjectAccessReview(review_dependencies.clone())),
             )
-            .done(),
+            .build(),
         AUTHORIZATION
             .review(
                 "selfsubjectrulesreviews",
                 "SelfSubjectRulesReview",
-                Arc::new(SelfSubjectRulesReview(judges.clone())),
+                Arc::new(SelfSubjectRulesReview(review_dependencies.clone())),
             )
-            .done(),
+            .build(),
         AUTHORIZATION
             .review(
                 "subjectaccessreviews",
                 "SubjectAccessReview",
-                Arc::new(SubjectAccessReview(judges.clone())),
+                Arc::new(SubjectAccessReview(review_dependencies.clone())),
             )
-            .done(),
+            .build(),
     ]
 }

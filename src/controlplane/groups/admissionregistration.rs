@@ -1,16 +1,16 @@
 //! The resources of admissionregistration.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
-use crate::controlplane::strategies::admission::{Admission, Kind};
-use crate::controlplane::table::{Group, Row};
+use crate::controlplane::resource_builder::{GroupVersionBuilder, ResourceBuilder};
+use crate::controlplane::strategies::admission::{Admission, RegistrationKind};
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "admissionregistration.k8s.io",
     version: "v1",
 };
 
-fn row(plural: &'static str, kind: &'static str, what: Kind) -> Row {
+fn row(plural: &'static str, kind: &'static str, what: RegistrationKind) -> ResourceBuilder {
     V1.kind(plural, kind)
         .category("api-extensions")
         .strategy(Admission(what))
@@ -23,47 +23,47 @@ pub fn rows() -> Vec<Resource> {
         row(
             "mutatingadmissionpolicies",
             "MutatingAdmissionPolicy",
-            Kind::Policy(true),
+            RegistrationKind::Policy(true),
         )
         .hashed_as("v1beta1")
         .columns(columns::mutating_policies())
-        .done(),
+        .build(),
         row(
             "mutatingadmissionpolicybindings",
             "MutatingAdmissionPolicyBinding",
-            Kind::Binding(true),
+            RegistrationKind::Binding(true),
         )
         .hashed_as("v1beta1")
         .columns(columns::policy_bindings())
-        .done(),
+        .build(),
         row(
             "mutatingwebhookconfigurations",
             "MutatingWebhookConfiguration",
-            Kind::Webhooks(true),
+            RegistrationKind::Webhooks(true),
         )
         .columns(columns::webhooks())
-        .done(),
+        .build(),
         row(
             "validatingadmissionpolicies",
             "ValidatingAdmissionPolicy",
-            Kind::Policy(false),
+            RegistrationKind::Policy(false),
         )
         .columns(columns::validating_policies())
         .status()
-        .done(),
+        .build(),
         row(
             "validatingadmissionpolicybindings",
             "ValidatingAdmissionPolicyBinding",
-            Kind::Binding(false),
+            RegistrationKind::Binding(false),
         )
         .columns(columns::policy_bindings())
-        .done(),
+        .build(),
         row(
             "validatingwebhookconfigurations",
             "ValidatingWebhookConfiguration",
-            Kind::Webhooks(false),
+            RegistrationKind::Webhooks(false),
         )
         .columns(columns::webhooks())
-        .done(),
+        .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! The resources of apiextensions.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::crd::CustomResourceDefinition;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "apiextensions.k8s.io",
     version: "v1",
 };
@@ -22,6 +22,6 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::created_at())
             .conditional_update()
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! apiregistration.k8s.io/v1, which the aggregator serves.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::apiservice::ApiService;
-use crate::controlplane::table::Group;
 use crate::registry::resource::{Columns, Resource};
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "apiregistration.k8s.io",
     version: "v1",
 };
@@ -23,6 +23,6 @@ pub fn rows() -> Vec<Resource> {
             })
             .conditional_update()
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -2,12 +2,12 @@
 
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::controlplane::columns::workloads as columns;
+use crate::controlplane::resource_builder::{GroupVersionBuilder, ResourceBuilder};
 use crate::controlplane::strategies::workloads;
-use crate::controlplane::table::{Group, Row};
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
 use std::sync::Arc;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "apps",
     version: "v1",
 };
@@ -23,7 +23,7 @@ pub struct Parts {
 }
 
 /// Adds the `scale` subresource to a resource.
-pub(super) fn scaled(row: Row, handler: Arc<dyn SubresourceHandler>) -> Row {
+pub(super) fn scaled(row: ResourceBuilder, handler: Arc<dyn SubresourceHandler>) -> ResourceBuilder {
     let kind = GroupVersionKind::new("autoscaling", "v1", "Scale");
     row.custom("scale", kind, Verbs::GET_PATCH_UPDATE, handler)
 }
@@ -35,14 +35,14 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
         row("controllerrevisions", "ControllerRevision")
             .strategy(workloads::CONTROLLER_REVISION)
             .columns(columns::controller_revisions())
-            .done(),
+            .build(),
         row("daemonsets", "DaemonSet")
             .short(&["ds"])
             .category("all")
             .strategy(workloads::DAEMON_SET)
             .columns(columns::daemon_sets())
             .status()
-            .done(),
+            .build(),
         scaled(
             row("deployments", "Deployment")
                 .short(&["deploy"])
@@ -52,7 +52,7 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
             parts.deployments,
         )
         .status()
-        .done(),
+        .build(),
         scaled(
             row("replicasets", "ReplicaSet")
                 .short(&["rs"])
@@ -62,7 +62,7 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
             parts.replica_sets,
         )
         .status()
-        .done(),
+        .build(),
         scaled(
             row("statefulsets", "StatefulSet")
                 .short(&["sts"])
@@ -72,6 +72,6 @@ pub fn rows(parts: Parts) -> Vec<Resource> {
             parts.stateful_sets,
         )
         .status()
-        .done(),
+        .build(),
     ]
 }

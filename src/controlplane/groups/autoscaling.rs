@@ -2,17 +2,17 @@
 
 use crate::controlplane::columns::autoscaling as columns;
 use crate::controlplane::defaults::autoscaling as defaults;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::autoscaling;
-use crate::controlplane::table::Group;
 use crate::controlplane::versions::AUTOSCALERS;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "autoscaling",
     version: "v1",
 };
 
-const V2: Group = Group {
+const V2: GroupVersionBuilder = GroupVersionBuilder {
     group: "autoscaling",
     version: "v2",
 };
@@ -27,7 +27,7 @@ pub fn v2() -> Vec<Resource> {
             .strategy(autoscaling::AUTOSCALER)
             .columns(columns::horizontal_pod_autoscalers())
             .status()
-            .done(),
+            .build(),
     ]
 }
 
@@ -35,7 +35,8 @@ pub fn v2() -> Vec<Resource> {
 pub fn v1(v2: &[Resource]) -> Vec<Resource> {
     let hub = v2.iter().map(|hub| {
         let row = V1.kind(hub.gvr.resource.as_str(), hub.kind.as_str());
-        row.over(hub, &AUTOSCALERS, hub.strategy.clone(), defaults::v1).done()
+        row.converted_from(hub, &AUTOSCALERS, hub.strategy.clone(), defaults::v1)
+            .build()
     });
     hub.collect()
 }

@@ -2,11 +2,11 @@
 
 use crate::controlplane::columns::workloads as columns;
 use crate::controlplane::fields::count;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::workloads;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "batch",
     version: "v1",
 };
@@ -21,7 +21,7 @@ pub fn rows() -> Vec<Resource> {
             .strategy(workloads::CRON_JOB)
             .columns(columns::cron_jobs())
             .status()
-            .done(),
+            .build(),
         V1.kind("jobs", "Job")
             .namespaced()
             .category("all")
@@ -29,6 +29,6 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::jobs())
             .selectable(["status.successful"], |v| [count(v, &["status", "succeeded"])])
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -3,12 +3,12 @@
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::controlplane::columns::network as columns;
 use crate::controlplane::fields::text;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::csr;
-use crate::controlplane::table::Group;
 use crate::registry::resource::{Resource, SubresourceHandler, Verbs};
 use std::sync::Arc;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "certificates.k8s.io",
     version: "v1",
 };
@@ -24,6 +24,6 @@ pub fn rows(approval: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             .selectable(["spec.signerName"], |v| [text(v, &["spec", "signerName"])])
             .custom("approval", kind, Verbs::GET_PATCH_UPDATE, approval)
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! The resources of coordination.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::lease;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "coordination.k8s.io",
     version: "v1",
 };
@@ -19,6 +19,6 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::leases())
             .conditional_update()
             .create_on_update()
-            .done(),
+            .build(),
     ]
 }

@@ -7,14 +7,14 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::controlplane::columns::{core as columns, pods};
 use crate::controlplane::fields::text;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::{data, endpoints, events::CoreEvent, namespace, node, pod, service::Service};
-use crate::controlplane::table::Group;
-use crate::registry::resource::{Answer, Connect, Resource, SubresourceHandler, Verbs};
+use crate::registry::resource::{Connect, CreateHandler, Resource, SubresourceHandler, Verbs};
 use crate::storage::Storage;
 use std::sync::Arc;
 
 /// core/v1.
-pub const V1: Group = Group {
+pub const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "",
     version: "v1",
 };
@@ -28,7 +28,7 @@ pub struct Parts {
     /// `pods/binding`
     pub binding: Arc<dyn SubresourceHandler>,
     /// `bindings`
-    pub bindings: Arc<dyn Answer>,
+    pub bindings: Arc<dyn CreateHandler>,
     /// `serviceaccounts/token`; `None` if the server does not issue tokens.
     pub token: Option<Arc<dyn SubresourceHandler>>,
     /// `pods/eviction`
@@ -87,14 +87,14 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .computed(parts.components)
             .strategy(data::ComponentStatus)
             .columns(columns::component_statuses())
-            .done(),
-        V1.review("bindings", "Binding", parts.bindings).namespaced().done(),
+            .build(),
+        V1.review("bindings", "Binding", parts.bindings).namespaced().build(),
         V1.kind("configmaps", "ConfigMap")
             .namespaced()
             .short(&["cm"])
             .strategy(data::ConfigMap)
             .columns(columns::config_maps())
-            .done(),
+            .build(),
         V1.kind("endpoints", "Endpoints")
             .namespaced()
             .short(&["ep"])
@@ -102,7 +102,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .strategy(endpoints::Endpoints)
             .columns(columns::endpoints())
             .create_on_update()
-            .done(),
+            .build(),
         events(parts.event_ttl_seconds),
         V1.kind("namespaces", "Namespace")
             .short(&["ns"])
@@ -118,7 +118,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 parts.finalize,
             )
             .status()
-            .done(),
+            .build(),
         V1.kind("nodes", "Node")
             .short(&["no"])
             .stored_at("minions")
@@ -127,7 +127,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .selectable(["spec.unschedulable"], |v| [flag(v, &["spec", "unschedulable"])])
             .connect("proxy", core("NodeProxyOptions"), PROXY, connections.nodes_proxy)
             .status()
-            .done(),
+            .build(),
         V1.kind("pods", "Pod")
             .namespaced()
             .short(&["po"])
@@ -152,35 +152,35 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 connections.portforward,
             )
             .connect("proxy", core("PodProxyOptions"), PROXY, connections.pods_proxy)
-            .part("ephemeralcontainers")
+            .status_like("ephemeralcontainers")
             .custom(
                 "eviction",
                 GroupVersionKind::new("policy", "v1", "Eviction"),
                 Verbs::CREATE,
                 parts.eviction,
             )
-            .part("resize")
+            .status_like("resize")
             .status()
-            .done(),
+            .build(),
         V1.kind("secrets", "Secret")
             .namespaced()
             .strategy(data::Secret)
             .columns(columns::secrets())
             .selectable(["type"], |v| [text(v, &["type"])])
-            .done(),
+            .build(),
         V1.kind("serviceaccounts", "ServiceAccount")
             .namespaced()
             .short(&["sa"])
             .strategy(data::ServiceAccount)
             .columns(columns::service_accounts())
             .returns_deleted()
-            .custom_where(
+            .custom_if_some(
                 parts.token,
                 "token",
                 GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest"),
                 Verbs::CREATE,
             )
-            .done(),
+            .build(),
         V1.kind("services", "Service")
             .namespaced()
             .short(&["svc"])
@@ -195,7 +195,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             })
             .connect("proxy", core("ServiceProxyOptions"), PROXY, connections.services_proxy)
             .status()
-            .done(),
+            .build(),
     ]
 }
 
@@ -208,7 +208,7 @@ pub fn events(ttl_seconds: u64) -> Resource {
         .columns(columns::events())
         .create_on_update()
         .selectable(EVENT_FIELDS, event_fields)
-        .done()
+        .build()
 }
 
 const POD_FIELDS: [&str; 10] = [

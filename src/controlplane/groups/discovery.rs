@@ -1,11 +1,11 @@
 //! The resources of discovery.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::endpoints;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "discovery.k8s.io",
     version: "v1",
 };
@@ -17,6 +17,6 @@ pub fn rows() -> Vec<Resource> {
             .namespaced()
             .strategy(endpoints::EndpointSlice)
             .columns(columns::endpoint_slices())
-            .done(),
+            .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! The resources of flowcontrol.apiserver.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::flowcontrol::FlowControl;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "flowcontrol.apiserver.k8s.io",
     version: "v1",
 };
@@ -17,11 +17,11 @@ pub fn rows() -> Vec<Resource> {
             .strategy(FlowControl { levels: false })
             .columns(columns::flow_schemas())
             .status()
-            .done(),
+            .build(),
         V1.kind("prioritylevelconfigurations", "PriorityLevelConfiguration")
             .strategy(FlowControl { levels: true })
             .columns(columns::priority_levels())
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! The resources of networking.k8s.io/v1.
 
 use crate::controlplane::columns::network as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::network;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "networking.k8s.io",
     version: "v1",
 };
@@ -16,7 +16,7 @@ pub fn rows() -> Vec<Resource> {
         V1.kind("ingressclasses", "IngressClass")
             .strategy(network::INGRESS_CLASS)
             .columns(columns::ingress_classes())
-            .done(),
+            .build(),
         V1.kind("ingresses", "Ingress")
             .namespaced()
             .short(&["ing"])
@@ -24,22 +24,22 @@ pub fn rows() -> Vec<Resource> {
             .strategy(network::INGRESS)
             .columns(columns::ingresses())
             .status()
-            .done(),
+            .build(),
         V1.kind("ipaddresses", "IPAddress")
             .short(&["ip"])
             .strategy(network::IP_ADDRESS)
             .columns(columns::ip_addresses())
-            .done(),
+            .build(),
         V1.kind("networkpolicies", "NetworkPolicy")
             .namespaced()
             .short(&["netpol"])
             .strategy(network::NETWORK_POLICY)
             .columns(columns::network_policies())
-            .done(),
+            .build(),
         V1.kind("servicecidrs", "ServiceCIDR")
             .strategy(network::SERVICE_CIDR)
             .columns(columns::service_cidrs())
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -1,11 +1,11 @@
 //! The resources of node.k8s.io/v1.
 
 use crate::controlplane::columns::devices as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::runtime_class::RUNTIME_CLASS;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "node.k8s.io",
     version: "v1",
 };
@@ -18,6 +18,6 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::runtime_classes())
             .conditional_update()
             .create_on_update()
-            .done(),
+            .build(),
     ]
 }

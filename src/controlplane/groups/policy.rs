@@ -1,11 +1,11 @@
 //! The resources of policy/v1.
 
 use crate::controlplane::columns::network as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::network;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "policy",
     version: "v1",
 };
@@ -20,6 +20,6 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::pod_disruption_budgets())
             .conditional_update()
             .status()
-            .done(),
+            .build(),
     ]
 }

@@ -1,17 +1,17 @@
 //! The resources of rbac.authorization.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
-use crate::controlplane::strategies::rbac::{GROUP, Guard, Role, RoleBinding};
-use crate::controlplane::table::Group;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
+use crate::controlplane::strategies::rbac::{EscalationGuard, GROUP, Role, RoleBinding};
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: GROUP,
     version: "v1",
 };
 
 /// The resources of the group; `guard` prevents privilege escalation by writers.
-pub fn rows(guard: &Guard) -> Vec<Resource> {
+pub fn rows(guard: &EscalationGuard) -> Vec<Resource> {
     vec![
         V1.kind("clusterrolebindings", "ClusterRoleBinding")
             .strategy(RoleBinding {
@@ -20,7 +20,7 @@ pub fn rows(guard: &Guard) -> Vec<Resource> {
             })
             .columns(columns::cluster_role_bindings())
             .create_on_update()
-            .done(),
+            .build(),
         V1.kind("clusterroles", "ClusterRole")
             .strategy(Role {
                 namespaced: false,
@@ -28,7 +28,7 @@ pub fn rows(guard: &Guard) -> Vec<Resource> {
             })
             .columns(columns::created_at())
             .create_on_update()
-            .done(),
+            .build(),
         V1.kind("rolebindings", "RoleBinding")
             .namespaced()
             .strategy(RoleBinding {
@@ -37,7 +37,7 @@ pub fn rows(guard: &Guard) -> Vec<Resource> {
             })
             .columns(columns::role_bindings())
             .create_on_update()
-            .done(),
+            .build(),
         V1.kind("roles", "Role")
             .namespaced()
             .strategy(Role {
@@ -46,6 +46,6 @@ pub fn rows(guard: &Guard) -> Vec<Resource> {
             })
             .columns(columns::created_at())
             .create_on_update()
-            .done(),
+            .build(),
     ]
 }

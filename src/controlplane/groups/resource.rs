@@ -3,15 +3,15 @@
 use crate::authz::Authorizer;
 use crate::controlplane::columns::devices as columns;
 use crate::controlplane::fields::text;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::devices::{
     DEVICE_CLASS, GROUP, RESOURCE_SLICE, ResourceClaim, ResourceClaimTemplate,
 };
 use crate::controlplane::subresources::LateStore;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 use std::sync::Arc;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: GROUP,
     version: "v1",
 };
@@ -24,7 +24,7 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
             .strategy(DEVICE_CLASS)
             .columns(columns::named())
             .returns_deleted()
-            .done(),
+            .build(),
         V1.kind("resourceclaims", "ResourceClaim")
             .namespaced()
             .strategy(ResourceClaim {
@@ -34,7 +34,7 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
             .columns(columns::claims())
             .returns_deleted()
             .status()
-            .done(),
+            .build(),
         V1.kind("resourceclaimtemplates", "ResourceClaimTemplate")
             .namespaced()
             .strategy(ResourceClaimTemplate {
@@ -42,7 +42,7 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
             })
             .columns(columns::named())
             .returns_deleted()
-            .done(),
+            .build(),
         V1.kind("resourceslices", "ResourceSlice")
             .strategy(RESOURCE_SLICE)
             .columns(columns::slices())
@@ -50,6 +50,6 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
                 [text(v, &["spec", "nodeName"]), text(v, &["spec", "driver"])]
             })
             .returns_deleted()
-            .done(),
+            .build(),
     ]
 }

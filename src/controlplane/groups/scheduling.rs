@@ -1,11 +1,11 @@
 //! The resources of scheduling.k8s.io/v1.
 
 use crate::controlplane::columns::others as columns;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::scheduling::{GROUP, PriorityClass};
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: GROUP,
     version: "v1",
 };
@@ -17,6 +17,6 @@ pub fn rows() -> Vec<Resource> {
             .short(&["pc"])
             .strategy(PriorityClass)
             .columns(columns::priority_classes())
-            .done(),
+            .build(),
     ]
 }

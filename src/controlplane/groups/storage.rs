@@ -1,11 +1,11 @@
 //! The resources of storage.k8s.io/v1.
 
 use crate::controlplane::columns::{others, storage as columns};
+use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::volumes;
-use crate::controlplane::table::Group;
 use crate::registry::resource::Resource;
 
-const V1: Group = Group {
+const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "storage.k8s.io",
     version: "v1",
 };
@@ -18,37 +18,37 @@ pub fn rows() -> Vec<Resource> {
             .columns(columns::csi_drivers())
             .conditional_update()
             .returns_deleted()
-            .done(),
+            .build(),
         V1.kind("csinodes", "CSINode")
             .strategy(volumes::CSI_NODE)
             .columns(columns::csi_nodes())
             .conditional_update()
             .returns_deleted()
-            .done(),
+            .build(),
         V1.kind("csistoragecapacities", "CSIStorageCapacity")
             .namespaced()
             .strategy(volumes::CSI_STORAGE_CAPACITY)
             .columns(others::created_at())
             .conditional_update()
-            .done(),
+            .build(),
         V1.kind("storageclasses", "StorageClass")
             .short(&["sc"])
             .strategy(volumes::STORAGE_CLASS)
             .columns(columns::storage_classes())
             .returns_deleted()
-            .done(),
+            .build(),
         V1.kind("volumeattachments", "VolumeAttachment")
             .strategy(volumes::VOLUME_ATTACHMENT)
             .columns(columns::volume_attachments())
             .conditional_update()
             .returns_deleted()
             .status()
-            .done(),
+            .build(),
         V1.kind("volumeattributesclasses", "VolumeAttributesClass")
             .short(&["vac"])
             .strategy(volumes::VOLUME_ATTRIBUTES_CLASS)
             .columns(columns::volume_attributes_classes())
             .returns_deleted()
-            .done(),
+            .build(),
     ]
 }

@@ -1,7 +1,7 @@
 //! SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview (upstream's
-//! `pkg/registry/authorization`). All three share [`answer`]; they differ by [`Scope`].
+//! `pkg/registry/authorization`). All three share [`review`]; they differ by [`Scope`].
 
-use super::Judges;
+use super::ReviewDependencies;
 use super::selectors;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
@@ -11,17 +11,17 @@ use crate::apimachinery::validation::objects::{validate_field_requirement, valid
 use crate::apimachinery::value::{Map, Value};
 use crate::authz::{Attributes, Decision};
 use crate::controlplane::fields::strings;
-use crate::registry::resource::Answer;
+use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use crate::request::UserInfo;
 use async_trait::async_trait;
 
 /// Evaluates SubjectAccessReviews.
-pub struct SubjectAccessReview(pub Judges);
+pub struct SubjectAccessReview(pub ReviewDependencies);
 /// Evaluates LocalSubjectAccessReviews.
-pub struct LocalSubjectAccessReview(pub Judges);
+pub struct LocalSubjectAccessReview(pub ReviewDependencies);
 /// Evaluates SelfSubjectAccessReviews.
-pub struct SelfSubjectAccessReview(pub Judges);
+pub struct SelfSubjectAccessReview(pub ReviewDependencies);
 
 fn invalid(errors: &ErrorList) -> Status {
     Status::invalid("authorization.k8s.io", "", "", errors)
@@ -132,18 +132,18 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
 /// access, or with the closest match. An extension of this gateway: upstream accepts no annotations on reviews.
 pub const EXPLAIN: &str = "torana.dev/explain-access";
 
-fn asks_why(v: &Value) -> bool {
+fn wants_explanation(v: &Value) -> bool {
     let annotations = v.at(&["metadata", "annotations"]).as_object();
     annotations.is_some_and(|a| a.len() == 1 && a.contains_key(EXPLAIN))
 }
 
 fn metadata(out: &mut ErrorList, v: &Value, scope: Scope) {
     let meta = v.get("metadata");
-    let asks_why = asks_why(v);
+    let wants_explanation = wants_explanation(v);
     let allowed = |k: &str| match k {
         "managedFields" => true,
         "namespace" => scope == Scope::Local,
-        "annotations" => asks_why,
+        "annotations" => wants_explanation,
         _ => false,
     };
     let odd = meta
@@ -226,7 +226,7 @@ fn subject(spec: &Value) -> UserInfo {
 }
 
 /// Evaluates a review. Returns its status, and the explanation if one is requested.
-async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Option<Value>) {
+async fn evaluate(review_dependencies: &ReviewDependencies, user: &UserInfo, object: &Value) -> (Value, Option<Value>) {
     let spec = object.get("spec");
     let resource = spec.get("resourceAttributes");
     let of = |key: &str| resource.str_at(&[key]);
@@ -234,12 +234,12 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
         selectors::fields(resource.get("fieldSelector")),
         selectors::labels(resource.get("labelSelector")),
     );
-    let asked = if resource.is_null() {
+    let attributes = if resource.is_null() {
         let other = spec.get("nonResourceAttributes");
         Attributes {
             verb: other.str_at(&["verb"]),
             path: other.str_at(&["path"]),
-            ..Attributes::nothing(user)
+            ..Attributes::empty(user)
         }
     } else {
         Attributes {
@@ -258,7 +258,7 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
             label_selector: &labels.text,
         }
     };
-    let verdict = judges.authorizer.authorize(&asked).await;
+    let verdict = review_dependencies.authorizer.authorize(&attributes).await;
     let mut status = crate::json!({"allowed": (verdict.decision == Decision::Allow)});
     // Only for an explicit deny; no opinion is merely not allowed.
     if verdict.decision == Decision::Deny {
@@ -276,8 +276,8 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
     if !errors.is_empty() {
         status.set(&["evaluationError"], errors.join("; "));
     }
-    let why = if asks_why(object) {
-        let found = judges.roles.explain(&asked).await;
+    let why = if wants_explanation(object) {
+        let found = review_dependencies.roles.explain(&attributes).await;
         Some(found.map_or_else(|behind| crate::json!({"error": (behind.to_string())}), |e| e.to_value()))
     } else {
         None
@@ -285,7 +285,12 @@ async fn judge(judges: &Judges, user: &UserInfo, object: &Value) -> (Value, Opti
     (status, why)
 }
 
-async fn answer(judges: &Judges, cx: &Context, mut object: Value, scope: Scope) -> Result<Value> {
+async fn review(
+    review_dependencies: &ReviewDependencies,
+    cx: &Context,
+    mut object: Value,
+    scope: Scope,
+) -> Result<Value> {
     if scope == Scope::Local && object.namespace().is_empty() {
         object.set_meta("namespace", cx.namespace.as_str());
     }
@@ -300,8 +305,8 @@ async fn answer(judges: &Judges, cx: &Context, mut object: Value, scope: Scope) 
         )));
     }
     let (status, why) = match scope {
-        Scope::Own => judge(judges, &cx.user, &object).await,
-        _ => judge(judges, &subject(object.get("spec")), &object).await,
+        Scope::Own => evaluate(review_dependencies, &cx.user, &object).await,
+        _ => evaluate(review_dependencies, &subject(object.get("spec")), &object).await,
     };
     object.set(&["status"], status);
     if let Some(why) = why {
@@ -311,22 +316,22 @@ async fn answer(judges: &Judges, cx: &Context, mut object: Value, scope: Scope) 
 }
 
 #[async_trait]
-impl Answer for SubjectAccessReview {
+impl CreateHandler for SubjectAccessReview {
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
-        answer(&self.0, cx, object, Scope::Cluster).await
+        review(&self.0, cx, object, Scope::Cluster).await
     }
 }
 
 #[async_trait]
-impl Answer for LocalSubjectAccessReview {
+impl CreateHandler for LocalSubjectAccessReview {
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
-        answer(&self.0, cx, object, Scope::Local).await
+        review(&self.0, cx, object, Scope::Local).await
     }
 }
 
 #[async_trait]
-impl Answer for SelfSubjectAccessReview {
+impl CreateHandler for SelfSubjectAccessReview {
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
-        answer(&self.0, cx, object, Scope::Own).await
+        review(&self.0, cx, object, Scope::Own).await
     }
 }

@@ -1,15 +1,15 @@
 //! SelfSubjectRulesReview: lists the caller's rules in a namespace.
 
-use super::Judges;
+use super::ReviewDependencies;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::authz::rbac::PolicyRule;
-use crate::registry::resource::Answer;
+use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
 /// Evaluates SelfSubjectRulesReviews.
-pub struct SelfSubjectRulesReview(pub Judges);
+pub struct SelfSubjectRulesReview(pub ReviewDependencies);
 
 fn resource_rule(rule: &PolicyRule) -> Option<Value> {
     let mut v = rule.to_value();
@@ -27,7 +27,7 @@ fn non_resource_rule(rule: &PolicyRule) -> Option<Value> {
 }
 
 #[async_trait]
-impl Answer for SelfSubjectRulesReview {
+impl CreateHandler for SelfSubjectRulesReview {
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value> {
         let namespace = object.str_at(&["spec", "namespace"]);
         if namespace.is_empty() {

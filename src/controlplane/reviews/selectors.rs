@@ -9,14 +9,14 @@ use crate::controlplane::fields::strings;
 
 /// A converted selector.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ConvertedSelector {
     /// The requirements that parsed; empty selects everything.
     pub text: String,
     used: usize,
     lost: usize,
 }
 
-impl Read {
+impl ConvertedSelector {
     /// The `evaluationError` if requirements were dropped.
     pub fn problem(&self, field: &str) -> Option<String> {
         let how = match (self.lost, self.used) {
@@ -28,17 +28,21 @@ impl Read {
     }
 }
 
-fn read(v: &Value, parses: &dyn Fn(&str) -> bool, term: &dyn Fn(&str, &str, &[&str]) -> Option<String>) -> Read {
+fn read(
+    v: &Value,
+    parses: &dyn Fn(&str) -> bool,
+    term: &dyn Fn(&str, &str, &[&str]) -> Option<String>,
+) -> ConvertedSelector {
     let raw = v.str_at(&["rawSelector"]);
     if !raw.is_empty() {
         let fine = parses(raw);
-        return Read {
+        return ConvertedSelector {
             text: if fine { raw.to_owned() } else { String::new() },
             used: usize::from(fine),
             lost: usize::from(!fine),
         };
     }
-    let mut out = Read::default();
+    let mut out = ConvertedSelector::default();
     let mut terms = Vec::new();
     for r in v.get("requirements").items() {
         let values = strings(r.get("values"));
@@ -55,7 +59,7 @@ fn read(v: &Value, parses: &dyn Fn(&str) -> bool, term: &dyn Fn(&str, &str, &[&s
 }
 
 /// Converts a field selector, which supports only `In` and `NotIn` with a single value.
-pub(super) fn fields(v: &Value) -> Read {
+pub(super) fn fields(v: &Value) -> ConvertedSelector {
     let escape = |s: &str| s.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
     read(
         v,
@@ -69,7 +73,7 @@ pub(super) fn fields(v: &Value) -> Read {
 }
 
 /// Converts a label selector.
-pub(super) fn labels(v: &Value) -> Read {
+pub(super) fn labels(v: &Value) -> ConvertedSelector {
     read(
         v,
         &|t| LabelSelector::parse(t).is_ok(),

@@ -1,13 +1,13 @@
 //! TokenReview and SelfSubjectReview (upstream's `pkg/registry/authentication`).
 
-use super::Judges;
+use super::ReviewDependencies;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::authn::bearer::INVALID;
-use crate::authn::{Asked, TokenUser};
+use crate::authn::{PresentedToken, TokenUser};
 use crate::controlplane::fields::strings;
-use crate::registry::resource::Answer;
+use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use crate::request::UserInfo;
 use crate::request::user::{AUTHENTICATED, UNAUTHENTICATED};
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Evaluates TokenReviews.
-pub struct TokenReview(pub Judges);
+pub struct TokenReview(pub ReviewDependencies);
 
 /// Evaluates SelfSubjectReviews: returns the caller's own identity.
 pub struct SelfSubjectReview;
@@ -41,23 +41,23 @@ fn user_info(user: &UserInfo) -> Value {
 }
 
 impl TokenReview {
-    async fn judge(&self, token: &str, asked: &[&str]) -> Value {
+    async fn evaluate(&self, token: &str, audiences: &[&str]) -> Value {
         let refused = |why: &str| crate::json!({"error": why, "user": {}});
         // Upstream authenticates a fake request with this Authorization header, so the token is parsed as a header is:
         // it ends at the first space, and one of only spaces is missing.
         let word = token.trim_end().split(' ').next().unwrap_or_default();
-        let asked: Vec<String> = match asked {
+        let audiences: Vec<String> = match audiences {
             [] => self.0.audiences.clone(),
-            asked => asked.iter().map(|a| (*a).to_owned()).collect(),
+            audiences => audiences.iter().map(|a| (*a).to_owned()).collect(),
         };
         let found = if word.is_empty() && self.0.anonymous {
             TokenUser::from(Arc::new(UserInfo::anonymous()))
         } else {
-            let asked = Asked {
+            let presented = PresentedToken {
                 token: word,
-                audiences: &asked,
+                audiences: &audiences,
             };
-            match self.0.tokens.authenticate_token(asked).await {
+            match self.0.tokens.authenticate_token(presented).await {
                 Ok(Some(found)) => found,
                 Ok(None) => return refused(INVALID),
                 Err(e) => return refused(&beside_loopback(&e.0)),
@@ -86,7 +86,7 @@ fn beside_loopback(error: &str) -> String {
 }
 
 #[async_trait]
-impl Answer for TokenReview {
+impl CreateHandler for TokenReview {
     async fn answer(&self, _cx: &Context, mut object: Value) -> Result<Value> {
         let token = object.str_at(&["spec", "token"]).to_owned();
         if token.is_empty() {
@@ -94,14 +94,14 @@ impl Answer for TokenReview {
                 "token is required for TokenReview in authentication",
             ));
         }
-        let status = self.judge(&token, &strings(object.at(&["spec", "audiences"]))).await;
+        let status = self.evaluate(&token, &strings(object.at(&["spec", "audiences"]))).await;
         object.set(&["status"], status);
         Ok(object)
     }
 }
 
 #[async_trait]
-impl Answer for SelfSubjectReview {
+impl CreateHandler for SelfSubjectReview {
     async fn answer(&self, cx: &Context, _object: Value) -> Result<Value> {
         let mut answer = crate::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         answer.set(&["metadata", "creationTimestamp"], time::now());

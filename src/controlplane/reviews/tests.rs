@@ -1,10 +1,10 @@
 use super::*;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::authn::{Asked, ForOwnAudiences, Refused, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenUser, WithServerAudiences};
 use crate::authz::PrivilegedGroups;
 use crate::json;
-use crate::registry::resource::Answer;
+use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use crate::request::UserInfo;
 use async_trait::async_trait;
@@ -13,8 +13,11 @@ struct One;
 
 #[async_trait]
 impl TokenAuthenticator for One {
-    async fn authenticate_token(&self, asked: Asked<'_>) -> std::result::Result<Option<TokenUser>, Refused> {
-        Ok((asked.token == "limitedtoken").then(|| {
+    async fn authenticate_token(
+        &self,
+        presented: PresentedToken<'_>,
+    ) -> std::result::Result<Option<TokenUser>, AuthenticationError> {
+        Ok((presented.token == "limitedtoken").then(|| {
             Arc::new(UserInfo {
                 name: "limited-user".into(),
                 uid: "limited-uid".into(),
@@ -26,9 +29,12 @@ impl TokenAuthenticator for One {
     }
 }
 
-fn judges() -> Judges {
-    Judges {
-        tokens: Arc::new(ForOwnAudiences::new(One, vec!["https://kubernetes.default.svc".into()])),
+fn review_dependencies() -> ReviewDependencies {
+    ReviewDependencies {
+        tokens: Arc::new(WithServerAudiences::new(
+            One,
+            vec!["https://kubernetes.default.svc".into()],
+        )),
         anonymous: true,
         authorizer: Arc::new(PrivilegedGroups::new(["system:masters"])),
         roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
@@ -39,7 +45,9 @@ fn judges() -> Judges {
 async fn token(spec: Value) -> Result<Value> {
     let mut v = json!({"kind": "TokenReview"});
     v.set(&["spec"], spec);
-    let answer = TokenReview(judges()).answer(&Context::system(""), v).await?;
+    let answer = TokenReview(review_dependencies())
+        .answer(&Context::system(""), v)
+        .await?;
     Ok(answer.get("status").clone())
 }
 
@@ -68,7 +76,9 @@ async fn access(meta: Value, spec: Value) -> std::result::Result<Value, String> 
     let mut v = json!({"kind": "SubjectAccessReview"});
     v.set(&["metadata"], meta);
     v.set(&["spec"], spec);
-    let answer = SubjectAccessReview(judges()).answer(&Context::system(""), v).await;
+    let answer = SubjectAccessReview(review_dependencies())
+        .answer(&Context::system(""), v)
+        .await;
     answer.map(|a| a.get("status").clone()).map_err(|e| e.message)
 }
 
@@ -123,7 +133,7 @@ async fn local_reviews_are_confined_to_their_namespace() {
     let local = |spec: Value| async move {
         let mut v = json!({"metadata": {"namespace": "ns"}});
         v.set(&["spec"], spec);
-        let answer = LocalSubjectAccessReview(judges())
+        let answer = LocalSubjectAccessReview(review_dependencies())
             .answer(&Context::system("ns"), v)
             .await;
         answer.map(|a| a.get("status").clone()).map_err(|e| e.message)

@@ -10,7 +10,7 @@ use crate::registry::strategy::Strategy;
 
 /// Selects one of the group's six kinds; the flag is true for the mutating variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RegistrationKind {
     /// `ValidatingWebhookConfiguration`, or `MutatingWebhookConfiguration` if true.
     Webhooks(bool),
     /// `ValidatingAdmissionPolicy`, or `MutatingAdmissionPolicy` if true. Only the validating one has a status.
@@ -19,21 +19,21 @@ pub enum Kind {
     Binding(bool),
 }
 
-/// Strategy of the kinds in [`Kind`].
-pub struct Admission(pub Kind);
+/// Strategy of the kinds in [`RegistrationKind`].
+pub struct Admission(pub RegistrationKind);
 
 impl Admission {
     fn has_status(&self) -> bool {
-        self.0 == Kind::Policy(false)
+        self.0 == RegistrationKind::Policy(false)
     }
 }
 
 impl Strategy for Admission {
     fn default(&self, v: &mut Value) {
         match self.0 {
-            Kind::Webhooks(mutating) => defaults::admission::webhooks(v, mutating),
-            Kind::Policy(_) => defaults::admission::policy(v),
-            Kind::Binding(_) => defaults::admission::binding(v),
+            RegistrationKind::Webhooks(mutating) => defaults::admission::webhooks(v, mutating),
+            RegistrationKind::Policy(_) => defaults::admission::policy(v),
+            RegistrationKind::Binding(_) => defaults::admission::binding(v),
         }
     }
 
@@ -46,9 +46,9 @@ impl Strategy for Admission {
 
     fn validate_create(&self, v: &Value) -> ErrorList {
         match self.0 {
-            Kind::Webhooks(mutating) => validation::admission::webhooks(v, mutating),
-            Kind::Policy(mutating) => validation::admission::policy(v, mutating),
-            Kind::Binding(mutating) => validation::admission::binding(v, mutating),
+            RegistrationKind::Webhooks(mutating) => validation::admission::webhooks(v, mutating),
+            RegistrationKind::Policy(mutating) => validation::admission::policy(v, mutating),
+            RegistrationKind::Binding(mutating) => validation::admission::binding(v, mutating),
         }
     }
 
@@ -71,7 +71,7 @@ impl Strategy for Admission {
         vec!["metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API".to_owned()]
     }
 
-    fn part_warnings(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+    fn subresource_warnings(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<String> {
         self.warnings(new, Some(old))
     }
 

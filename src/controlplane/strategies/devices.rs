@@ -4,7 +4,7 @@
 mod access;
 
 use super::common::{keep_all_but_status, keep_meta};
-use super::described::{Described, PLAIN};
+use super::declarative::{BASE, DeclarativeStrategy};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -23,24 +23,24 @@ use std::sync::Arc;
 pub const GROUP: &str = "resource.k8s.io";
 
 /// DeviceClasses.
-pub const DEVICE_CLASS: Described = Described {
+pub const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: |v| check::class(v, None),
     validate_update: Some(|new, old| check::class(new, Some(old))),
     names: NameRule::Declared,
     generation: &["spec"],
-    ..PLAIN
+    ..BASE
 };
 
 /// ResourceSlices. Fields of disabled feature gates are dropped before the generation is compared.
-pub const RESOURCE_SLICE: Described = Described {
+pub const RESOURCE_SLICE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::slice,
-    create: |v| drop_disabled(v, None),
+    prepare_create: |v| drop_disabled(v, None),
     validate: check::slice,
     validate_update: Some(check::slice_update),
     warn: |new, _| check::slice_warnings(new),
     generation: &["spec"],
-    update: |new, old| drop_disabled(new, Some(old)),
-    ..PLAIN
+    prepare_update: |new, old| drop_disabled(new, Some(old)),
+    ..BASE
 };
 
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];

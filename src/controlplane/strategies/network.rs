@@ -1,6 +1,6 @@
 //! Strategies of the kinds of networking.k8s.io and policy.
 
-use super::described::{Described, PLAIN, WORKLOAD};
+use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
 use crate::controlplane::defaults::network as defaults;
 use crate::controlplane::validation::{ingress, network as check, policy, service};
@@ -8,7 +8,7 @@ use crate::json;
 use crate::registry::strategy::NameRule;
 
 /// Ingresses.
-pub const INGRESS: Described = Described {
+pub const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: ingress::create,
     validate_update: Some(ingress::update),
     validate_status: ingress::status,
@@ -20,52 +20,52 @@ pub const INGRESS: Described = Described {
     },
     warn_status: service::warnings::balancer,
     status: Some(|| json!({"loadBalancer": {}})),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// IngressClasses.
-pub const INGRESS_CLASS: Described = Described {
+pub const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::ingress_class,
     validate: ingress::class,
     validate_update: Some(ingress::class_update),
     generation: &["spec"],
-    ..PLAIN
+    ..BASE
 };
 
 /// NetworkPolicies.
-pub const NETWORK_POLICY: Described = Described {
+pub const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::network_policy,
     validate: |v| check::network_policy(v, None),
     validate_update: Some(|new, old| check::network_policy(new, Some(old))),
     warn: |new, _| check::network_policy_warnings(new),
     generation: &["spec"],
-    ..PLAIN
+    ..BASE
 };
 
 /// IPAddresses, which are named by the address itself (an IPv6 address is no DNS subdomain).
-pub const IP_ADDRESS: Described = Described {
+pub const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::ip_address,
     validate_update: Some(check::ip_address_update),
     names: NameRule::PathSegment,
-    ..PLAIN
+    ..BASE
 };
 
 /// ServiceCIDRs.
-pub const SERVICE_CIDR: Described = Described {
+pub const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::service_cidr,
     validate_update: Some(check::service_cidr_update),
     generation: &[],
-    status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
-    status_resets: &["spec", "metadata"],
-    ..WORKLOAD
+    status_preserved_metadata: &["labels", "annotations", "finalizers", "ownerReferences"],
+    status_reset_fields: &["spec", "metadata"],
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// PodDisruptionBudgets.
-pub const POD_DISRUPTION_BUDGET: Described = Described {
+pub const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
     validate: policy::budget,
     validate_status: policy::budget_status,
     // Upstream checks the metadata only generically: any path segment is a valid name.
     names: NameRule::PathSegment,
     status: Some(|| json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };

@@ -113,8 +113,8 @@ mod tests {
     fn update_repeats_create_validation() {
         let old = json!({"spec": {"podCIDRs": ["10.0.0.0/24"]}});
         let new = json!({"spec": {"podCIDRs": ["10.0.0.0/24", "x"], "taints": [{"key": "a", "effect": "X"}]}});
-        let said = Node.validate_update(&new, &old);
-        let count = |text: &str| said.iter().filter(|e| e.to_string().contains(text)).count();
+        let errors = Node.validate_update(&new, &old);
+        let count = |text: &str| errors.iter().filter(|e| e.to_string().contains(text)).count();
         assert_eq!(count("metadata.taints[0].effect"), 2);
         assert_eq!(
             count(

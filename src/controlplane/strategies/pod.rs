@@ -155,7 +155,7 @@ impl Strategy for Pod {
         validation::pod::pod_status(new, old)
     }
 
-    fn prepare_part_update(&self, subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, old: &Value) {
         match subresource {
             "ephemeralcontainers" => parts::keep_all_but_ephemeral_containers(new, old),
             "resize" => parts::keep_all_but_resources(new, old),
@@ -164,7 +164,7 @@ impl Strategy for Pod {
         bump_generation(new, old, &["spec"]);
     }
 
-    fn validate_part_update(&self, subresource: &str, new: &Value, old: &Value) -> ErrorList {
+    fn validate_subresource_update(&self, subresource: &str, new: &Value, old: &Value) -> ErrorList {
         match subresource {
             "ephemeralcontainers" => validation::pod::ephemeral_containers_update(new, old),
             "resize" => validation::pod::resize(new, old),
@@ -199,7 +199,7 @@ impl Strategy for Pod {
         out
     }
 
-    fn part_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
+    fn subresource_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
         if subresource != "status" {
             return Vec::new();
         }

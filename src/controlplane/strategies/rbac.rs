@@ -3,7 +3,7 @@
 
 mod guard;
 
-pub use guard::Guard;
+pub use guard::EscalationGuard;
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
@@ -21,7 +21,7 @@ pub struct Role {
     /// True for the namespaced kind.
     pub namespaced: bool,
     /// Prevents privilege escalation.
-    pub guard: Guard,
+    pub guard: EscalationGuard,
 }
 
 #[async_trait]
@@ -48,7 +48,7 @@ pub struct RoleBinding {
     /// True for the namespaced kind.
     pub namespaced: bool,
     /// Prevents privilege escalation.
-    pub guard: Guard,
+    pub guard: EscalationGuard,
 }
 
 #[async_trait]

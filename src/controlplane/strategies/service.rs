@@ -4,10 +4,10 @@
 //! Start at [`Service`]; `allocate` does the allocation, `families` resolves IP families, `prepare` carries allocated
 //! fields over an update.
 //!
-//! Allocations are kept in memory ([`ServiceNumbers`]), loaded from the stored Services at start-up
-//! ([`ServiceNumbers::adopt`]). Each has an owner, `namespace/name`, so releasing another Service's number is a no-op.
-//! Cluster IPs are also recorded as IPAddress objects ([`addresses`]), and come from the ranges of the flags and of
-//! ServiceCIDR objects ([`ranges`]).
+//! Allocations are kept in memory ([`ServiceAllocators`]), loaded from the stored Services at start-up
+//! ([`ServiceAllocators::mark_stored_allocations`]). Each has an owner, `namespace/name`, so releasing another
+//! Service's number is a no-op. Cluster IPs are also recorded as IPAddress objects ([`addresses`]), and come from the
+//! ranges of the flags and of ServiceCIDR objects ([`ranges`]).
 
 pub(crate) mod addresses;
 mod allocate;
@@ -19,23 +19,23 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::{IpRange, PortRange};
+use crate::controlplane::allocators::{IpAllocator, PortAllocator};
 use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, NameRule, Strategy};
-use addresses::Addresses;
+use addresses::AddressRegistry;
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
 /// Allocators of cluster IPs and node ports.
 #[derive(Debug)]
-pub struct ServiceNumbers {
+pub struct ServiceAllocators {
     /// One or two ranges of the flags, of different families; the first one's family is the cluster's default.
-    pub ranges: Vec<IpRange>,
+    pub ranges: Vec<IpAllocator>,
     /// Changes to `ranges` made by ServiceCIDR objects.
-    pub followed: ranges::Followed,
+    pub service_cidrs: ranges::ServiceCidrRanges,
     /// Allocator of node ports (`--service-node-port-range`).
-    pub ports: PortRange,
+    pub ports: PortAllocator,
 }
 
 /// Removes the Endpoints object of a deleted Service.
@@ -47,20 +47,20 @@ pub trait EndpointsCleanup: Send + Sync + 'static {
 
 /// Strategy of Services.
 pub struct Service {
-    numbers: Arc<ServiceNumbers>,
-    addresses: Arc<dyn Addresses>,
+    allocators: Arc<ServiceAllocators>,
+    addresses: Arc<dyn AddressRegistry>,
     cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
 }
 
 impl Service {
-    /// Allocates from `numbers` and records cluster IPs in `addresses`. `cleanup` is set once the stores exist.
+    /// Allocates from `allocators` and records cluster IPs in `addresses`. `cleanup` is set once the stores exist.
     pub fn new(
-        numbers: Arc<ServiceNumbers>,
-        addresses: Arc<dyn Addresses>,
+        allocators: Arc<ServiceAllocators>,
+        addresses: Arc<dyn AddressRegistry>,
         cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
     ) -> Self {
         Self {
-            numbers,
+            allocators,
             addresses,
             cleanup,
         }
@@ -68,11 +68,11 @@ impl Service {
 
     /// Releases what `service` holds and `kept` does not. IPAddress objects go first, so that an address that is free
     /// in memory has no record.
-    async fn give_back(&self, service: &Value, kept: Option<&Value>) {
+    async fn release(&self, service: &Value, kept: Option<&Value>) {
         for ip in allocate::freed_addresses(service, kept) {
             self.addresses.release(ip, service.namespace(), service.name()).await;
         }
-        self.numbers.give_back(service, kept);
+        self.allocators.release(service, kept);
     }
 }
 
@@ -126,7 +126,7 @@ impl Strategy for Service {
         validation::service::warnings::service(new)
     }
 
-    fn part_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
+    fn subresource_warnings(&self, subresource: &str, new: &Value, _old: &Value) -> Vec<String> {
         match subresource {
             "status" => validation::service::warnings::balancer(new),
             _ => Vec::new(),
@@ -135,23 +135,23 @@ impl Strategy for Service {
 
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
         let addresses = &*self.addresses;
-        self.numbers.begin_create(object, addresses, cx.dry_run).await
+        self.allocators.begin_create(object, addresses, cx.dry_run).await
     }
 
     async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
         let addresses = &*self.addresses;
-        self.numbers.begin_update(new, old, addresses, cx.dry_run).await
+        self.allocators.begin_update(new, old, addresses, cx.dry_run).await
     }
 
-    async fn abandoned(&self, cx: &Context, object: &Value, old: Option<&Value>) {
+    async fn rollback(&self, cx: &Context, object: &Value, old: Option<&Value>) {
         if !cx.dry_run {
-            self.give_back(object, old).await;
+            self.release(object, old).await;
         }
     }
 
     async fn updated(&self, cx: &Context, new: &Value, old: &Value) {
         if !cx.dry_run {
-            self.give_back(old, Some(new)).await;
+            self.release(old, Some(new)).await;
         }
     }
 
@@ -159,7 +159,7 @@ impl Strategy for Service {
         if cx.dry_run {
             return;
         }
-        self.give_back(object, None).await;
+        self.release(object, None).await;
         if let Some(cleanup) = self.cleanup.get() {
             cleanup.remove(object.namespace(), object.name()).await;
         }

@@ -1,6 +1,7 @@
-//! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as [`Described`] constants.
+//! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as [`DeclarativeStrategy`]
+//! constants.
 
-use super::described::{Described, PLAIN, WORKLOAD};
+use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::storage as defaults;
@@ -13,17 +14,17 @@ fn pending() -> Value {
 }
 
 /// PersistentVolumes.
-pub const PERSISTENT_VOLUME: Described = Described {
+pub const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::persistent_volume,
-    create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
-    update_status: |new, old| {
+    prepare_create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
+    prepare_status_update: |new, old| {
         // Stamped when the phase changes, unless the client sets a new time; otherwise an omitted time is kept.
         let path = &["status", "lastPhaseTransitionTime"];
         let moved = new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"]);
-        let said = new.at(path);
-        if moved && (said.is_null() || same(said, old.at(path))) {
+        let given = new.at(path);
+        if moved && (given.is_null() || same(given, old.at(path))) {
             new.set(path, time::now());
-        } else if !moved && said.is_null() {
+        } else if !moved && given.is_null() {
             restore(new, old, path);
         }
     },
@@ -32,21 +33,21 @@ pub const PERSISTENT_VOLUME: Described = Described {
     warn: |new, _| check::persistent_volume_warnings(new),
     generation: &[],
     status: Some(pending),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: Described = Described {
+pub const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::claim,
-    create: |v| data_sources(v, None),
-    update: |new, old| data_sources(new, Some(old)),
+    prepare_create: |v| data_sources(v, None),
+    prepare_update: |new, old| data_sources(new, Some(old)),
     validate: check::claim,
     validate_update: Some(check::claim_update),
     validate_status: check::claim_status,
     warn: |new, _| check::claim_warnings(new),
     generation: &[],
     status: Some(pending),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// Mirrors `dataSource` and `dataSourceRef` into each other (upstream's `NormalizeDataSources` in
@@ -74,14 +75,14 @@ fn data_sources(v: &mut Value, old: Option<&Value>) {
 }
 
 /// LimitRanges.
-pub const LIMIT_RANGE: Described = Described {
+pub const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::limit_range,
     validate: quota::limit_range,
-    ..PLAIN
+    ..BASE
 };
 
 /// ResourceQuotas.
-pub const RESOURCE_QUOTA: Described = Described {
+pub const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
     validate: quota::resource_quota,
     validate_update: Some(quota::resource_quota_update),
     validate_status: quota::resource_quota_status,
@@ -90,60 +91,60 @@ pub const RESOURCE_QUOTA: Described = Described {
         Some(_) => Vec::new(),
     },
     generation: &[],
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// StorageClasses.
-pub const STORAGE_CLASS: Described = Described {
+pub const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::storage_class,
     validate: storage::storage_class,
     validate_update: Some(storage::storage_class_update),
     warn: |new, _| storage::storage_class_warnings(new),
-    ..PLAIN
+    ..BASE
 };
 
 /// VolumeAttributesClasses.
-pub const VOLUME_ATTRIBUTES_CLASS: Described = Described {
+pub const VOLUME_ATTRIBUTES_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::attributes_class,
     validate_update: Some(storage::attributes_class_update),
-    ..PLAIN
+    ..BASE
 };
 
 /// CSIDrivers. As upstream, an update of the spec increments the generation, but a create does not set it.
-pub const CSI_DRIVER: Described = Described {
+pub const CSI_DRIVER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::csi_driver,
-    update: |new, old| super::common::bump_generation(new, old, &["spec"]),
+    prepare_update: |new, old| super::common::bump_generation(new, old, &["spec"]),
     validate: storage::csi_driver,
     validate_update: Some(storage::csi_driver_update),
     warn: storage::csi_driver_warnings,
-    ..PLAIN
+    ..BASE
 };
 
 /// CSINodes.
-pub const CSI_NODE: Described = Described {
+pub const CSI_NODE: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::csi_node,
     validate_update: Some(storage::csi_node_update),
-    ..PLAIN
+    ..BASE
 };
 
 /// CSIStorageCapacities.
-pub const CSI_STORAGE_CAPACITY: Described = Described {
+pub const CSI_STORAGE_CAPACITY: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::csi_storage_capacity,
     validate_update: Some(storage::csi_storage_capacity_update),
     warn: |new, _| storage::csi_storage_capacity_warnings(new),
-    ..PLAIN
+    ..BASE
 };
 
 /// VolumeAttachments.
-pub const VOLUME_ATTACHMENT: Described = Described {
+pub const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::volume_attachment,
     validate_update: Some(storage::volume_attachment_update),
     validate_status: storage::volume_attachment_update,
     generation: &[],
     status: Some(|| json!({"attached": false})),
-    status_keeps: &["labels", "annotations", "finalizers", "ownerReferences"],
-    status_resets: &["spec", "metadata"],
-    ..WORKLOAD
+    status_preserved_metadata: &["labels", "annotations", "finalizers", "ownerReferences"],
+    status_reset_fields: &["spec", "metadata"],
+    ..WITH_SPEC_AND_STATUS
 };
 
 #[cfg(test)]

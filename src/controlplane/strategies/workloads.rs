@@ -1,6 +1,6 @@
-//! Strategies of pod templates and the workload kinds of core, apps and batch, as [`Described`] constants.
+//! Strategies of pod templates and the workload kinds of core, apps and batch, as [`DeclarativeStrategy`] constants.
 
-use super::described::{Described, PLAIN, WORKLOAD};
+use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::workloads::{self as defaults, TEMPLATE_GENERATION};
@@ -39,16 +39,16 @@ fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 /// PodTemplates.
-pub const POD_TEMPLATE: Described = Described {
+pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::pod_template,
     validate: check::pod_template,
     warn: |new, old| template_warnings(new, old, &["template"]),
     generation: &["template"],
-    ..PLAIN
+    ..BASE
 };
 
 /// ReplicationControllers.
-pub const REPLICATION_CONTROLLER: Described = Described {
+pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replication_controller,
     validate: check::replication_controller,
     names: NameRule::Declared,
@@ -66,14 +66,14 @@ pub const REPLICATION_CONTROLLER: Described = Described {
     },
     status: Some(replicas),
     dependents: GarbageCollection::Orphan,
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// Deployments.
-pub const DEPLOYMENT: Described = Described {
+pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     wire_annotations: &["deprecated.deployment.rollback.to"],
     default: defaults::deployment,
-    update: |new, old| {
+    prepare_update: |new, old| {
         // Annotations count too, since the controller copies them to ReplicaSets.
         let annotations = |v: &Value| v.at(&["metadata", "annotations"]).clone();
         if same(new.get("spec"), old.get("spec")) && !same(&annotations(new), &annotations(old)) {
@@ -89,13 +89,13 @@ pub const DEPLOYMENT: Described = Described {
         out.extend(template_warnings(new, old, &["spec", "template"]));
         out
     },
-    status_keeps: &["labels"],
-    status_resets: &["spec", "metadata.labels"],
-    ..WORKLOAD
+    status_preserved_metadata: &["labels"],
+    status_reset_fields: &["spec", "metadata.labels"],
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// ReplicaSets.
-pub const REPLICA_SET: Described = Described {
+pub const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replica_set,
     validate: check::replica_set,
     validate_update: Some(check::replica_set_update),
@@ -106,16 +106,16 @@ pub const REPLICA_SET: Described = Described {
         out
     },
     status: Some(replicas),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// StatefulSets. `rollingUpdate.maxUnavailable` is dropped unless already stored, because its feature gate is off.
-pub const STATEFUL_SET: Described = Described {
+pub const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::stateful_set,
-    create: |v| {
+    prepare_create: |v| {
         v.unset(MAX_UNAVAILABLE);
     },
-    update: |new, old| {
+    prepare_update: |new, old| {
         if old.at(MAX_UNAVAILABLE).is_null() {
             new.unset(MAX_UNAVAILABLE);
         }
@@ -139,25 +139,28 @@ pub const STATEFUL_SET: Described = Described {
     },
     status: Some(|| json!({"replicas": 0, "availableReplicas": 0})),
     names: NameRule::Label,
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
 
 /// DaemonSets. The template has its own generation, kept in a deprecated annotation.
-pub const DAEMON_SET: Described = Described {
+pub const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
     wire_annotations: &[TEMPLATE_GENERATION],
     default: defaults::daemon_set,
-    create: |v| {
-        let said = template_generation(v).max(1);
-        v.set(&["metadata", "annotations", TEMPLATE_GENERATION], said.to_string());
+    prepare_create: |v| {
+        let generation = template_generation(v).max(1);
+        v.set(
+            &["metadata", "annotations", TEMPLATE_GENERATION],
+            generation.to_string(),
+        );
     },
-    update: |new, old| {
+    prepare_update: |new, old| {
         let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
         let now = template_generation(old) + i64::from(changed);
         new.set(&["metadata", "annotations", TEMPLATE_GENERATION], now.to_string());
     },
-    update_status: |new, old| restore(new, old, &["metadata", "annotations", TEMPLATE_GENERATION]),
+    prepare_status_update: |new, old| restore(new, old, &["metadata", "annotations", TEMPLATE_GENERATION]),
     validate: check::daemon_set,
     validate_update: Some(check::daemon_set_update),
     validate_status: check::daemon_set_status,
@@ -168,7 +171,7 @@ pub const DAEMON_SET: Described = Described {
     status: Some(
         || json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}),
     ),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 fn template_generation(v: &Value) -> i64 {
@@ -177,16 +180,16 @@ fn template_generation(v: &Value) -> i64 {
 }
 
 /// ControllerRevisions.
-pub const CONTROLLER_REVISION: Described = Described {
+pub const CONTROLLER_REVISION: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::controller_revision,
     validate_update: Some(check::controller_revision_update),
-    ..PLAIN
+    ..BASE
 };
 
 /// Jobs. Deleting one orphans its pods unless the caller sets a propagation policy.
-pub const JOB: Described = Described {
+pub const JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::job,
-    create: generate_selector,
+    prepare_create: generate_selector,
     validate: validation::job::create,
     validate_update: Some(validation::job::update),
     validate_status: validation::job::status,
@@ -197,14 +200,14 @@ pub const JOB: Described = Described {
         out
     },
     dependents: GarbageCollection::Orphan,
-    unsaid_propagation: Some(
+    missing_propagation_warning: Some(
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
     ),
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// CronJobs.
-pub const CRON_JOB: Described = Described {
+pub const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::cron_job,
     validate: validation::cronjob::create,
     validate_update: Some(validation::cronjob::update),
@@ -223,7 +226,7 @@ pub const CRON_JOB: Described = Described {
         }
         out
     },
-    ..WORKLOAD
+    ..WITH_SPEC_AND_STATUS
 };
 
 /// Adds the generated labels and a selector by the Job's uid, unless `manualSelector` is set.
@@ -296,7 +299,7 @@ mod tests {
         assert!(DAEMON_SET.warnings(&new, Some(&old)).is_empty());
         new.set(&["metadata", "annotations", TEMPLATE_GENERATION], "2");
         assert_eq!(DAEMON_SET.warnings(&new, Some(&old)).len(), 1);
-        assert!(DAEMON_SET.part_warnings("status", &new, &old).is_empty());
+        assert!(DAEMON_SET.subresource_warnings("status", &new, &old).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
-use crate::registry::resource::{Answer, SubresourceHandler};
+use crate::registry::resource::{CreateHandler, SubresourceHandler};
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
@@ -148,7 +148,7 @@ impl SubresourceHandler for Binding {
 
 /// The `bindings` resource: names the pod in the body instead of the URL.
 #[async_trait]
-impl Answer for Binding {
+impl CreateHandler for Binding {
     async fn answer(&self, cx: &Context, mut object: Value) -> Result<Value> {
         // The generic create path has recorded managed fields for the Binding; they must not reach the pod.
         object.unset_meta("managedFields");

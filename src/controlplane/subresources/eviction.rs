@@ -71,7 +71,7 @@ fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
 }
 
 /// Whether the pod can be deleted without consulting a budget: upstream's `canIgnorePDB`.
-fn goes_anyway(pod: &Value) -> bool {
+fn can_ignore_budget(pod: &Value) -> bool {
     has_ended(pod) || pod.str_at(&["status", "phase"]) == "Pending"
 }
 
@@ -111,28 +111,28 @@ fn still_processed(budget: &str) -> Status {
 }
 
 /// The 429 for a budget without allowed disruptions, with the most specific reason.
-fn exhausted(budget: &Value) -> Status {
+fn too_many_disruptions(budget: &Value) -> Status {
     let name = budget.name();
     let mut conditions = budget.at(&["status", "conditions"]).items().iter();
     let refusing = conditions.find(|c| c.str_at(&["type"]) == "DisruptionAllowed" && c.str_at(&["status"]) == "False");
     let (current, desired) = (number(budget, "currentHealthy"), number(budget, "desiredHealthy"));
     let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
-    let said = |c: &Value, key: &str| c.str_at(&[key]).to_owned();
+    let field = |c: &Value, key: &str| c.str_at(&[key]).to_owned();
     let why = match refusing {
-        Some(c) if said(c, "reason") == "SyncFailed" => {
-            format!("{not_now} because it failed sync: {}", said(c, "message"))
+        Some(c) if field(c, "reason") == "SyncFailed" => {
+            format!("{not_now} because it failed sync: {}", field(c, "message"))
         }
         _ if current <= desired => {
             format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
         }
-        Some(c) => format!("{not_now} ({}): {}", said(c, "reason"), said(c, "message")),
+        Some(c) => format!("{not_now} ({}): {}", field(c, "reason"), field(c, "message")),
         None => not_now,
     };
     too_many(why, 0)
 }
 
 /// The budget after charging one eviction: upstream's `checkAndDecrement`.
-fn charged(budget: &Value, pod: &str) -> Result<Value> {
+fn check_and_decrement(budget: &Value, pod: &str) -> Result<Value> {
     let gr = GroupResource::new("policy", "poddisruptionbudget");
     let generation = budget.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
     // The status may predate the current spec.
@@ -150,7 +150,7 @@ fn charged(budget: &Value, pod: &str) -> Result<Value> {
         return Err(Status::forbidden(&gr, budget.name(), why));
     }
     if allowed == 0 {
-        return Err(exhausted(budget));
+        return Err(too_many_disruptions(budget));
     }
     let mut new = budget.clone();
     new.set(&["status", "disruptionsAllowed"], allowed - 1);
@@ -181,7 +181,7 @@ fn allow_no_more(budget: &mut Value) {
 }
 
 /// The pod with a `DisruptionTarget` condition, which tells controllers why it is deleted.
-fn marked(pod: &Value) -> Value {
+fn with_disruption_target(pod: &Value) -> Value {
     let mut pod = pod.clone();
     let mut all = pod.at(&["status", "conditions"]).items().to_vec();
     let was = all.iter().position(|c| c.str_at(&["type"]) == "DisruptionTarget");
@@ -237,7 +237,7 @@ impl Eviction {
                     );
                     return Err(Status::conflict(&about, name, &why));
                 }
-                Ok(marked(live))
+                Ok(with_disruption_target(live))
             };
             let updated = store.update(cx, name, &mut transform, false, &write).await?;
             // The condition was a write: the precondition of the deletion must follow it.
@@ -253,7 +253,7 @@ impl Eviction {
         let mut left = RETRIES;
         loop {
             let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
-            if !goes_anyway(&pod) {
+            if !can_ignore_budget(&pod) {
                 return Ok(Some(pod));
             }
             let mut own = options.clone();
@@ -306,11 +306,11 @@ impl Eviction {
             };
         }
         if cx.dry_run {
-            charged(budget, name)?;
+            check_and_decrement(budget, name)?;
         } else {
             // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never too lax.
             let system = Context::system(&cx.namespace);
-            let charge = |live: &Value| charged(live, name);
+            let charge = |live: &Value| check_and_decrement(live, name);
             let store = self.budgets.get()?;
             store.update_with(&system, budget.name(), "status", charge).await?;
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn refusal(status: Value) -> (u16, u32, String) {
-        let s = charged(&budget(status), "p").unwrap_err();
+        let s = check_and_decrement(&budget(status), "p").unwrap_err();
         let cause = s.details.as_ref().and_then(|d| d.causes.first());
         (
             s.code,
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_last_allowed_disruption_sets_the_condition_to_false() {
-        let new = charged(&budget(json!({"observedGeneration": 1, "disruptionsAllowed": 1})), "p").unwrap();
+        let new = check_and_decrement(&budget(json!({"observedGeneration": 1, "disruptionsAllowed": 1})), "p").unwrap();
         assert_eq!(number(&new, "disruptionsAllowed"), 0);
         assert!(!new.str_at(&["status", "disruptedPods", "p"]).is_empty());
         let condition = &new.at(&["status", "conditions"]).items()[0];

@@ -18,9 +18,9 @@ use async_trait::async_trait;
 /// Default token lifetime.
 const DEFAULT_SECONDS: i64 = 3600;
 /// Minimum requested lifetime.
-const LEAST_SECONDS: i64 = 600;
+const MIN_SECONDS: i64 = 600;
 /// Maximum requested lifetime.
-const MOST_SECONDS: i64 = 1 << 32;
+const MAX_SECONDS: i64 = 1 << 32;
 /// The lifetime that the kubelet requests for projected tokens. Upstream recognizes it by this odd number and extends
 /// the token, for clients that never reload theirs.
 const PROJECTED_SECONDS: i64 = 3607;
@@ -35,14 +35,14 @@ pub struct TokenRequests {
     /// The server's own audiences, used for requests that name none.
     pub audiences: Vec<String>,
     /// `--service-account-max-token-expiration` in seconds; 0 is unlimited.
-    pub most_seconds: i64,
+    pub max_seconds: i64,
     /// `--service-account-extend-token-expiration`.
     pub extend: bool,
 }
 
 /// The stores that token requests read.
 #[derive(Clone, Default)]
-pub(in crate::controlplane) struct Read {
+pub(in crate::controlplane) struct TokenStores {
     pub(in crate::controlplane) accounts: LateStore,
     pub(in crate::controlplane) pods: LateStore,
     pub(in crate::controlplane) secrets: LateStore,
@@ -51,8 +51,8 @@ pub(in crate::controlplane) struct Read {
 
 /// Serves `serviceaccounts/token`.
 pub(in crate::controlplane) struct Token {
-    pub(in crate::controlplane) how: TokenRequests,
-    pub(in crate::controlplane) read: Read,
+    pub(in crate::controlplane) config: TokenRequests,
+    pub(in crate::controlplane) read: TokenStores,
 }
 
 fn invalid(name: &str, error: FieldError) -> Status {
@@ -181,7 +181,7 @@ impl SubresourceHandler for Token {
         }
         let account = self.read.accounts.get()?.get_value(&cx.namespace, name).await?;
         if object.at(&["spec", "audiences"]).items().is_empty() {
-            object.set(&["spec", "audiences"], self.how.audiences.clone());
+            object.set(&["spec", "audiences"], self.config.audiences.clone());
         }
         if !object.uid().is_empty() && object.uid() != account.uid() {
             return Err(Status::conflict(
@@ -201,8 +201,8 @@ impl SubresourceHandler for Token {
         object.unset(&["status"]);
         let seconds = object.at(&["spec", "expirationSeconds"]).as_i64().unwrap_or_default();
         let why = match seconds {
-            n if n < LEAST_SECONDS => "may not specify a duration less than 10 minutes",
-            n if n > MOST_SECONDS => "may not specify a duration larger than 2^32 seconds",
+            n if n < MIN_SECONDS => "may not specify a duration less than 10 minutes",
+            n if n > MAX_SECONDS => "may not specify a duration larger than 2^32 seconds",
             _ => return Ok(object),
         };
         // Upstream reports this error without a name.
@@ -211,7 +211,7 @@ impl SubresourceHandler for Token {
     }
 
     async fn create(&self, cx: &Context, name: &str, mut object: Value) -> Result<Value> {
-        let how = &self.how;
+        let config = &self.config;
         let spec = object.get("spec");
         let mut bound = Bound {
             namespace: cx.namespace.clone(),
@@ -221,18 +221,18 @@ impl SubresourceHandler for Token {
             ..Bound::default()
         };
         self.bind(cx, name, spec.get("boundObjectRef"), &mut bound).await?;
-        if how.most_seconds > 0 && bound.seconds > how.most_seconds {
+        if config.max_seconds > 0 && bound.seconds > config.max_seconds {
             cx.warnings.add(format!(
                 "requested expiration of {} seconds shortened to {} seconds",
-                bound.seconds, how.most_seconds
+                bound.seconds, config.max_seconds
             ));
-            bound.seconds = how.most_seconds;
+            bound.seconds = config.max_seconds;
             object.set(&["spec", "expirationSeconds"], bound.seconds);
         }
         let asked = bound.seconds;
         // Only tokens for this server: other verifiers cannot warn about the overdue reload.
-        let own = bound.audiences.iter().all(|a| how.audiences.contains(a));
-        if how.extend && bound.pod.is_some() && asked == PROJECTED_SECONDS && own {
+        let own = bound.audiences.iter().all(|a| config.audiences.contains(a));
+        if config.extend && bound.pod.is_some() && asked == PROJECTED_SECONDS && own {
             bound.warn_after = asked;
             bound.seconds = EXTENDED_SECONDS;
         }
@@ -240,7 +240,7 @@ impl SubresourceHandler for Token {
         let until = time::parse(object.str_at(&["metadata", "creationTimestamp"]))
             .ok()
             .and_then(|now| time::format_unix(now.unix_timestamp() + asked));
-        let issued = how.issuer.issue(&bound);
+        let issued = config.issuer.issue(&bound);
         let (token, id) = issued.map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
         cx.audit
             .annotate("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));

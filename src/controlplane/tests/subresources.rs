@@ -47,7 +47,7 @@ fn tokens() -> TokenRequests {
     TokenRequests {
         issuer: Issuer::new("https://i".into(), Arc::new(signer), system_clock()),
         audiences: vec!["a".into()],
-        most_seconds: 0,
+        max_seconds: 0,
         extend: false,
     }
 }

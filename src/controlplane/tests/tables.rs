@@ -2,9 +2,9 @@
 //! every kind, over generated objects.
 
 use super::*;
-use crate::api::{Free, Ty, TypeDef};
+use crate::api::{FreeForm, Ty, TypeDef};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::value::Map;
 use crate::endpoints::respond::partial;
 use crate::endpoints::respond::stored::{self, Rows};
@@ -125,7 +125,7 @@ impl Random {
             Ty::MicroTime => "2001-02-03T04:05:06.000000Z".into(),
             Ty::Quantity => ["1", "100m", "2Gi"][self.below(3)].into(),
             Ty::IntOrString => [Value::from(3i64), "10%".into()][self.below(2)].clone(),
-            Ty::Any(Free::FieldsV1) => json!({"f:spec": {"k:{\"name\":\"x\"}": {".": {}}}}),
+            Ty::Any(FreeForm::FieldsV1) => json!({"f:spec": {"k:{\"name\":\"x\"}": {".": {}}}}),
             Ty::Any(_) | Ty::SchemaOr(_) => json!({"a": {"b": [1, "}", {}]}}),
             Ty::Struct(of) => self.object(of.get(), reads),
             Ty::List(of) => Value::Array((0..self.below(3)).map(|_| self.value(*of, reads)).collect()),
@@ -140,7 +140,7 @@ impl Random {
 fn kinds() -> Vec<Arc<Resource>> {
     let rows = running_rows();
     let groups = rows.groups.iter().chain([&rows.apiregistration]);
-    let stored = |r: &&(Arc<Resource>, _)| !matches!(r.0.backing, Backing::Answered(_));
+    let stored = |r: &&(Arc<Resource>, _)| !matches!(r.0.backing, Backing::CreateOnly(_));
     groups
         .flat_map(|g| g.resources.iter().filter(stored).map(|(r, _)| r.clone()))
         .collect()

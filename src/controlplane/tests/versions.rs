@@ -59,8 +59,8 @@ async fn autoscalers_are_read_written_and_watched_in_both_versions() {
     };
     let seen = event.object(kind).decode();
     assert_eq!(seen.api_version(), "autoscaling/v1");
-    let told = seen.annotation("autoscaling.alpha.kubernetes.io/behavior").unwrap();
-    assert!(told.contains("\"SelectPolicy\":\"Min\""), "{told}");
+    let behavior = seen.annotation("autoscaling.alpha.kubernetes.io/behavior").unwrap();
+    assert!(behavior.contains("\"SelectPolicy\":\"Min\""), "{behavior}");
 
     // A write through v1 preserves fields that v1 lacks.
     let more = |live: &Value| {

@@ -269,7 +269,7 @@ mod tests {
     use crate::controlplane::defaults;
     use crate::json;
 
-    fn said(edits: Value) -> String {
+    fn errors(edits: Value) -> String {
         let mut hook = json!({"name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
             "sideEffects": "None", "admissionReviewVersions": ["v1"]});
@@ -284,18 +284,18 @@ mod tests {
 
     #[test]
     fn webhook_errors_match_the_recordings() {
-        assert_eq!(said(json!({})), "[]");
+        assert_eq!(errors(json!({})), "[]");
         assert_eq!(
-            said(json!({"reinvocationPolicy": "X"})),
+            errors(json!({"reinvocationPolicy": "X"})),
             "webhooks[0].reinvocationPolicy: Unsupported value: \"X\": supported values: \"IfNeeded\", \"Never\""
         );
-        assert_eq!(said(json!({"name": ""})), "webhooks[0].name: Required value");
+        assert_eq!(errors(json!({"name": ""})), "webhooks[0].name: Required value");
         assert_eq!(
-            said(json!({"rules": [{"operations": ["CREATE"]}]})),
+            errors(json!({"rules": [{"operations": ["CREATE"]}]})),
             "[webhooks[0].rules[0].apiGroups: Required value, webhooks[0].rules[0].apiVersions: Required value, webhooks[0].rules[0].resources: Required value]"
         );
         assert_eq!(
-            said(json!({"clientConfig": {}})),
+            errors(json!({"clientConfig": {}})),
             "webhooks[0].clientConfig: Required value: exactly one of url or service is required"
         );
     }
@@ -305,9 +305,9 @@ mod tests {
         let mut out = ErrorList::new();
         let config = crate::json!({"service": {"namespace": "n", "path": "a/b"}});
         client_config(&mut out, &config, &FieldPath::new("c"));
-        let said: Vec<String> = out.iter().map(ToString::to_string).collect();
+        let errors: Vec<String> = out.iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            errors,
             [
                 "c.service.namespace: Required value",
                 "c.service.path: Invalid value: \"a/b\": must start with a '/'",

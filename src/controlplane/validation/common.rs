@@ -17,7 +17,7 @@ pub(crate) fn not_negative(out: &mut ErrorList, v: &Value, key: &str, path: &Fie
 }
 
 /// Checks an `IntOrString`: a non-negative number or a percentage.
-pub(crate) fn amount(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+pub(crate) fn int_or_percent(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     match v {
         Value::String(s) => invalid_each(out, path, v.clone(), net::percent(s)),
         Value::Int(n) if *n < 0 => out.push(FieldError::invalid(path, *n, NOT_NEGATIVE)),
@@ -26,14 +26,14 @@ pub(crate) fn amount(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 }
 
 /// Reports a percentage greater than 100%.
-pub(crate) fn at_most_all(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+pub(crate) fn percentage_at_most_100(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     if v.as_str().and_then(net::parse_percent).is_some_and(|p| p > 100) {
         out.push(FieldError::invalid(path, v.clone(), "must not be greater than 100%"));
     }
 }
 
 /// True if the `IntOrString` is `0`, `0%`, or absent.
-pub(crate) fn is_nothing(v: &Value) -> bool {
+pub(crate) fn is_zero_or_absent(v: &Value) -> bool {
     match v {
         Value::Int(n) => *n == 0,
         Value::String(s) => net::parse_percent(s) == Some(0),
@@ -43,7 +43,7 @@ pub(crate) fn is_nothing(v: &Value) -> bool {
 
 /// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in order.
 /// `fields` are (Go name, JSON name, text for absent values).
-pub(crate) fn internal(v: &Value, fields: &[(&str, &str, &str)]) -> String {
+pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     let cells: Vec<String> = fields
         .iter()
         .map(|(go, key, zero)| {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn structs_print_go_field_names() {
-        let shown = internal(
+        let shown = go_struct(
             &json!({"type": "X"}),
             &[("Type", "type", "\"\""), ("RollingUpdate", "rollingUpdate", "null")],
         );
@@ -149,21 +149,21 @@ mod tests {
 
     #[test]
     fn amounts_are_numbers_or_percentages() {
-        let said = |v: Value| {
+        let errors = |v: Value| {
             let mut out = ErrorList::new();
-            amount(&mut out, &v, &FieldPath::new("a"));
-            at_most_all(&mut out, &v, &FieldPath::new("a"));
+            int_or_percent(&mut out, &v, &FieldPath::new("a"));
+            percentage_at_most_100(&mut out, &v, &FieldPath::new("a"));
             aggregate(&out)
         };
         assert_eq!(
-            said(json!(-1)),
+            errors(json!(-1)),
             "a: Invalid value: -1: must be greater than or equal to 0"
         );
         assert_eq!(
-            said(json!("101%")),
+            errors(json!("101%")),
             "a: Invalid value: \"101%\": must not be greater than 100%"
         );
-        assert_eq!(said(json!("5%")), "[]");
-        assert!(is_nothing(&json!("0%")) && is_nothing(&json!(0)) && !is_nothing(&json!(1)));
+        assert_eq!(errors(json!("5%")), "[]");
+        assert!(is_zero_or_absent(&json!("0%")) && is_zero_or_absent(&json!(0)) && !is_zero_or_absent(&json!(1)));
     }
 }

@@ -236,14 +236,14 @@ mod tests {
     #[test]
     fn errors_match_the_recordings() {
         let v = json!({"spec": {"request": "bm90IGEgY3Ny", "signerName": "nodomain", "usages": ["client auth", "client auth"], "expirationSeconds": 10}});
-        let said = aggregate(&create(&v));
+        let errors = aggregate(&create(&v));
         for want in [
             "spec.request: Invalid value: \"bm90IGEgY3Ny\": PEM block type must be CERTIFICATE REQUEST",
             "spec.usages[1]: Duplicate value: \"client auth\"",
             "spec.signerName: Invalid value: \"nodomain\": must be a fully qualified domain and path of the form 'example.com/signer-name'",
             "spec.expirationSeconds: Invalid value: 10: may not specify a duration less than 600 seconds (10 minutes)",
         ] {
-            assert!(said.contains(want), "{said}");
+            assert!(errors.contains(want), "{errors}");
         }
     }
 

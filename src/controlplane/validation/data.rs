@@ -223,21 +223,21 @@ mod tests {
 
     #[test]
     fn config_map_keys_are_valid_and_distinct() {
-        let said = |v: Value| aggregate(&config_map(&v));
+        let errors = |v: Value| aggregate(&config_map(&v));
         assert!(
-            said(json!({"data": {"a b": "c"}}))
+            errors(json!({"data": {"a b": "c"}}))
                 .starts_with("data[a b]: Invalid value: \"a b\": a valid config key must")
         );
         assert_eq!(
-            said(json!({"data": {"..": "c"}})),
+            errors(json!({"data": {"..": "c"}})),
             "data[..]: Invalid value: \"..\": must not be '..'"
         );
         assert_eq!(
-            said(json!({"data": {"a": "b"}, "binaryData": {"a": "AA=="}})),
+            errors(json!({"data": {"a": "b"}, "binaryData": {"a": "AA=="}})),
             "data[a]: Invalid value: \"a\": duplicate of key present in binaryData"
         );
         assert_eq!(
-            said(json!({"data": {"a": "x".repeat(MAX + 1)}})),
+            errors(json!({"data": {"a": "x".repeat(MAX + 1)}})),
             "[]: Too long: may not be more than 1048576 bytes"
         );
         assert!(config_map(&json!({"data": {"a": "x".repeat(MAX)}})).is_empty());
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn immutable_config_map_cannot_change() {
         let old = json!({"data": {"k": "v"}, "immutable": true});
-        let said = |v: Value| aggregate(&config_map_update(&v, &old));
+        let errors = |v: Value| aggregate(&config_map_update(&v, &old));
         assert_eq!(
-            said(json!({"data": {"k": "x"}, "immutable": true})),
+            errors(json!({"data": {"k": "x"}, "immutable": true})),
             format!("data: Forbidden: {FROZEN}")
         );
         assert_eq!(
-            said(json!({"data": {"k": "v"}, "immutable": false})),
+            errors(json!({"data": {"k": "v"}, "immutable": false})),
             format!("immutable: Forbidden: {FROZEN}")
         );
         assert!(config_map_update(&old, &old).is_empty());
@@ -267,13 +267,13 @@ mod tests {
             aggregate(&secret_update(&new, &old)),
             "[type: Invalid value: \"kubernetes.io/tls\": field is immutable, data[tls.crt]: Required value, data[tls.key]: Required value]"
         );
-        let said = |v: Value| aggregate(&secret(&v));
+        let errors = |v: Value| aggregate(&secret(&v));
         assert_eq!(
-            said(json!({"type": "kubernetes.io/basic-auth"})),
+            errors(json!({"type": "kubernetes.io/basic-auth"})),
             "[data[username]: Required value, data[password]: Required value]"
         );
         assert_eq!(
-            said(json!({"type": "kubernetes.io/dockerconfigjson"})),
+            errors(json!({"type": "kubernetes.io/dockerconfigjson"})),
             "data[.dockerconfigjson]: Required value"
         );
     }

@@ -22,13 +22,13 @@ use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
 pub(crate) use slice::{slice, slice_update, slice_warnings};
 pub(crate) use status::claim_status;
 
-const MOST_REQUESTS: usize = 32;
-const MOST_CONFIGS: usize = 32;
-const MOST_SELECTORS: usize = 32;
-const LONGEST_EXPRESSION: usize = 10 * 1024;
-const LONGEST_PARAMETERS: usize = 10 * 1024;
-const LONGEST_IDENTIFIER: usize = 32;
-const LONGEST_POOL: usize = 253;
+const MAX_REQUESTS: usize = 32;
+const MAX_CONFIGS: usize = 32;
+const MAX_SELECTORS: usize = 32;
+const MAX_EXPRESSION_LENGTH: usize = 10 * 1024;
+const MAX_PARAMETERS_LENGTH: usize = 10 * 1024;
+const MAX_IDENTIFIER_LENGTH: usize = 32;
+const MAX_POOL_LENGTH: usize = 253;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
 /// Returns the elements of a list. If there are more than `most`, reports only that and returns none, so that an
@@ -68,8 +68,8 @@ fn pool_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::required(at, ""));
         return;
     }
-    if text.len() > LONGEST_POOL {
-        out.push(FieldError::too_long(at, LONGEST_POOL as i64));
+    if text.len() > MAX_POOL_LENGTH {
+        out.push(FieldError::too_long(at, MAX_POOL_LENGTH as i64));
     }
     for part in text.split('/') {
         invalid_each(out, at, part, dns1123_subdomain(part));
@@ -77,8 +77,8 @@ fn pool_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
 }
 
 fn identifier(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.len() > LONGEST_IDENTIFIER {
-        out.push(FieldError::too_long(at, LONGEST_IDENTIFIER as i64));
+    if text.len() > MAX_IDENTIFIER_LENGTH {
+        out.push(FieldError::too_long(at, MAX_IDENTIFIER_LENGTH as i64));
     }
     invalid_each(out, at, text, c_identifier(text));
 }
@@ -114,12 +114,15 @@ fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
 
 /// Checks device selectors.
 fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    for (i, s) in at_most(out, v, MOST_SELECTORS, at).iter().enumerate() {
+    for (i, s) in at_most(out, v, MAX_SELECTORS, at).iter().enumerate() {
         let at = at.index(i).child("cel");
         if s.get("cel").is_null() {
             out.push(FieldError::required(&at, ""));
-        } else if s.str_at(&["cel", "expression"]).len() > LONGEST_EXPRESSION {
-            out.push(FieldError::too_long(&at.child("expression"), LONGEST_EXPRESSION as i64));
+        } else if s.str_at(&["cel", "expression"]).len() > MAX_EXPRESSION_LENGTH {
+            out.push(FieldError::too_long(
+                &at.child("expression"),
+                MAX_EXPRESSION_LENGTH as i64,
+            ));
         }
     }
 }
@@ -132,7 +135,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
         return;
     }
     driver(out, opaque.str_at(&["driver"]), &at.child("driver"));
-    let longest = if stored { usize::MAX } else { LONGEST_PARAMETERS };
+    let longest = if stored { usize::MAX } else { MAX_PARAMETERS_LENGTH };
     raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
 }
 
@@ -177,12 +180,12 @@ fn tolerations(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 /// Checks `bindingConditions` and `bindingFailureConditions`, which are required together and must not overlap.
 fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    const MOST: usize = 4;
+    const MAX: usize = 4;
     let (good, bad) = ("bindingConditions", "bindingFailureConditions");
     let names = |key: &str| crate::controlplane::fields::strings(v.get(key));
     for key in [good, bad] {
         let at = at.child(key);
-        for (i, c) in at_most(out, v.get(key), MOST, &at).iter().enumerate() {
+        for (i, c) in at_most(out, v.get(key), MAX, &at).iter().enumerate() {
             let name = c.as_str().unwrap_or("");
             invalid_each(out, &at.index(i), name, qualified_name(name));
         }
@@ -226,9 +229,9 @@ fn spec() -> FieldPath {
     FieldPath::new("spec")
 }
 
-fn fixed_spec(out: &mut ErrorList, new: &Value, old: &Value, fields: &'static [super::internal::Field]) {
+fn fixed_spec(out: &mut ErrorList, new: &Value, old: &Value, fields: &'static [super::go_form::Field]) {
     if !same(new.get("spec"), old.get("spec")) {
-        let shown = super::internal::compact(new.get("spec"), fields);
+        let shown = super::go_form::compact(new.get("spec"), fields);
         out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
     }
 }
@@ -260,7 +263,7 @@ pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
             flat = Value::object();
         }
         flat.set(&["spec"], new.at(&["spec", "spec"]).clone());
-        super::internal::compact(&flat, TEMPLATE_SPEC)
+        super::go_form::compact(&flat, TEMPLATE_SPEC)
     };
     out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
     template_spec(&mut out, new, true);
@@ -287,10 +290,7 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     }
     let at = spec().child("config");
     let stored = kept("config");
-    for (i, c) in at_most(&mut out, of.get("config"), MOST_CONFIGS, &at)
-        .iter()
-        .enumerate()
-    {
+    for (i, c) in at_most(&mut out, of.get("config"), MAX_CONFIGS, &at).iter().enumerate() {
         configuration(&mut out, c, stored, &at.index(i));
     }
     if let Some(name) = of.get("extendedResourceName").as_str()

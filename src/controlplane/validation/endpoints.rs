@@ -108,11 +108,11 @@ pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
 }
 
 fn slice_ports(out: &mut ErrorList, v: &Value) {
-    const MOST: usize = 20000;
+    const MAX: usize = 20000;
     let ports = v.get("ports").items();
     let path = FieldPath::new("ports");
-    if ports.len() > MOST {
-        out.push(FieldError::too_many(&path, ports.len(), MOST));
+    if ports.len() > MAX {
+        out.push(FieldError::too_many(&path, ports.len(), MAX));
         return;
     }
     let mut seen: Seen<&str> = Seen::new();
@@ -133,11 +133,11 @@ fn slice_ports(out: &mut ErrorList, v: &Value) {
 }
 
 fn slice_endpoints(out: &mut ErrorList, v: &Value) {
-    const MOST: usize = 1000;
+    const MAX: usize = 1000;
     let all = v.get("endpoints").items();
     let path = FieldPath::new("endpoints");
-    if all.len() > MOST {
-        out.push(FieldError::too_many(&path, all.len(), MOST));
+    if all.len() > MAX {
+        out.push(FieldError::too_many(&path, all.len(), MAX));
         return;
     }
     for (i, e) in all.iter().enumerate() {
@@ -248,26 +248,26 @@ mod tests {
 
     #[test]
     fn endpoints_errors_match_the_recordings() {
-        let said = |subsets: Value| {
+        let errors = |subsets: Value| {
             let mut v = json!({"subsets": null});
             v.set(&["subsets"], subsets);
             crate::registry::Strategy::default(&crate::controlplane::strategies::endpoints::Endpoints, &mut v);
             aggregate(&endpoints(&v))
         };
         assert_eq!(
-            said(json!([{"addresses": [{"ip": "x"}]}])),
+            errors(json!([{"addresses": [{"ip": "x"}]}])),
             "[subsets[0].addresses[0].ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff), subsets[0].addresses[0].ip: Invalid value: \"x\": must be a valid IP address]"
         );
         assert_eq!(
-            said(json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 80}]}])),
+            errors(json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 80}]}])),
             "subsets[0].addresses[0].ip: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, ::1/128)"
         );
         assert_eq!(
-            said(json!([{"ports": [{"port": 80}]}])),
+            errors(json!([{"ports": [{"port": 80}]}])),
             "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"
         );
         assert_eq!(
-            said(json!([{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 1}, {"port": 2}]}])),
+            errors(json!([{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 1}, {"port": 2}]}])),
             "[subsets[0].ports[0].name: Required value, subsets[0].ports[1].name: Required value]"
         );
     }

@@ -1,7 +1,7 @@
 //! Validation of events through core/v1 and, more strictly, events.k8s.io/v1 (upstream's
 //! `pkg/apis/core/validation/events.go`).
 
-use super::internal::{Field, Kind, compact};
+use super::go_form::{Field, Printing, compact};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
@@ -111,16 +111,19 @@ fn series(out: &mut ErrorList, v: &Value) {
 }
 
 const REFERENCE: &[Field] = &[
-    ("Kind", "kind", Kind::Str),
-    ("Namespace", "namespace", Kind::Str),
-    ("Name", "name", Kind::Str),
-    ("UID", "uid", Kind::Str),
-    ("APIVersion", "apiVersion", Kind::Str),
-    ("ResourceVersion", "resourceVersion", Kind::Str),
-    ("FieldPath", "fieldPath", Kind::Str),
+    ("Kind", "kind", Printing::Str),
+    ("Namespace", "namespace", Printing::Str),
+    ("Name", "name", Printing::Str),
+    ("UID", "uid", Printing::Str),
+    ("APIVersion", "apiVersion", Printing::Str),
+    ("ResourceVersion", "resourceVersion", Printing::Str),
+    ("FieldPath", "fieldPath", Printing::Str),
 ];
 
-const SOURCE: &[Field] = &[("Component", "component", Kind::Str), ("Host", "host", Kind::Str)];
+const SOURCE: &[Field] = &[
+    ("Component", "component", Printing::Str),
+    ("Host", "host", Printing::Str),
+];
 
 /// Validates an update through events.k8s.io/v1: only the series and the metadata may change.
 pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn flow_schema_errors_match_the_recordings() {
         let rules = json!([{"subjects": [{"kind": "User", "user": {"name": "u"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}]);
-        let said = |edits: Value| {
+        let errors = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 9000}});
             v.set(&["spec", "rules"], rules.clone());
             for (k, x) in edits.as_object().unwrap().iter() {
@@ -281,31 +281,31 @@ mod tests {
             }
             aggregate(&flow_schema(&v))
         };
-        assert_eq!(said(json!({})), "[]");
+        assert_eq!(errors(json!({})), "[]");
         assert_eq!(
-            said(json!({"priorityLevelConfiguration": {"name": ""}})),
+            errors(json!({"priorityLevelConfiguration": {"name": ""}})),
             "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"
         );
         assert_eq!(
-            said(json!({"matchingPrecedence": 20000})),
+            errors(json!({"matchingPrecedence": 20000})),
             "spec.matchingPrecedence: Invalid value: 20000: must not be greater than 10000"
         );
         assert_eq!(
-            said(json!({"distinguisherMethod": {"type": "X"}})),
+            errors(json!({"distinguisherMethod": {"type": "X"}})),
             "spec.distinguisherMethod.type: Unsupported value: {\"Type\":\"X\"}: supported values: \"ByNamespace\", \"ByUser\""
         );
         assert_eq!(
-            said(
+            errors(
                 json!({"rules": [{"subjects": [{"kind": "X"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}]})
             ),
             "spec.rules[0].subjects[0].kind: Unsupported value: \"X\": supported values: \"Group\", \"ServiceAccount\", \"User\""
         );
         assert_eq!(
-            said(json!({"rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}]}]})),
+            errors(json!({"rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}]}]})),
             "spec.rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty"
         );
         assert_eq!(
-            said(
+            errors(
                 json!({"rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]})
             ),
             "spec.rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: \"x\": must start with slash"

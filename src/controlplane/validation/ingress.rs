@@ -14,8 +14,8 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     spec(&mut out, v, None);
     // As upstream, the legacy annotation is compared on create only.
-    if let (Some(annotated), Some(said)) = (v.annotation(CLASS), v.at(&["spec", "ingressClassName"]).as_str())
-        && annotated != said
+    if let (Some(annotated), Some(class)) = (v.annotation(CLASS), v.at(&["spec", "ingressClassName"]).as_str())
+        && annotated != class
     {
         out.push(FieldError::invalid(
             &FieldPath::new("annotations").child(CLASS),
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn paths_require_a_type_and_a_backend() {
-        let said = |p: Value| {
+        let errors = |p: Value| {
             let mut v = json!({"spec": {"rules": [{"http": {}}]}});
             let mut rule = json!({});
             rule.set(&["http", "paths"], vec![p]);
@@ -262,17 +262,17 @@ mod tests {
         };
         let at = "spec.rules[0].http.paths[0]";
         assert_eq!(
-            said(json!({"path": "/"})),
+            errors(json!({"path": "/"})),
             format!("{at}.pathType: Required value: pathType must be specified")
         );
         assert_eq!(
-            said(
+            errors(
                 json!({"path": "a", "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 80}}}})
             ),
             format!("{at}.path: Invalid value: \"a\": must be an absolute path")
         );
         assert_eq!(
-            said(json!({"path": "/", "pathType": "Prefix", "backend": {}})),
+            errors(json!({"path": "/", "pathType": "Prefix", "backend": {}})),
             format!("{at}.backend: Invalid value: \"\": resource or service backend is required")
         );
     }

@@ -6,7 +6,7 @@ mod status;
 
 use super::common::{domain_path, not_negative};
 use super::workloads::mismatch;
-use super::{internal, pod};
+use super::{go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
@@ -78,7 +78,7 @@ fn generated(out: &mut ErrorList, v: &Value) {
             own.set(&[key], value);
         }
         if !selector.is_null() && !s.matches_map(&own) {
-            let shown = internal::compact(selector, internal::SELECTOR);
+            let shown = go_form::compact(selector, go_form::SELECTOR);
             let why = "`selector` not auto-generated";
             out.push(FieldError::invalid_raw(&path.child("selector"), shown, why));
         }
@@ -220,9 +220,9 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         }
         let shown = match key {
             _ if v.is_null() => "null".to_owned(),
-            "selector" => internal::compact(v, internal::SELECTOR),
-            "podFailurePolicy" => internal::compact(v, internal::FAILURE_POLICY),
-            "successPolicy" => internal::compact(v, internal::SUCCESS_POLICY),
+            "selector" => go_form::compact(v, go_form::SELECTOR),
+            "podFailurePolicy" => go_form::compact(v, go_form::FAILURE_POLICY),
+            "successPolicy" => go_form::compact(v, go_form::SUCCESS_POLICY),
             _ => show(v),
         };
         out.push(FieldError::invalid_raw(&path.child(key), shown, IMMUTABLE));
@@ -254,8 +254,8 @@ fn shown_template(t: &Value) -> String {
         .filter(|(_, v)| !v.is_empty_value())
         .map(|(k, v)| format!("{}:{}", quote(k), show(v)))
         .collect();
-    let spec = internal::pod_spec(t.get("spec"));
-    all.push(format!("\"Spec\":{}", internal::compact(&spec, internal::POD_SPEC)));
+    let spec = go_form::pod_spec(t.get("spec"));
+    all.push(format!("\"Spec\":{}", go_form::compact(&spec, go_form::POD_SPEC)));
     format!("{{{}}}", all.join(","))
 }
 
@@ -415,14 +415,14 @@ mod tests {
             &["status"],
             json!({"failedIndexes": "0", "completedIndexes": "9", "uncountedTerminatedPods": {"succeeded": ["a", ""], "failed": ["a"]}}),
         );
-        let said = aggregate(&status(&new, &old));
+        let errors = aggregate(&status(&new, &old));
         for part in [
             "status.completedIndexes: Invalid value: \"9\": error parsing completedIndexes: too large index: \"9\"",
             "status.failedIndexes: Invalid value: \"0\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
             "status.uncountedTerminatedPods.succeeded[1]: Invalid value: \"\": must not be empty",
             "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
         ] {
-            assert!(said.contains(part), "{said}");
+            assert!(errors.contains(part), "{errors}");
         }
     }
 }

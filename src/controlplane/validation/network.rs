@@ -1,6 +1,6 @@
 //! Validation of NetworkPolicies, IPAddresses and ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
 
-use super::common::{internal, required_segment};
+use super::common::{go_struct, required_segment};
 use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
@@ -221,7 +221,7 @@ pub(crate) fn ip_address_update(new: &Value, old: &Value) -> ErrorList {
         let at = FieldPath::new("spec").child("parentRef");
         let shown = match new.at(&parent) {
             Value::Null => "null".to_owned(),
-            said => internal(said, PARENT),
+            parent => go_struct(parent, PARENT),
         };
         out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
@@ -238,14 +238,14 @@ const PARENT: &[(&str, &str, &str)] = &[
 
 pub(crate) fn service_cidr(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let (said, at) = (v.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
-    let all = strings(said);
+    let (cidrs, at) = (v.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
+    let all = strings(cidrs);
     if all.is_empty() {
         out.push(FieldError::required(&at, "at least one CIDR required"));
         return out;
     }
     if all.len() > 2 {
-        let shown = internal(v.get("spec"), &[("CIDRs", "cidrs", "null")]);
+        let shown = go_struct(v.get("spec"), &[("CIDRs", "cidrs", "null")]);
         out.push(FieldError::invalid_raw(&at, shown, "may only hold up to 2 values"));
         return out;
     }
@@ -267,15 +267,15 @@ pub(crate) fn service_cidr(v: &Value) -> ErrorList {
         && a == b
     {
         let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        out.push(FieldError::invalid(&at, said.clone(), why));
+        out.push(FieldError::invalid(&at, cidrs.clone(), why));
     }
     out
 }
 
 pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let (said, at) = (new.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
-    let (now, was) = (strings(said), strings(old.at(&["spec", "cidrs"])));
+    let (cidrs, at) = (new.at(&["spec", "cidrs"]), FieldPath::new("spec").child("cidrs"));
+    let (now, was) = (strings(cidrs), strings(old.at(&["spec", "cidrs"])));
     if now.len() == was.len() {
         for (i, text) in now.iter().enumerate() {
             if *text != was[i] {
@@ -289,7 +289,7 @@ pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> ErrorList {
         }
         out.extend(service_cidr(new));
     } else {
-        out.push(FieldError::invalid(&at, said.clone(), IMMUTABLE));
+        out.push(FieldError::invalid(&at, cidrs.clone(), IMMUTABLE));
     }
     out
 }
@@ -329,13 +329,13 @@ mod tests {
 
     #[test]
     fn exception_is_a_strict_subset() {
-        let said = |except: &str| {
+        let errors = |except: &str| {
             let v = json!({"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [(except)]}}]}]}});
             aggregate(&network_policy(&v, None))
         };
-        assert_eq!(said("10.1.0.0/16"), "[]");
-        assert!(said("11.0.0.0/16").ends_with("must be a strict subset of `cidr`"));
-        assert!(said("10.0.0.0/8").ends_with("must be a strict subset of `cidr`"));
+        assert_eq!(errors("10.1.0.0/16"), "[]");
+        assert!(errors("11.0.0.0/16").ends_with("must be a strict subset of `cidr`"));
+        assert!(errors("10.0.0.0/8").ends_with("must be a strict subset of `cidr`"));
     }
 
     #[test]

@@ -217,21 +217,21 @@ mod tests {
 
     #[test]
     fn node_errors_match_the_recordings() {
-        let said = |spec: Value| {
+        let errors = |spec: Value| {
             let mut v = json!({});
             v.set(&["spec"], spec);
             aggregate(&node(&v))
         };
         assert_eq!(
-            said(json!({"taints": [{"key": "a", "effect": "X"}]})),
+            errors(json!({"taints": [{"key": "a", "effect": "X"}]})),
             "metadata.taints[0].effect: Unsupported value: \"X\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\""
         );
         assert_eq!(
-            said(json!({"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]})),
+            errors(json!({"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]})),
             "metadata.taints[1]: Duplicate value: {\"Key\":\"a\",\"Value\":\"\",\"Effect\":\"NoSchedule\",\"TimeAdded\":null}: taints must be unique by key and effect pair"
         );
         assert_eq!(
-            said(json!({"podCIDRs": ["x"]})),
+            errors(json!({"podCIDRs": ["x"]})),
             "spec.podCIDRs[0]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
         );
     }

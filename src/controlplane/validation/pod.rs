@@ -19,7 +19,7 @@ mod volume;
 mod warnings;
 mod windows;
 
-use super::internal;
+use super::go_form;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -60,7 +60,7 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
 
 /// Prints a toleration like upstream's internal struct.
 pub(super) fn toleration_shown(t: &Value) -> String {
-    internal::compact(t, internal::TOLERATION)
+    go_form::compact(t, go_form::TOLERATION)
 }
 
 fn checked_spec(v: &Value) -> ErrorList {
@@ -158,10 +158,10 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         let (was, now) = (
-            internal::pod_spec(old.get("spec")),
-            internal::pod_spec(&with_mutable_parts_of(new, old)),
+            go_form::pod_spec(old.get("spec")),
+            go_form::pod_spec(&with_mutable_parts_of(new, old)),
         );
-        let difference = internal::difference(&was, &now, internal::POD_SPEC);
+        let difference = go_form::difference(&was, &now, go_form::POD_SPEC);
         out.push(FieldError::forbidden(&path, format!("{why}{difference}")));
     }
     out
@@ -243,10 +243,10 @@ mod tests {
         v.set(&["spec", "containers"], json!([]));
         assert_eq!(aggregate(&pod(&v)), "spec.containers: Required value");
         v.set(&["spec", "containers"], json!([{"name": "A"}]));
-        let said = aggregate(&pod(&v));
+        let errors = aggregate(&pod(&v));
         assert!(
-            said.contains("spec.containers[0].name: Invalid value: \"A\"")
-                && said.contains("spec.containers[0].image: Required value")
+            errors.contains("spec.containers[0].name: Invalid value: \"A\"")
+                && errors.contains("spec.containers[0].image: Required value")
         );
     }
 

@@ -1,7 +1,7 @@
 //! Validation of PodDisruptionBudgets (upstream's `pkg/apis/policy/validation`).
 
-use super::common::{amount, at_most_all, not_negative};
-use super::internal;
+use super::common::{int_or_percent, not_negative, percentage_at_most_100};
+use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::validate_conditions;
 use crate::apimachinery::value::Value;
@@ -12,12 +12,12 @@ pub(crate) fn budget(v: &Value) -> ErrorList {
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     if !spec.get("minAvailable").is_null() && !spec.get("maxUnavailable").is_null() {
         let why = "minAvailable and maxUnavailable cannot be both set";
-        let shown = internal::compact(spec, internal::BUDGET);
+        let shown = go_form::compact(spec, go_form::BUDGET);
         out.push(FieldError::invalid_raw(&path, shown, why));
     }
     for key in ["minAvailable", "maxUnavailable"] {
-        amount(&mut out, spec.get(key), &path.child(key));
-        at_most_all(&mut out, spec.get(key), &path.child(key));
+        int_or_percent(&mut out, spec.get(key), &path.child(key));
+        percentage_at_most_100(&mut out, spec.get(key), &path.child(key));
     }
     label_selector(&mut out, spec.get("selector"), &path.child("selector"));
     optional_choice(

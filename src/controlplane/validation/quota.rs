@@ -2,7 +2,7 @@
 //! nodes share.
 
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
-use super::internal;
+use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
@@ -291,7 +291,7 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     amounts(&mut out, spec.get("hard"), &path.child("hard"));
-    let mut unfit = Unfit::new(spec.get("hard"));
+    let mut unfit = InapplicableCounts::new(spec.get("hard"));
     let (scopes, at) = (strings(spec.get("scopes")), path.child("scopes"));
     // Each error contains the whole list; `push_times` formats only as many as the error list keeps.
     let mut refuse = |times: usize, why: &str| {
@@ -316,12 +316,12 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
 }
 
 /// Counts the quota's resources that a scope does not apply to, cached per scope: a client may repeat scopes.
-struct Unfit<'a> {
+struct InapplicableCounts<'a> {
     resources: Vec<&'a str>,
     known: HashMap<&'static str, usize>,
 }
 
-impl<'a> Unfit<'a> {
+impl<'a> InapplicableCounts<'a> {
     fn new(hard: &'a Value) -> Self {
         Self {
             resources: entries(hard).map(|(k, _)| k).collect(),
@@ -340,7 +340,7 @@ impl<'a> Unfit<'a> {
     }
 }
 
-fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut Unfit<'_>, at: &FieldPath) {
+fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_>, at: &FieldPath) {
     let expressions = spec.at(&["scopeSelector", "matchExpressions"]).items();
     let mut scopes = Vec::new();
     for e in expressions {
@@ -350,7 +350,7 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut Unfit<'_>, at: &Field
             out.push(FieldError::invalid(&at.child("scopeName"), scope, "unsupported scope"));
         }
         out.push_times(unfit.count(scope), || {
-            let shown = internal::compact(spec.get("scopeSelector"), internal::SCOPE_SELECTOR);
+            let shown = go_form::compact(spec.get("scopeSelector"), go_form::SCOPE_SELECTOR);
             FieldError::invalid_raw(at, shown, "unsupported scope applied to resource")
         });
         let bare = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");

@@ -165,18 +165,18 @@ mod tests {
 
     #[test]
     fn role_errors_match_the_recordings() {
-        let said = |v: Value| aggregate(&role(&v, false));
+        let errors = |v: Value| aggregate(&role(&v, false));
         assert_eq!(
-            said(
+            errors(
                 json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/x"], "verbs": ["get"]}]})
             ),
             "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs"
         );
         assert_eq!(
-            said(json!({"aggregationRule": {"clusterRoleSelectors": []}})),
+            errors(json!({"aggregationRule": {"clusterRoleSelectors": []}})),
             "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil"
         );
-        let s = said(json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a b": "c"}}]}}));
+        let s = errors(json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a b": "c"}}]}}));
         assert!(
             s.starts_with("[aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value: \"a b\": name part")
         );

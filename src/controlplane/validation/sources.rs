@@ -14,14 +14,14 @@ use crate::controlplane::fields::{invalid_each, optional_choice, required_valid}
 
 /// The owner of a source; some rules differ.
 #[derive(Clone, Copy)]
-pub(super) enum Whose<'a> {
+pub(super) enum SourceOwner<'a> {
     /// A pod, with the name of its volume.
     Pod(&'a str),
     /// A PersistentVolume, with its name.
     Persistent(&'a str),
 }
 
-impl Whose<'_> {
+impl SourceOwner<'_> {
     fn persists(self) -> bool {
         matches!(self, Self::Persistent(_))
     }
@@ -55,7 +55,7 @@ const REQUIRED: &[(&str, &str)] = &[
 ];
 
 /// Validates the source at `key` of `holder`.
-pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &FieldPath, whose: Whose<'_>) {
+pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &FieldPath, owner: SourceOwner<'_>) {
     let v = holder.get(key);
     let at = &match key {
         "gcePersistentDisk" => path.child("persistentDisk"),
@@ -78,11 +78,11 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         "downwardAPI" => files::downward_volume(out, v, at),
         "projected" => files::projected(out, v, at),
         "nfs" => network::nfs(out, v, at),
-        "iscsi" => network::iscsi(out, v, path, whose),
+        "iscsi" => network::iscsi(out, v, path, owner),
         "fc" => network::fibre_channel(out, v, at),
         "quobyte" => network::quobyte(out, v, at),
         "flocker" => network::flocker(out, v, at),
-        "glusterfs" if whose.persists() => network::gluster_namespace(out, v, at),
+        "glusterfs" if owner.persists() => network::gluster_namespace(out, v, at),
         "rbd" | "cephfs" => {
             if v.get("monitors").items().is_empty() {
                 out.push(FieldError::required(&at.child("monitors"), ""));
@@ -91,23 +91,23 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
                 out.push(FieldError::required(&at.child("image"), ""));
             }
         }
-        "cinder" => secret(out, v, at, whose),
+        "cinder" => secret(out, v, at, owner),
         "storageos" => {
             required_valid(out, &at.child("volumeName"), v.str_at(&["volumeName"]), dns1123_label);
             let space = v.str_at(&["volumeNamespace"]);
             if !space.is_empty() {
                 invalid_each(out, &at.child("volumeNamespace"), space, dns1123_label(space));
             }
-            secret(out, v, at, whose);
+            secret(out, v, at, owner);
         }
         "gcePersistentDisk" => disks::google(out, v, at),
         "awsElasticBlockStore" => disks::partition(out, v, at),
         "azureDisk" => disks::azure(out, v, at),
-        "azureFile" if whose.persists() && v.get("secretNamespace").as_str() == Some("") => {
+        "azureFile" if owner.persists() && v.get("secretNamespace").as_str() == Some("") => {
             out.push(FieldError::required(&at.child("secretNamespace"), ""));
         }
         "flexVolume" => flex_options(out, v, at),
-        "csi" => csi(out, v, at, whose),
+        "csi" => csi(out, v, at, owner),
         "ephemeral" => ephemeral(out, v, at),
         _ => {}
     }
@@ -132,12 +132,12 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 /// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace too.
-fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
+fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
     let (reference, at) = (v.get("secretRef"), at.child("secretRef"));
     if reference.is_null() {
         return;
     }
-    let keys: &[&str] = if whose.persists() {
+    let keys: &[&str] = if owner.persists() {
         &["name", "namespace"]
     } else {
         &["name"]
@@ -158,9 +158,9 @@ fn flex_options(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, whose: Whose<'_>) {
+fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
     storage::driver(out, v.str_at(&["driver"]), &at.child("driver"));
-    if whose.persists() {
+    if owner.persists() {
         if v.str_at(&["volumeHandle"]).is_empty() {
             out.push(FieldError::required(&at.child("volumeHandle"), ""));
         }
@@ -229,9 +229,9 @@ const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
 pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPath) {
     meta::validate_annotations(metadata.get("annotations"), &at.child("annotations"), out);
     meta::validate_labels(metadata.get("labels"), &at.child("labels"), out);
-    for (key, told) in NOT_IN_TEMPLATES {
+    for (key, field) in NOT_IN_TEMPLATES {
         if !metadata.get(key).is_empty_value() {
-            out.push(FieldError::forbidden(&at.child(told), "cannot be set"));
+            out.push(FieldError::forbidden(&at.child(field), "cannot be set"));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::common::not_negative;
 use super::workloads::{always, at_most, collisions, finds, mismatch, required_selector};
-use super::{internal, pod, volumes};
+use super::{go_form, pod, volumes};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
@@ -94,7 +94,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "" => out.push(FieldError::required(path, "")),
         "OnDelete" => {
             if !rolling.is_null() {
-                let shown = internal::compact(rolling, internal::SET_ROLLING);
+                let shown = go_form::compact(rolling, go_form::SET_ROLLING);
                 let why = "only allowed for updateStrategy 'RollingUpdate'";
                 out.push(FieldError::invalid_raw(&at, shown, why));
             }
@@ -102,7 +102,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "RollingUpdate" => not_negative(out, rolling, "partition", &at),
         _ => out.push(FieldError::invalid_raw(
             path,
-            internal::compact(v, internal::SET_STRATEGY),
+            go_form::compact(v, go_form::SET_STRATEGY),
             "must be 'RollingUpdate' or 'OnDelete'",
         )),
     }

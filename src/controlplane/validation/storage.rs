@@ -1,6 +1,6 @@
 //! Validation of the kinds of storage.k8s.io (upstream's `pkg/apis/storage/validation`).
 
-use super::common::{NOT_NEGATIVE, internal, is_negative, not_negative, quantity};
+use super::common::{NOT_NEGATIVE, go_struct, is_negative, not_negative, quantity};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
@@ -242,10 +242,10 @@ pub(crate) fn csi_driver_update(new: &Value, old: &Value) -> ErrorList {
 
 pub(crate) fn csi_driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let requests = new.at(&["spec", "tokenRequests"]);
-    let told = old.is_some_and(|o| same(o.at(&["spec", "tokenRequests"]), requests));
-    let unsaid = new.at(&["spec", "serviceAccountTokenInSecrets"]).is_null();
+    let unchanged = old.is_some_and(|o| same(o.at(&["spec", "tokenRequests"]), requests));
+    let unset = new.at(&["spec", "serviceAccountTokenInSecrets"]).is_null();
     let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
-    (!requests.is_empty_value() && unsaid && !told)
+    (!requests.is_empty_value() && unset && !unchanged)
         .then(|| text.to_owned())
         .into_iter()
         .collect()
@@ -311,7 +311,7 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
         let was = known.get(d.str_at(&["name"]));
         if was.is_some_and(|was| !same(&bare(was), &bare(d))) {
             let at = FieldPath::new("spec").child("drivers");
-            out.push(FieldError::invalid_raw(&at, internal(&bare(d), DRIVER), IMMUTABLE));
+            out.push(FieldError::invalid_raw(&at, go_struct(&bare(d), DRIVER), IMMUTABLE));
         }
     }
     out
@@ -390,7 +390,7 @@ pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
 
 /// Checks the status that an external attacher writes.
 fn attachment_status(out: &mut ErrorList, status: &Value) {
-    const MOST: i64 = 256 * 1024;
+    const MAX: i64 = 256 * 1024;
     let path = FieldPath::new("status");
     let metadata = status.get("attachmentMetadata").as_object();
     let size: usize = metadata
@@ -398,14 +398,14 @@ fn attachment_status(out: &mut ErrorList, status: &Value) {
         .flat_map(|m| m.iter())
         .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
         .sum();
-    if size as i64 > MOST {
-        out.push(FieldError::too_long(&path.child("attachmentMetadata"), MOST));
+    if size as i64 > MAX {
+        out.push(FieldError::too_long(&path.child("attachmentMetadata"), MAX));
     }
     for key in ["attachError", "detachError"] {
         let (e, at) = (status.get(key), path.child(key));
         if e.str_at(&["message"]).len() > 1024 {
             // Upstream reports the limit of the metadata here instead of 1024.
-            out.push(FieldError::too_long(&at.child("message"), MOST));
+            out.push(FieldError::too_long(&at.child("message"), MAX));
         }
         if let Some(n) = e.get("errorCode").as_i64().filter(|n| *n < 0) {
             let why = "must be between 0 and 2147483647, inclusive";
@@ -418,7 +418,7 @@ pub(crate) fn volume_attachment_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = volume_attachment(new);
     if !same(new.get("spec"), old.get("spec")) {
         let spec = new.get("spec");
-        let source = internal(
+        let source = go_struct(
             spec.get("source"),
             &[
                 ("PersistentVolumeName", "persistentVolumeName", "null"),

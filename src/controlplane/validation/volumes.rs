@@ -1,8 +1,8 @@
 //! Validation of PersistentVolumes and PersistentVolumeClaims, and of claim and volume specs embedded elsewhere.
 
 use super::common::{is_positive, quantity};
-use super::internal;
-use super::sources::{self, Whose};
+use super::go_form;
+use super::sources::{self, SourceOwner};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, qualified_name};
@@ -153,13 +153,13 @@ fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 /// Validates a volume spec embedded in a VolumeAttachment (`inlineVolumeSpec`).
 pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
-    let unsaid = |out: &mut ErrorList, key: &str| {
+    let forbid_set = |out: &mut ErrorList, key: &str| {
         if !spec.get(key).is_empty_value() {
             out.push(FieldError::forbidden(&path.child(key), NOT_INLINE));
         }
     };
-    unsaid(out, "claimRef");
-    unsaid(out, "capacity");
+    forbid_set(out, "claimRef");
+    forbid_set(out, "capacity");
     if spec.get("csi").is_null() {
         let why = "has to be specified in the context of inline volumes";
         out.push(FieldError::required(&path.child("csi"), why));
@@ -169,10 +169,10 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
         let why = "may only be Retain in the context of inline volumes";
         out.push(FieldError::forbidden(&path.child("persistentVolumeReclaimPolicy"), why));
     }
-    unsaid(out, "nodeAffinity");
+    forbid_set(out, "nodeAffinity");
     source(out, spec, path, "");
     recycled_root(out, spec, path);
-    unsaid(out, "storageClassName");
+    forbid_set(out, "storageClassName");
     if !matches!(spec.get("volumeMode").as_str(), None | Some("Filesystem")) {
         let why = "may not specify volumeMode other than Filesystem in the context of inline volumes";
         out.push(FieldError::forbidden(&path.child("volumeMode"), why));
@@ -180,22 +180,22 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
 }
 
 fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
-    let said: Vec<&&str> = SOURCES.iter().filter(|s| !spec.get(s).is_null()).collect();
-    for (i, key) in said.iter().enumerate() {
+    let sources: Vec<&&str> = SOURCES.iter().filter(|s| !spec.get(s).is_null()).collect();
+    for (i, key) in sources.iter().enumerate() {
         // As upstream, a flex volume is not reported as a second source.
         if i > 0 && **key != "flexVolume" {
-            let told = if **key == "cephfs" { "cephFS" } else { key };
+            let field = if **key == "cephfs" { "cephFS" } else { key };
             let why = "may not specify more than 1 volume type";
-            out.push(FieldError::forbidden(&path.child(told), why));
+            out.push(FieldError::forbidden(&path.child(field), why));
             continue;
         }
-        sources::source(out, spec, key, path, Whose::Persistent(name));
+        sources::source(out, spec, key, path, SourceOwner::Persistent(name));
         if **key == "local" && spec.get("nodeAffinity").is_null() {
             let why = "Local volume requires node affinity";
             out.push(FieldError::required(&path.child("nodeAffinity"), why));
         }
     }
-    if said.is_empty() {
+    if sources.is_empty() {
         out.push(FieldError::required(path, "must specify a volume type"));
     }
 }
@@ -211,7 +211,7 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
         now.unset(&secret);
     }
     if SOURCES.iter().any(|s| was.get(s) != now.get(s)) {
-        let difference = internal::difference(was, &now, internal::PERSISTENT);
+        let difference = go_form::difference(was, &now, go_form::PERSISTENT);
         out.push(FieldError::forbidden(
             &FieldPath::new("spec").child("persistentvolumesource"),
             format!("spec.persistentvolumesource is immutable after creation{difference}"),
@@ -225,7 +225,7 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     if !old.at(&affinity).is_null() && new.at(&affinity) != old.at(&affinity) {
         let shown = match new.at(&affinity) {
             Value::Null => "null".to_owned(),
-            said => internal::compact(said, internal::VOLUME_NODES),
+            affinity => go_form::compact(affinity, go_form::VOLUME_NODES),
         };
         let why = "field is immutable, except for updating from beta label to GA";
         out.push(FieldError::invalid_raw(&FieldPath::new("nodeAffinity"), shown, why));
@@ -369,7 +369,7 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
         restore(&mut before, &now, &["volumeName"]);
     }
     if !same(&now, &before) {
-        let difference = internal::difference(&before, &now, internal::CLAIM_SPEC);
+        let difference = go_form::difference(&before, &now, go_form::CLAIM_SPEC);
         out.push(FieldError::forbidden(
             &path,
             format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims{difference}"),
@@ -409,10 +409,10 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
 /// True if the update moves the storage class from the beta annotation to the field.
 fn class_moves(new: &Value, old: &Value) -> bool {
     let class = ["spec", "storageClassName"];
-    old.annotation(BETA_CLASS).is_some_and(|said| {
+    old.annotation(BETA_CLASS).is_some_and(|annotated| {
         old.at(&class).is_null()
-            && new.at(&class).as_str() == Some(said)
-            && new.annotation(BETA_CLASS).is_none_or(|now| now == said)
+            && new.at(&class).as_str() == Some(annotated)
+            && new.annotation(BETA_CLASS).is_none_or(|now| now == annotated)
     })
 }
 
@@ -430,7 +430,7 @@ fn comparable_spec(new: &Value, old: &Value) -> Value {
     let class = spec.get("storageClassName").as_str().unwrap_or("").to_owned();
     let chosen = was.get("storageClassName").is_null()
         && !spec.get("storageClassName").is_null()
-        && old.annotation(BETA_CLASS).is_none_or(|said| said == class);
+        && old.annotation(BETA_CLASS).is_none_or(|annotated| annotated == class);
     if chosen {
         spec.unset(&["storageClassName"]);
     }
@@ -564,17 +564,17 @@ mod tests {
 
     #[test]
     fn claim_errors_match_the_recordings() {
-        let said = |spec: Value| {
+        let errors = |spec: Value| {
             let mut v = json!({});
             v.set(&["spec"], spec);
             aggregate(&claim(&v))
         };
         assert_eq!(
-            said(json!({"accessModes": [], "resources": {"requests": {"storage": "1Gi"}}})),
+            errors(json!({"accessModes": [], "resources": {"requests": {"storage": "1Gi"}}})),
             "spec.accessModes: Required value: at least 1 access mode is required"
         );
         assert_eq!(
-            said(json!({"accessModes": ["ReadWriteOnce"]})),
+            errors(json!({"accessModes": ["ReadWriteOnce"]})),
             "spec.resources[storage]: Required value"
         );
     }

@@ -1,8 +1,8 @@
 //! Validation of PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets and ControllerRevisions
 //! (upstream's `pkg/apis/apps/validation`), and helpers that StatefulSets and Jobs share.
 
-use super::common::{amount, at_most_all, is_nothing, not_negative, not_supported_raw};
-use super::{internal, pod};
+use super::common::{int_or_percent, is_zero_or_absent, not_negative, not_supported_raw, percentage_at_most_100};
+use super::{go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::value::Value;
@@ -82,8 +82,8 @@ pub(super) fn required_selector(
 }
 
 /// True if the selector matches the template's labels. An empty selector is reported by [`required_selector`].
-pub(super) fn finds(selector: &LabelSelector, said: &Value, template: &Value) -> bool {
-    if said.is_null() {
+pub(super) fn finds(selector: &LabelSelector, raw: &Value, template: &Value) -> bool {
+    if raw.is_null() {
         return false;
     }
     selector.is_everything() || selector.matches_map(template.at(&["metadata", "labels"]))
@@ -160,17 +160,17 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "RollingUpdate" => {
             let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
             let at_unavailable = at.child("maxUnavailable");
-            amount(out, unavailable, &at_unavailable);
-            amount(out, surge, &at.child("maxSurge"));
-            if is_nothing(unavailable) && is_nothing(surge) {
+            int_or_percent(out, unavailable, &at_unavailable);
+            int_or_percent(out, surge, &at.child("maxSurge"));
+            if is_zero_or_absent(unavailable) && is_zero_or_absent(surge) {
                 let why = "may not be 0 when `maxSurge` is 0";
                 out.push(FieldError::invalid(&at_unavailable, unavailable.clone(), why));
             }
-            at_most_all(out, unavailable, &at_unavailable);
+            percentage_at_most_100(out, unavailable, &at_unavailable);
         }
         _ => out.push(not_supported_raw(
             path,
-            internal::compact(v, internal::STRATEGY),
+            go_form::compact(v, go_form::STRATEGY),
             &["Recreate", "RollingUpdate"],
         )),
     }
@@ -308,18 +308,18 @@ pub(crate) fn deployment_status(new: &Value, old: &Value) -> ErrorList {
 pub(crate) fn daemon_set(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    let (said, at) = (spec.get("selector"), path.child("selector"));
-    label_selector(&mut out, said, &at);
+    let (raw, at) = (spec.get("selector"), path.child("selector"));
+    label_selector(&mut out, raw, &at);
     let (template, template_at) = (spec.get("template"), path.child("template"));
-    if let Ok(selector) = LabelSelector::from_object(said)
-        && !finds(&selector, said, template)
+    if let Ok(selector) = LabelSelector::from_object(raw)
+        && !finds(&selector, raw, template)
     {
         mismatch(&mut out, template, &template_at);
     }
-    if !said.is_null() && said.get("matchLabels").is_empty_value() && said.get("matchExpressions").is_empty_value() {
+    if !raw.is_null() && raw.get("matchLabels").is_empty_value() && raw.get("matchExpressions").is_empty_value() {
         out.push(FieldError::invalid_raw(
             &at,
-            shown_selector(said),
+            shown_selector(raw),
             "empty selector is invalid for daemonset",
         ));
     }
@@ -338,11 +338,11 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "RollingUpdate" => {
             let (rolling, at) = (v.get("rollingUpdate"), path.child("rollingUpdate"));
             let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-            amount(out, unavailable, &at.child("maxUnavailable"));
-            at_most_all(out, unavailable, &at.child("maxUnavailable"));
-            amount(out, surge, &at.child("maxSurge"));
-            at_most_all(out, surge, &at.child("maxSurge"));
-            match (is_nothing(unavailable), is_nothing(surge)) {
+            int_or_percent(out, unavailable, &at.child("maxUnavailable"));
+            percentage_at_most_100(out, unavailable, &at.child("maxUnavailable"));
+            int_or_percent(out, surge, &at.child("maxSurge"));
+            percentage_at_most_100(out, surge, &at.child("maxSurge"));
+            match (is_zero_or_absent(unavailable), is_zero_or_absent(surge)) {
                 (false, false) => out.push(FieldError::invalid(
                     &at.child("maxSurge"),
                     surge.clone(),
@@ -357,7 +357,7 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         }
         _ => out.push(not_supported_raw(
             path,
-            internal::compact(v, internal::STRATEGY),
+            go_form::compact(v, go_form::STRATEGY),
             &["RollingUpdate", "OnDelete"],
         )),
     }

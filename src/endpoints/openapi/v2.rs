@@ -1,7 +1,7 @@
 //! [`OpenApiV2`]: the combined document of all group versions at `/openapi/v2`, for older clients.
 
-use super::kept::{Kept, MEMORY, bare};
-use super::{operations, paths, small, v3};
+use super::cached::{CachedDocument, MEMORY, bare};
+use super::{core_documents, operations, paths, v3};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -17,7 +17,7 @@ mod parameters;
 mod schema;
 
 /// The resources of every group version served.
-pub type Served = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
+pub type ServedResources = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
 
 /// Serves the document, which is built on first use and after every change of the resources.
 pub struct OpenApiV2 {
@@ -25,42 +25,42 @@ pub struct OpenApiV2 {
 }
 
 struct Current {
-    served: Served,
-    kept: OnceLock<Kept>,
+    served: ServedResources,
+    cached: OnceLock<CachedDocument>,
 }
 
 impl OpenApiV2 {
     /// A document of these resources.
-    pub fn new(served: Served) -> Self {
+    pub fn new(served: ServedResources) -> Self {
         Self {
             current: ArcSwap::from_pointee(Current {
                 served,
-                kept: OnceLock::new(),
+                cached: OnceLock::new(),
             }),
         }
     }
 
     /// Replaces the resources; the document is rebuilt on its next use.
-    pub fn set(&self, served: Served) {
+    pub fn set(&self, served: ServedResources) {
         self.current.store(Arc::new(Current {
             served,
-            kept: OnceLock::new(),
+            cached: OnceLock::new(),
         }));
     }
 
     /// The document, built if necessary; `None` if that failed because of overload, a timeout or shutdown.
-    pub async fn document(&self) -> Option<Kept> {
+    pub async fn document(&self) -> Option<CachedDocument> {
         let current = self.current.load_full();
         let built = off_thread(MEMORY, move || {
-            let build = || Kept::new(&document(&current.served), Dialect::V2);
-            current.kept.get_or_init(build).clone()
+            let build = || CachedDocument::new(&document(&current.served), Dialect::V2);
+            current.cached.get_or_init(build).clone()
         });
         built.await
     }
 }
 
 /// Builds the combined document of these resources.
-pub fn document(served: &Served) -> Value {
+pub fn document(served: &ServedResources) -> Value {
     let mut all_paths = Map::new();
     let mut named: Vec<String> = Vec::new();
     let mut own = Map::new();
@@ -78,7 +78,7 @@ pub fn document(served: &Served) -> Value {
     let mut groups: Vec<&str> = served.iter().map(|(gv, _)| gv.group.as_str()).collect();
     groups.dedup();
     let mut definitions = Vec::new();
-    for (path, item, definition) in small::items(&groups) {
+    for (path, item, definition) in core_documents::items(&groups) {
         all_paths.insert(path, item);
         definitions.extend(definition);
     }
@@ -108,7 +108,7 @@ pub fn document(served: &Served) -> Value {
 impl UnprotectedHandler for OpenApiV2 {
     async fn serve(&self, req: Request, _: Authorized) -> Response {
         match self.document().await {
-            Some(kept) => kept.respond(req.headers()).await,
+            Some(document) => document.respond(req.headers()).await,
             None => bare(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

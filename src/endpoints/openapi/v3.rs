@@ -1,6 +1,6 @@
 //! [`OpenApiV3`]: `/openapi/v3`, an index with content hashes and one document per group version.
 
-use super::kept::{Kept, MEMORY, bare, set};
+use super::cached::{CachedDocument, MEMORY, bare, set};
 use super::{operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;
@@ -24,7 +24,7 @@ pub type Build = Arc<dyn Fn() -> Value + Send + Sync>;
 
 struct Document {
     build: Build,
-    kept: OnceLock<Kept>,
+    cached: OnceLock<CachedDocument>,
 }
 
 /// The documents of one server by key, such as `api/v1`, `apis/apps/v1` or `version`.
@@ -44,7 +44,7 @@ impl OpenApiV3 {
         // Built by the first request for it, not here.
         let document = Arc::new(Document {
             build,
-            kept: OnceLock::new(),
+            cached: OnceLock::new(),
         });
         self.documents.rcu(|all| {
             let mut all = BTreeMap::clone(all);
@@ -72,32 +72,32 @@ impl OpenApiV3 {
         let all = self.documents.load_full();
         let hashes = off_thread(MEMORY, move || {
             let one =
-                |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.kept().hash));
+                |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.cached().hash));
             all.iter().map(one).collect()
         });
         hashes.await.unwrap_or_default()
     }
 
     /// The document under `key`, built if necessary; `None` if there is none or it could not be built.
-    pub async fn document(&self, key: &str) -> Option<Kept> {
+    pub async fn document(&self, key: &str) -> Option<CachedDocument> {
         let document = self.documents.load().get(key).cloned()?;
-        if let Some(kept) = document.kept.get() {
-            return Some(kept.clone());
+        if let Some(cached) = document.cached.get() {
+            return Some(cached.clone());
         }
-        off_thread(MEMORY, move || document.kept().clone()).await
+        off_thread(MEMORY, move || document.cached().clone()).await
     }
 
     /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a redirect if
     /// it is outdated.
     pub async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
-        let Some(kept) = self.document(key).await else {
+        let Some(document) = self.document(key).await else {
             return bare(StatusCode::NOT_FOUND);
         };
-        if query.get("hash").is_some_and(|h| !h.is_empty() && h != kept.hash) {
-            return kept.moved(headers, &format!("{ROOT}/{key}?hash={}", kept.hash));
+        if query.get("hash").is_some_and(|h| !h.is_empty() && h != document.hash) {
+            return document.moved(headers, &format!("{ROOT}/{key}?hash={}", document.hash));
         }
-        let mut response = kept.respond(headers).await;
-        if query.get("hash") == Some(&kept.hash) && response.status() != StatusCode::NOT_ACCEPTABLE {
+        let mut response = document.respond(headers).await;
+        if query.get("hash") == Some(&document.hash) && response.status() != StatusCode::NOT_ACCEPTABLE {
             set(&mut response, CACHE_CONTROL, "public, immutable");
             set(&mut response, EXPIRES, &in_a_year());
         }
@@ -111,8 +111,9 @@ impl OpenApiV3 {
 }
 
 impl Document {
-    fn kept(&self) -> &Kept {
-        self.kept.get_or_init(|| Kept::new(&(self.build)(), Dialect::V3))
+    fn cached(&self) -> &CachedDocument {
+        self.cached
+            .get_or_init(|| CachedDocument::new(&(self.build)(), Dialect::V3))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::apimachinery::value::Value;
 use std::num::IntErrorKind;
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum OptionType {
     Text,
     Flag,
     Int,
@@ -20,9 +20,9 @@ enum Kind {
     Ints,
 }
 
-use Kind::{Flag, Int, Ints, Text, Texts, Time};
+use OptionType::{Flag, Int, Ints, Text, Texts, Time};
 
-type Fields = &'static [(&'static str, Kind)];
+type Fields = &'static [(&'static str, OptionType)];
 
 const EXEC: Fields = &[
     ("stdin", Flag),
@@ -65,7 +65,7 @@ fn fields(kind: &str) -> Fields {
 
 /// The options of a kind with their JSON types, for the parameters in OpenAPI.
 pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
-    let named = |ty: Kind| match ty {
+    let named = |ty: OptionType| match ty {
         Flag => Some("boolean"),
         Int | Ints => Some("integer"),
         Text | Texts => Some("string"),

@@ -91,11 +91,11 @@ impl DeleteQuery {
     /// 400 for malformed numbers; 422 for invalid values.
     pub fn from_query(query: &Query) -> Result<Self> {
         // Empty preconditions count as unset.
-        let said = |name: &str| query.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
+        let param = |name: &str| query.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
         let options = DeleteOptions {
             grace_period_seconds: query.int("gracePeriodSeconds")?,
-            uid: said("uid"),
-            resource_version: said("resourceVersion"),
+            uid: param("uid"),
+            resource_version: param("resourceVersion"),
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.flag("orphanDependents"),
             ..DeleteOptions::default()

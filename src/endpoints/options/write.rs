@@ -111,7 +111,7 @@ impl WriteQuery {
     ///
     /// # Errors
     /// The Status returned by `wrap`, for Strict.
-    pub fn judge(
+    pub fn handle_strict_errors(
         &self,
         findings: Vec<String>,
         warnings: &crate::request::Warnings,

@@ -9,7 +9,7 @@ mod protobuf;
 mod streamed;
 
 use super::stored::{self, Rows};
-use super::{gzip, internal_package, kept, not_acceptable, partial, table};
+use super::{encoded, gzip, internal_package, not_acceptable, partial, table};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Value};
@@ -95,7 +95,7 @@ pub fn list(
             let Some(def) = resource.schema.definition() else {
                 return Err(Status::not_acceptable(&OBJECT_TYPES));
             };
-            let item = Box::new(move |e: &Entry| kept::message(e, def, budget.as_ref()));
+            let item = Box::new(move |e: &Entry| encoded::message(e, def, budget.as_ref()));
             let of = (&*resource.gvk().api_version(), &*kind);
             Ok(protobuf::list(entries, meta, of, item, headers))
         }

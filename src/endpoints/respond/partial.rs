@@ -1,6 +1,6 @@
 //! PartialObjectMetadata: an object reduced to its metadata.
 
-use super::{kept, stored};
+use super::{encoded, stored};
 use crate::api::protobuf::{definition, encode_message};
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The protobuf message of an entry's metadata, without its envelope.
 pub fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option<&Arc<Budget>>) -> Bytes {
-    kept::metadata(entry, budget, || {
+    encoded::metadata(entry, budget, || {
         let mut out = Vec::with_capacity(512);
         if let Some(def) = definition("meta.k8s.io/v1", "PartialObjectMetadata") {
             encode_message(def, &stored::partial(resource, entry, version), &mut out);

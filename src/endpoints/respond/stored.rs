@@ -7,7 +7,7 @@
 use super::partial;
 use super::table::{self, Include};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::json::parts::{self, Cursor, Mask, Odd};
+use crate::apimachinery::codec::json::projection::{self, Cursor, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
 use crate::storage::Entry;
@@ -119,7 +119,7 @@ pub fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
 pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     match survey(entry, &Mask::Members(Vec::new())) {
         Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
-        Err(Odd) => json::encode(&partial(resource, entry, version), out),
+        Err(UnexpectedEncoding) => json::encode(&partial(resource, entry, version), out),
     }
 }
 
@@ -151,12 +151,12 @@ struct Metadata {
 impl Metadata {
     /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the cursor
     /// past it.
-    fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), Odd> {
+    fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), UnexpectedEncoding> {
         const VERSION: &[u8] = b"resourceVersion";
         cursor.enter()?;
         let first = cursor.offset();
         if first != entry.version_span.0 as usize {
-            return Err(Odd);
+            return Err(UnexpectedEncoding);
         }
         let (managed_at, managed_len) = (entry.managed_span.0 as usize, entry.managed_span.1 as usize);
         let (mut behind, mut annotations, mut members) = (None, None, Vec::new());
@@ -221,7 +221,7 @@ impl Metadata {
                 }
                 cursor.skip()?;
             }
-            Ok::<_, Odd>(false)
+            Ok::<_, UnexpectedEncoding>(false)
         };
         // On unexpected bytes, assume that one is set: the caller then uses the tree.
         any().unwrap_or(true)
@@ -229,11 +229,11 @@ impl Metadata {
 }
 
 /// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has been found.
-fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), Odd> {
+fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), UnexpectedEncoding> {
     let none = Mask::Members(Vec::new());
     let Mask::Members(wanted) = mask else {
         let (_, metadata) = survey(entry, &none)?;
-        return Ok((parts::read(&entry.json, mask)?, metadata));
+        return Ok((projection::read(&entry.json, mask)?, metadata));
     };
     let mut missing = wanted.len() + usize::from(mask.member(b"metadata").is_none());
     let (mut members, mut metadata) = (Vec::with_capacity(wanted.len()), None);
@@ -254,7 +254,10 @@ fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), Odd> {
         }
         missing -= 1;
     }
-    Ok((Value::Object(Map::from_pairs(members)), metadata.ok_or(Odd)?))
+    Ok((
+        Value::Object(Map::from_pairs(members)),
+        metadata.ok_or(UnexpectedEncoding)?,
+    ))
 }
 
 #[cfg(test)]

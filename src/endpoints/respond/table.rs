@@ -4,7 +4,7 @@
 
 use super::partial;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::options::Query;

@@ -2,7 +2,7 @@
 
 use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{Admission, Always};
+use crate::admission::{Admission, AdmitAll};
 use crate::api;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
@@ -125,9 +125,9 @@ pub async fn serve() -> Served {
     };
     let namespaces = engine.resource(config("namespaces"));
     let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new({
-        let cluster = crate::admission::Cluster::default();
+        let cluster = crate::admission::ObjectLookup::default();
         let key = (String::new(), "namespaces".to_owned());
-        cluster.fill([(key, namespaces.clone())].into());
+        cluster.set_storages([(key, namespaces.clone())].into());
         cluster
     }));
     let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
@@ -140,7 +140,7 @@ pub async fn serve() -> Served {
     let cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
     let resources = vec![
         store(cm, lifecycle, engine.resource(config("configmaps"))),
-        store(ns, Arc::new(Always), namespaces),
+        store(ns, Arc::new(AdmitAll), namespaces),
     ];
     let served = Served {
         service: ApiGroupVersion::new(GroupVersion::new("", "v1"), resources),

@@ -2,7 +2,7 @@
 //! connector produces the response.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::options::connect;
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::value::Value;
@@ -11,7 +11,7 @@ use crate::request::{Body, Request};
 use http::Method;
 use std::sync::Arc;
 
-pub(crate) async fn connect(call: Call, body: Body) -> Answer {
+pub(crate) async fn connect(call: Call, body: Body) -> VerbResult {
     call.check_name()?;
     let Some(SubresourceBehaviour::Connect(connector)) = call.route.subresource().map(|s| s.behaviour.clone()) else {
         return Err(super::update::absent(&call));
@@ -36,11 +36,11 @@ pub(crate) async fn connect(call: Call, body: Body) -> Answer {
         call.store().admission().mutate(&attributes, &mut options).await?;
         call.store().admission().validate(&attributes, &options).await?;
     }
-    if connector.streams()
+    if connector.get_requires_create()
         && call.parts.method == Method::GET
-        && let Some(check) = &call.may_create
+        && let Some(check) = &call.authorize_create
     {
-        check.may_create().await?;
+        check.authorize_create().await?;
     }
     let Call { parts, route, cx, .. } = call;
     let req = Request::from_parts(parts, body);

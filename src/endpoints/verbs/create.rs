@@ -4,7 +4,7 @@
 //! continue in the registry.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
@@ -19,11 +19,11 @@ use crate::registry::meta::wipe_system_fields;
 use crate::registry::resource::Backing;
 use crate::registry::schema::{ManagerInfo, reset_set};
 use crate::registry::store::WriteOptions;
-use crate::registry::{SubresourceBehaviour, Written};
+use crate::registry::{ResultObject, SubresourceBehaviour};
 use crate::request::Body;
 use std::sync::Arc;
 
-pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
+pub(crate) async fn create(mut call: Call, req_body: Body) -> VerbResult {
     if !call.subresource().is_empty() {
         call.check_name()?;
     }
@@ -43,7 +43,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> Answer {
     reply.object(code, &written)
 }
 
-async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, Written)> {
+async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, ResultObject)> {
     if let Some(sub) = call.route.subresource().cloned() {
         let SubresourceBehaviour::Custom(handler) = sub.behaviour else {
             return Err(Status::method_not_supported(
@@ -64,9 +64,9 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
         admission.validate(&attributes, &object).await?;
         let mut answer = handler.create(&call.cx, call.name(), object).await?;
         complete_status(&mut answer);
-        return Ok((201, Written::Tree(answer)));
+        return Ok((201, ResultObject::Tree(answer)));
     }
-    if let Backing::Answered(answerer) = &call.resource().backing {
+    if let Backing::CreateOnly(answerer) = &call.resource().backing {
         let mut object = object;
         wipe_system_fields(&mut object);
         call.resource().strategy.default(&mut object);
@@ -83,7 +83,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
         admission.validate(&attributes, &object).await?;
         let mut answer = answerer.answer(&call.cx, object).await?;
         complete_status(&mut answer);
-        return Ok((201, Written::Tree(answer)));
+        return Ok((201, ResultObject::Tree(answer)));
     }
     let options = WriteOptions {
         manager: Some(manager),
@@ -166,9 +166,9 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         body::cannot_be_handled(&given, &expected, text)
     })?);
     if body_type == body::BodyType::Json {
-        findings = crate::api::decode::in_document_order(bytes, findings);
+        findings = crate::api::decode::sort_by_document_order(bytes, findings);
     }
-    options.judge(findings, &call.cx.warnings, |text| {
+    options.handle_strict_errors(findings, &call.cx.warnings, |text| {
         body::cannot_be_handled(&given, &expected, &text)
     })?;
     Ok(value)

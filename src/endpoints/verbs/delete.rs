@@ -1,7 +1,7 @@
 //! DELETE of a single object and of a collection.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::negotiate::{Negotiated, Offer};
 use super::super::options::{DeleteQuery, ListQuery};
 use super::super::respond::list::list as respond_list;
@@ -9,7 +9,7 @@ use super::super::{body, finish, respond};
 use super::list;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
-use crate::registry::{Deleted, Written};
+use crate::registry::{Deleted, ResultObject};
 use crate::request::{Body, Response};
 
 async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
@@ -25,13 +25,13 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
 }
 
 fn warn(call: &Call, query: &DeleteQuery) {
-    let unsaid = query.options.propagation.is_none() && query.options.orphan_dependents.is_none();
-    if let Some(text) = call.resource().strategy.unsaid_propagation().filter(|_| unsaid) {
+    let unset = query.options.propagation.is_none() && query.options.orphan_dependents.is_none();
+    if let Some(text) = call.resource().strategy.missing_propagation_warning().filter(|_| unset) {
         call.cx.warnings.add(text);
     }
 }
 
-pub(crate) async fn delete(mut call: Call, req_body: Body) -> Answer {
+pub(crate) async fn delete(mut call: Call, req_body: Body) -> VerbResult {
     call.check_name()?;
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = options(&call, req_body).await?;
@@ -61,14 +61,14 @@ fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> 
         );
     }
     let uid = match &deleted.object {
-        Written::Stored(e) => e.decode().uid().to_owned(),
-        Written::Tree(v) => v.uid().to_owned(),
+        ResultObject::Stored(e) => e.decode().uid().to_owned(),
+        ResultObject::Tree(v) => v.uid().to_owned(),
     };
     let status = Status::deleted(&resource.group_resource(), call.name(), &uid);
     Ok(respond::value(code, &status, negotiated, &call.parts.headers))
 }
 
-pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> Answer {
+pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> VerbResult {
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
     let select = list::options(&call, &query)?;

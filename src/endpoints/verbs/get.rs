@@ -1,13 +1,13 @@
 //! GET of a single object or subresource.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::{offload, options::list::min_revision, respond};
 use super::Reply;
 use crate::apimachinery::status::Status;
-use crate::registry::{SubresourceBehaviour, Written};
+use crate::registry::{ResultObject, SubresourceBehaviour};
 
-pub(crate) async fn get(call: Call) -> Answer {
+pub(crate) async fn get(call: Call) -> VerbResult {
     call.check_name()?;
     let negotiated = call.negotiate(call.offer())?;
     if call.query.flag("export") == Some(true) && call.subresource().is_empty() {
@@ -17,16 +17,16 @@ pub(crate) async fn get(call: Call) -> Answer {
     }
     let behaviour = call.route.subresource().map(|s| s.behaviour.clone());
     let written = match behaviour {
-        Some(SubresourceBehaviour::Custom(handler)) => Written::Tree(handler.get(&call.cx, call.name()).await?),
+        Some(SubresourceBehaviour::Custom(handler)) => ResultObject::Tree(handler.get(&call.cx, call.name()).await?),
         _ => {
             let min = min_revision(call.query.text("resourceVersion")).map_err(Status::raw_error)?;
-            Written::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
+            ResultObject::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };
     if !negotiated.is_plain() && offload::is_heavy(written.stored_size()) {
         let memory = written.stored_size() * 4;
         let reply = Reply::to(&call, negotiated);
-        return offload::here_or_there(memory, async move { reply.object(200, &written) }).await;
+        return offload::run_offloaded(memory, async move { reply.object(200, &written) }).await;
     }
     respond::object(
         200,

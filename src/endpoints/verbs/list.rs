@@ -1,7 +1,7 @@
 //! GET of a collection, with paging. [`options`] and [`meta`] also serve delete collection.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::negotiate::Offer;
 use super::super::offload;
 use super::super::options::ListQuery;
@@ -14,15 +14,15 @@ const MANY: usize = 256;
 /// Memory reserved for the first chunk; the objects themselves belong to the cache.
 const MEMORY: usize = 512 << 10;
 
-pub(crate) async fn list(call: Call) -> Answer {
+pub(crate) async fn list(call: Call) -> VerbResult {
     if call.store().storage().count() > MANY {
-        offload::here_or_there(MEMORY, answer(call)).await
+        offload::run_offloaded(MEMORY, answer(call)).await
     } else {
         answer(call).await
     }
 }
 
-async fn answer(call: Call) -> Answer {
+async fn answer(call: Call) -> VerbResult {
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
     let options = options(&call, &query)?;
@@ -46,7 +46,7 @@ async fn answer(call: Call) -> Answer {
     };
     // A small number of objects may still be large.
     if !negotiated.is_plain() && offload::is_heavy(size) {
-        return offload::here_or_there(MEMORY, async move { respond() }).await;
+        return offload::run_offloaded(MEMORY, async move { respond() }).await;
     }
     respond()
 }

@@ -4,14 +4,14 @@
 //! on conflict is the registry's update loop.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::negotiate::Codecs;
 use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
 use super::create::normalize;
 use super::update::{absent, custom};
-use crate::api::decode::{fit, in_document_order};
+use crate::api::decode::{coerce, sort_by_document_order};
 use crate::apimachinery::apply;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
@@ -64,7 +64,7 @@ pub(crate) fn is_known(headers: &HeaderMap, codecs: Codecs) -> bool {
     patch_type(headers, codecs).is_some()
 }
 
-pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
+pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     let Some(patch_type) = patch_type(&call.parts.headers, call.codecs) else {
         return Err(unsupported());
     };
@@ -87,7 +87,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> Answer {
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: None,
         kind: None,
-        may_create: call.may_create.clone(),
+        authorize_create: call.authorize_create.clone(),
     };
     let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
     let patcher = Patcher {
@@ -161,9 +161,10 @@ impl Patcher {
         self.options.field_validation != super::super::options::FieldValidation::Ignore
     }
 
-    fn judge(&self, findings: Vec<String>, shown: impl FnOnce() -> String) -> Result<()> {
+    fn handle_strict_errors(&self, findings: Vec<String>, shown: impl FnOnce() -> String) -> Result<()> {
         let warnings = &self.call.cx.warnings;
-        self.options.judge(findings, warnings, |text| refused(shown(), text))
+        self.options
+            .handle_strict_errors(findings, warnings, |text| refused(shown(), text))
     }
 
     /// Decodes a patched document like a request body of the kind.
@@ -187,8 +188,8 @@ impl Patcher {
             return Err(refused(shown(), why));
         }
         let unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
-        findings.extend(in_document_order(&text, unknown));
-        self.judge(findings, shown)?;
+        findings.extend(sort_by_document_order(&text, unknown));
+        self.handle_strict_errors(findings, shown)?;
         Ok(object)
     }
 
@@ -208,13 +209,13 @@ impl Patcher {
             Some(merged) => merged?,
         };
         if let Some(def) = self.call.definition() {
-            fit(def, &mut object).map_err(|e| refused(shown(), e.0))?;
+            coerce(def, &mut object).map_err(|e| refused(shown(), e.0))?;
         }
         let mut unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
         unknown.sort_unstable();
         let mut findings = named(duplicates);
         findings.extend(unknown);
-        self.judge(findings, shown)?;
+        self.handle_strict_errors(findings, shown)?;
         Ok(object)
     }
 
@@ -246,7 +247,7 @@ impl Patcher {
         let schema = own.as_ref().unwrap_or(&resource.schema);
         let object = schema.apply(live, patch, &who, force, reset)?;
         let text = body::yaml_finding(&duplicates);
-        self.options.judge(duplicates, &call.cx.warnings, |_| {
+        self.options.handle_strict_errors(duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))
         })?;
         Ok(object)

@@ -1,7 +1,7 @@
 //! PUT of an object or a subresource.
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
@@ -12,11 +12,11 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::store::WriteOptions;
-use crate::registry::{SubresourceBehaviour, Updated, Written, dedup_owner_references};
+use crate::registry::{ResultObject, SubresourceBehaviour, Updated, dedup_owner_references};
 use crate::request::Body;
 use std::sync::Arc;
 
-pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
+pub(crate) async fn update(mut call: Call, req_body: Body) -> VerbResult {
     call.check_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> Answer {
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
         uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
         kind: None,
-        may_create: call.may_create.clone(),
+        authorize_create: call.authorize_create.clone(),
     };
     let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
     let updated = finish::finish(async move { replace(&call, object, &write).await }, late).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn custom(
         // checks.
         let object = handler.update_as(&call.cx, call.name(), object, write).await?;
         return Ok(Updated {
-            object: Written::Tree(object),
+            object: ResultObject::Tree(object),
             created: false,
         });
     }
@@ -89,7 +89,7 @@ pub(crate) async fn custom(
     admission.validate(&attributes, &object).await?;
     let object = handler.update_as(&call.cx, call.name(), object, write).await?;
     Ok(Updated {
-        object: Written::Tree(object),
+        object: ResultObject::Tree(object),
         created: false,
     })
 }

@@ -6,7 +6,7 @@
 mod frames;
 
 use super::super::call::Call;
-use super::super::group_version::Answer;
+use super::super::group_version::VerbResult;
 use super::super::negotiate::{Offer, Transform};
 use super::super::offload;
 use super::super::options::ListQuery;
@@ -17,13 +17,13 @@ use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;
 use crate::request::{Body, Facts, WhenRead};
-use crate::storage::budget::WatchPlace;
+use crate::storage::budget::WatchPermit;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
 use crate::tasks::compute::{self, Current, Reservation};
 use crate::telemetry::WatchMetrics;
 use bytes::Bytes;
-use frames::{Form, Frames, Made};
+use frames::{EncodedFrame, Frames, Representation};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http_body::Frame;
@@ -41,7 +41,7 @@ const CHUNK: usize = 16 * 1024;
 /// Approximate memory for encoding an object for a watch.
 const ENCODING: usize = 4 << 20;
 
-pub(crate) async fn watch(call: Call) -> Answer {
+pub(crate) async fn watch(call: Call) -> VerbResult {
     let resource = call.resource().clone();
     if !resource.verbs.has(crate::registry::Verbs::WATCH) {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
@@ -53,7 +53,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
-    let place = place(&call)?;
+    let permit = admit(&call)?;
     let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
     let watch = match call.store().watch(options).await {
@@ -65,9 +65,9 @@ pub(crate) async fn watch(call: Call) -> Answer {
     // Stream negotiation comes last, so that errors in the options take precedence, as upstream.
     let negotiated = call.negotiate(Offer::Events)?;
     let form = match negotiated.transform {
-        Transform::None => Form::Object,
-        Transform::Partial(version) | Transform::PartialList(version) => Form::Partial(version),
-        Transform::Table(version) => Form::Table(version, Include::parse(&call.query)?),
+        Transform::None => Representation::Object,
+        Transform::Partial(version) | Transform::PartialList(version) => Representation::Partial(version),
+        Transform::Table(version) => Representation::Table(version, Include::parse(&call.query)?),
     };
     let (media, content_type) = (negotiated.media, negotiated.media.stream_type());
     let frames = Frames::new(
@@ -86,7 +86,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
         watch,
         frames: Encoder::Idle(frames),
         pool: compute::current(),
-        place,
+        permit,
         _selectors: selectors,
         parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
@@ -100,7 +100,7 @@ pub(crate) async fn watch(call: Call) -> Answer {
 
 /// Takes one of the limited places for concurrent watches, per user and in total. Members of `system:masters` are
 /// exempt.
-fn place(call: &Call) -> Result<Option<WatchPlace>> {
+fn admit(call: &Call) -> Result<Option<WatchPermit>> {
     /// Seconds for `Retry-After`.
     const AGAIN: u32 = 1;
     let Some(budget) = call.store().budget() else {
@@ -108,8 +108,8 @@ fn place(call: &Call) -> Result<Option<WatchPlace>> {
     };
     let user = &call.cx.user;
     let exempt = user.groups.iter().any(|group| *group == *MASTERS);
-    let place = budget.admit_watch(&user.name, exempt);
-    place
+    let permit = budget.admit_watch(&user.name, exempt);
+    permit
         .map(Some)
         .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
 }
@@ -129,7 +129,9 @@ fn selectors(call: &Call) -> Result<Option<Reservation>> {
         return Ok(None);
     };
     let mut reservation = pool.reservation(flow);
-    reservation.grow(length * PARSED).map_err(offload::refused)?;
+    reservation
+        .grow(length * PARSED)
+        .map_err(offload::offload_error_status)?;
     Ok(Some(reservation))
 }
 
@@ -181,7 +183,7 @@ struct Stream {
     frames: Encoder,
     /// The compute pool for encoding large objects.
     pool: Option<Current>,
-    place: Option<WatchPlace>,
+    permit: Option<WatchPermit>,
     /// Holds the memory charge for long selectors for the lifetime of the watch.
     _selectors: Option<Reservation>,
     /// The parts of a large frame that remain to be sent.
@@ -196,14 +198,14 @@ struct Stream {
 enum Encoder {
     Idle(Frames),
     /// A large object is being encoded on the compute pool. Yields `None` if the pool rejected or interrupted it.
-    Computing(BoxFuture<'static, Option<(Frames, Option<Made>)>>),
+    Computing(BoxFuture<'static, Option<(Frames, Option<EncodedFrame>)>>),
     /// The encoder was lost with its job, so the watch ends.
     Lost,
 }
 
 /// The result of encoding an item.
 enum Step {
-    Frame(Made),
+    Frame(EncodedFrame),
     /// The client did not request this kind of item (bookmarks).
     Skipped,
     /// The frame is being encoded on the compute pool.
@@ -243,7 +245,7 @@ impl Stream {
         }
         let first = loop {
             match self.poll_computed(cx) {
-                Poll::Ready(Some(Step::Frame(made))) => break made,
+                Poll::Ready(Some(Step::Frame(frame))) => break frame,
                 Poll::Ready(Some(_)) => {}
                 // The encoding failed: the client resumes from its last revision.
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -260,8 +262,8 @@ impl Stream {
             if self.is_over(cx, true) {
                 return Poll::Ready(None);
             }
-            if let Step::Frame(made) = self.frame(item) {
-                break made;
+            if let Step::Frame(frame) = self.frame(item) {
+                break frame;
             }
         };
         let Some(first) = self.small(first) else {
@@ -294,13 +296,13 @@ impl Stream {
         };
         let pool = self.pool.as_ref().filter(|_| frames.is_heavy(&item));
         let Some((pool, flow)) = pool.and_then(Current::pool) else {
-            let made = frames.make(item);
-            return self.made(made);
+            let frame = frames.encode(item);
+            return self.step_of(frame);
         };
         if let Encoder::Idle(mut frames) = std::mem::replace(&mut self.frames, Encoder::Lost) {
             let encode = async move {
-                let made = frames.make(item);
-                (frames, made)
+                let frame = frames.encode(item);
+                (frames, frame)
             };
             let job = async move { pool.run(flow, ENCODING, encode).await.ok() };
             self.frames = Encoder::Computing(job.boxed());
@@ -313,40 +315,40 @@ impl Stream {
         let Encoder::Computing(job) = &mut self.frames else {
             return Poll::Ready(Some(Step::Skipped));
         };
-        let Some((frames, made)) = ready!(job.poll_unpin(cx)) else {
+        let Some((frames, frame)) = ready!(job.poll_unpin(cx)) else {
             self.frames = Encoder::Lost;
             return Poll::Ready(None);
         };
         self.frames = Encoder::Idle(frames);
-        Poll::Ready(Some(self.made(made)))
+        Poll::Ready(Some(self.step_of(frame)))
     }
 
-    fn made(&self, made: Option<Made>) -> Step {
-        match made {
-            Some(made) => {
+    fn step_of(&self, frame: Option<EncodedFrame>) -> Step {
+        match frame {
+            Some(frame) => {
                 if let Some(m) = &self.metrics {
                     m.sent.inc();
                 }
-                Step::Frame(made)
+                Step::Frame(frame)
             }
             None => Step::Skipped,
         }
     }
 
     /// Returns a frame small enough to be joined with others; larger ones are moved to `parts`.
-    fn small(&mut self, frame: Made) -> Option<Bytes> {
+    fn small(&mut self, frame: EncodedFrame) -> Option<Bytes> {
         match frame {
-            Made::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
-            Made::Own(frame) => {
-                let bytes = match &self.place {
+            EncodedFrame::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
+            EncodedFrame::Own(frame) => {
+                let bytes = match &self.permit {
                     None => Some(frame.into()),
-                    Some(place) => place.hold(frame).map(Bytes::from_owner),
+                    Some(permit) => permit.hold_frame(frame).map(Bytes::from_owner),
                 };
                 self.parts.extend(bytes);
             }
-            Made::Shared(frame) if frame.len() < CHUNK => return Some(frame),
-            Made::Shared(frame) => self.parts.push_back(frame),
-            Made::Around(head, object, tail) => {
+            EncodedFrame::Shared(frame) if frame.len() < CHUNK => return Some(frame),
+            EncodedFrame::Shared(frame) => self.parts.push_back(frame),
+            EncodedFrame::Around(head, object, tail) => {
                 self.parts.extend([head.into(), object, Bytes::from_static(tail)]);
             }
         }
@@ -358,7 +360,7 @@ impl Stream {
         loop {
             let item = self.watch.try_next()?;
             match self.frame(item) {
-                Step::Frame(made) => return self.small(made),
+                Step::Frame(frame) => return self.small(frame),
                 Step::Skipped => {}
                 Step::Later => return None,
             }

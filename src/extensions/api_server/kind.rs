@@ -1,7 +1,7 @@
 //! A custom kind ([`Kind`]) and its conversion to a [`Resource`].
 
 use crate::admission::Admission;
-use crate::apimachinery::codec::json::parts::Mask;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;

@@ -2,7 +2,7 @@
 
 use super::{Additional, Node};
 use crate::api::{self, decode};
-use crate::apimachinery::codec::findings::Findings;
+use crate::apimachinery::codec::strict_errors::StrictErrors;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::Value;
@@ -54,7 +54,7 @@ pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
     if !any(node) {
         return Vec::new();
     }
-    let mut found = Findings::default();
+    let mut found = StrictErrors::default();
     let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
     each(node, v, &FieldPath::default(), &mut |path, object| {
         let Some(metadata) = object.as_object_mut().and_then(|m| m.get_mut("metadata")) else {

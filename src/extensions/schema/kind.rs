@@ -134,8 +134,8 @@ fn same_content(new: &Value, old: &Value) -> bool {
 
 #[async_trait]
 impl Strategy for SchemaStrategy {
-    fn unsaid_propagation(&self) -> Option<&'static str> {
-        self.inner.unsaid_propagation()
+    fn missing_propagation_warning(&self) -> Option<&'static str> {
+        self.inner.missing_propagation_warning()
     }
 
     fn name_rule(&self) -> NameRule {
@@ -198,8 +198,8 @@ impl Strategy for SchemaStrategy {
         self.inner.warnings(new, old)
     }
 
-    fn part_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
-        self.inner.part_warnings(subresource, new, old)
+    fn subresource_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+        self.inner.subresource_warnings(subresource, new, old)
     }
 
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
@@ -210,8 +210,8 @@ impl Strategy for SchemaStrategy {
         self.inner.begin_update(cx, new, old).await
     }
 
-    async fn abandoned(&self, cx: &Context, object: &Value, old: Option<&Value>) {
-        self.inner.abandoned(cx, object, old).await;
+    async fn rollback(&self, cx: &Context, object: &Value, old: Option<&Value>) {
+        self.inner.rollback(cx, object, old).await;
     }
 
     async fn created(&self, cx: &Context, object: &Value) {

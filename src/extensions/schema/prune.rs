@@ -2,7 +2,7 @@
 //! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning`).
 
 use super::{Additional, Node};
-use crate::apimachinery::codec::findings::Findings;
+use crate::apimachinery::codec::strict_errors::StrictErrors;
 use crate::apimachinery::value::Value;
 
 /// True for the keys that every object has, whatever its schema says.
@@ -10,10 +10,10 @@ fn is_object_key(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Removes unknown fields below `v` and returns their sorted paths, at most as many as [`Findings`] keeps. `resource`
-/// is true if `v` is an object with metadata.
+/// Removes unknown fields below `v` and returns their sorted paths, at most as many as [`StrictErrors`] keeps.
+/// `resource` is true if `v` is an object with metadata.
 pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String> {
-    let mut found = Findings::default();
+    let mut found = StrictErrors::default();
     below(Some(node), v, resource, &mut String::new(), &mut found);
     let mut found = found.into_texts();
     found.sort_unstable();
@@ -21,7 +21,7 @@ pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String>
 }
 
 /// `node` is `None` where there is no schema; objects there lose all keys.
-fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut Findings) {
+fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, found: &mut StrictErrors) {
     let resource = resource || node.is_some_and(|n| n.embedded);
     match v {
         Value::Object(m) => m.retain(|key, child| {

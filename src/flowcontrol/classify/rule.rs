@@ -9,7 +9,7 @@ pub(super) struct Rules(Vec<Rule>);
 struct Rule {
     subjects: Vec<Subject>,
     resources: Vec<ResourceRule>,
-    paths: Vec<PathRule>,
+    paths: Vec<NonResourceRule>,
 }
 
 enum Subject {
@@ -20,25 +20,25 @@ enum Subject {
 }
 
 struct ResourceRule {
-    verbs: Words,
-    groups: Words,
-    resources: Words,
-    namespaces: Words,
+    verbs: Matcher,
+    groups: Matcher,
+    resources: Matcher,
+    namespaces: Matcher,
     cluster_scope: bool,
 }
 
-struct PathRule {
-    verbs: Words,
+struct NonResourceRule {
+    verbs: Matcher,
     paths: Vec<String>,
 }
 
 /// A list of values, or the wildcard `*`.
-enum Words {
+enum Matcher {
     Any,
     Of(Vec<String>),
 }
 
-impl Words {
+impl Matcher {
     fn parse(list: &Value) -> Self {
         let words = strings(list);
         if words.iter().any(|w| w == "*") {
@@ -93,14 +93,14 @@ impl Rules {
 impl Rule {
     fn parse(rule: &Value) -> Self {
         let resource = |r: &Value| ResourceRule {
-            verbs: Words::parse(r.get("verbs")),
-            groups: Words::parse(r.get("apiGroups")),
-            resources: Words::parse(r.get("resources")),
-            namespaces: Words::parse(r.get("namespaces")),
+            verbs: Matcher::parse(r.get("verbs")),
+            groups: Matcher::parse(r.get("apiGroups")),
+            resources: Matcher::parse(r.get("resources")),
+            namespaces: Matcher::parse(r.get("namespaces")),
             cluster_scope: r.get("clusterScope").as_bool().unwrap_or(false),
         };
-        let path = |r: &Value| PathRule {
-            verbs: Words::parse(r.get("verbs")),
+        let path = |r: &Value| NonResourceRule {
+            verbs: Matcher::parse(r.get("verbs")),
             paths: strings(r.get("nonResourceURLs")),
         };
         Self {
@@ -153,7 +153,7 @@ impl ResourceRule {
     }
 }
 
-impl PathRule {
+impl NonResourceRule {
     fn matches(&self, info: &RequestInfo) -> bool {
         self.verbs.has(&info.verb) && self.paths.iter().any(|p| path_matches(p, &info.path))
     }

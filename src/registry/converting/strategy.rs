@@ -87,8 +87,9 @@ impl Strategy for ThroughHub {
         self.hub.warnings(&self.hub(new), old.as_ref())
     }
 
-    fn part_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
-        self.hub.part_warnings(subresource, &self.hub(new), &self.hub(old))
+    fn subresource_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+        self.hub
+            .subresource_warnings(subresource, &self.hub(new), &self.hub(old))
     }
 
     async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
@@ -105,9 +106,9 @@ impl Strategy for ThroughHub {
         Ok(())
     }
 
-    async fn abandoned(&self, cx: &Context, object: &Value, old: Option<&Value>) {
+    async fn rollback(&self, cx: &Context, object: &Value, old: Option<&Value>) {
         let old = old.map(|o| self.hub(o));
-        self.hub.abandoned(cx, &self.hub(object), old.as_ref()).await;
+        self.hub.rollback(cx, &self.hub(object), old.as_ref()).await;
     }
 
     async fn created(&self, cx: &Context, object: &Value) {
@@ -130,8 +131,8 @@ impl Strategy for ThroughHub {
         self.hub.holds_deletion(&self.hub(object))
     }
 
-    fn unsaid_propagation(&self) -> Option<&'static str> {
-        self.hub.unsaid_propagation()
+    fn missing_propagation_warning(&self) -> Option<&'static str> {
+        self.hub.missing_propagation_warning()
     }
 
     fn garbage_collection(&self) -> GarbageCollection {

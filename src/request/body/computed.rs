@@ -52,7 +52,7 @@ impl Body {
 /// Accounts for a large frame until the client has read it: readers that stall hold one frame each.
 fn counted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     match frame.into_data() {
-        Ok(data) => match compute::hold(data) {
+        Ok(data) => match compute::account_for(data) {
             Ok(data) => Ok(Frame::data(data)),
             Err(_) => Err("the caller has too many unread responses".into()),
         },

@@ -14,7 +14,7 @@ use super::Onward;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
-use crate::audit::{Audit, Stage, Verdict, answer};
+use crate::audit::{Audit, Stage, Verdict, response};
 use crate::request::{AuditLevel, Facts, FromBackend, Request, Response, UntilUpgradeEnds};
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond;
@@ -147,10 +147,10 @@ fn told(record: &Record, response: &Response) -> Told {
     let full = response
         .body()
         .as_full()
-        .filter(|b| worth && b.len() <= answer::LARGEST);
-    let object = full.and_then(|bytes| answer::decode(response.headers(), bytes));
+        .filter(|b| worth && b.len() <= response::MAX_BYTES);
+    let object = full.and_then(|bytes| response::decode(response.headers(), bytes));
     Told {
-        status: answer::status(code, object.as_ref()),
+        status: response::status(code, object.as_ref()),
         object: object.filter(|_| everything),
     }
 }

@@ -8,7 +8,7 @@ use crate::apimachinery::status::Status;
 use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
-use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
+use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Facts, Request, Response};
@@ -98,8 +98,8 @@ impl<F> Authentication<F> {
 impl<F: Filter> Filter for Authentication<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
-        match self.authenticator.at_once(credentials(req)) {
-            AtOnce::Known(found) => Onward::Left(self.let_in(req, found, start)),
+        match self.authenticator.authenticate_sync(credentials(req)) {
+            SyncOutcome::Authenticated(found) => Onward::Left(self.let_in(req, found, start)),
             _ => Onward::Right(Box::pin(self.ask(std::mem::take(req), start))),
         }
     }
@@ -173,7 +173,7 @@ impl<F: Filter> Authentication<F> {
     fn let_in<'s>(
         &'s self,
         req: &mut Request,
-        found: Identified,
+        found: AuthenticatedUser,
         start: Instant,
     ) -> impl Future<Output = Response> + Send + use<'s, F> {
         self.success.inc();

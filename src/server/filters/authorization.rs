@@ -88,7 +88,7 @@ impl Filter for Authorization {
         };
         let info = super::info(req);
         let start = Instant::now();
-        match self.authorizer.at_once(&Attributes::of(who.user(), &info)) {
+        match self.authorizer.authorize_sync(&Attributes::of(who.user(), &info)) {
             Some(verdict) => self.decided(req, &who, info, verdict, start),
             None => Onward::Right(Box::pin(self.ask(std::mem::take(req), who, info, start))),
         }

@@ -3,7 +3,7 @@
 //! backends only see the impersonated user.
 
 use super::Onward;
-use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
+use crate::authz::impersonation::{Impersonation, is_impersonation_header, requested_identity};
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
 use crate::request::{Authenticated, Facts, Request, Response};
@@ -52,7 +52,7 @@ impl<F: Filter> Filter for Impersonate<F> {
 
 impl<F: Filter> Impersonate<F> {
     async fn impersonated(&self, mut req: Request) -> Response {
-        let wanted = match wanted(req.headers()) {
+        let wanted = match requested_identity(req.headers()) {
             Ok(wanted) => wanted,
             Err(status) => return refused(&status, &req),
         };

@@ -3,7 +3,7 @@
 use super::amend::amended;
 use super::{Onward, hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
-use crate::flowcontrol::{Flow, FlowSchemas, Kind, MaxInFlight};
+use crate::flowcontrol::{Flow, FlowSchemas, MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Facts, Request, RequestInfo, Response};
 use crate::server::chain::{Entry, Fact, Filter};
@@ -65,7 +65,7 @@ impl<F> Limited<F> {
         }
         let privileged = caller.is_some_and(|user| user.in_group(MASTERS)) || is_health_check(info);
         let name = caller.map_or("", |user| &user.name);
-        match self.limits.enter(Kind::of(&info.verb), name, privileged) {
+        match self.limits.try_acquire(RequestClass::of(&info.verb), name, privileged) {
             Some(permit) => Ok((flow, Some(permit))),
             None => {
                 let mut refusal = self.refusal(info);
@@ -102,7 +102,7 @@ impl<F: Filter> Filter for Limited<F> {
             Err(refusal) => return Onward::Right(super::answered(*refusal)),
         };
         if let Some(flow) = &flow {
-            flow.dispatch();
+            flow.count_dispatched();
         }
         Onward::Left(amended(self.inner.handle(req), |response| {
             if let Some(permit) = permit {

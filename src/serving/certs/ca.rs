@@ -37,8 +37,8 @@ impl CaPool {
             ..Self::default()
         };
         for certificate in CertificateDer::pem_slice_iter(&pem) {
-            let certificate =
-                certificate.map_err(|e| CertError::invalid(format!("bad PEM in the CA bundle: {}", pem::flaw(&e))))?;
+            let certificate = certificate
+                .map_err(|e| CertError::invalid(format!("bad PEM in the CA bundle: {}", pem::error_text(&e))))?;
             let n = pool.certificates.len() + 1;
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|e| CertError::invalid(format!("certificate {n} of the bundle cannot be a CA: {e}")))?

@@ -46,7 +46,7 @@ impl KeyPairData {
         let (cert_pem, key_pem) = (cert_pem.into(), key_pem.into());
         let chain = CertificateDer::pem_slice_iter(&cert_pem)
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| CertError::invalid(format!("bad PEM in the certificate: {}", pem::flaw(&e))))?;
+            .map_err(|e| CertError::invalid(format!("bad PEM in the certificate: {}", pem::error_text(&e))))?;
         let Some(leaf) = chain.first() else {
             return Err(CertError::invalid(
                 "holds no certificate (expected a PEM block `CERTIFICATE`)",
@@ -64,7 +64,7 @@ impl KeyPairData {
             true => CertError::invalid("the private key is encrypted: take the passphrase away"),
             false => CertError::invalid(format!(
                 "no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): {}",
-                pem::flaw(&e)
+                pem::error_text(&e)
             )),
         })?;
         let certified_key = CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A response that is ready immediately passes through no queue, and all responses of a round are written together
-//! ([`Turns`]). Wake-ups that arrive during a round are handled in the next one, after other tasks had a chance to run.
-//! A round also ends after [`Limits::turn`], leaving the remaining streams for the next round, so that a connection
-//! with many streams does not monopolise its thread. A single poll of a stream cannot be split, so long computations
-//! must not run in a stream's future; they belong in a task of their own.
+//! ([`FlushHandle`]). Wake-ups that arrive during a round are handled in the next one, after other tasks had a chance
+//! to run. A round also ends after [`Limits::turn`], leaving the remaining streams for the next round, so that a
+//! connection with many streams does not monopolise its thread. A single poll of a stream cannot be split, so long
+//! computations must not run in a stream's future; they belong in a task of their own.
 
 mod head;
 mod received;
@@ -24,7 +24,7 @@ use super::answer::Answerer;
 use crate::request::Body;
 use crate::request::interim::Lanes;
 use crate::serving::limits::Limits;
-use crate::tasks::gather::{Gather, Turns, gather};
+use crate::tasks::coalesce::{CoalescingStream, FlushHandle, coalesce};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
@@ -63,7 +63,7 @@ pub(super) struct Http2<'a, S> {
     phase: Phase<S>,
     /// Close as soon as the handshake is over.
     closing: bool,
-    turns: Turns<S>,
+    turns: FlushHandle<S>,
     wakes: Arc<Wakes>,
     /// Wakes the connection's own half, as opposed to one of its streams.
     waker: Waker,
@@ -78,8 +78,8 @@ pub(super) struct Http2<'a, S> {
 }
 
 enum Phase<S> {
-    Handshake(Box<Handshake<Gather<S>, Bytes>>),
-    Open(Box<Connection<Gather<S>, Bytes>>, Option<PingPong>),
+    Handshake(Box<Handshake<CoalescingStream<S>, Bytes>>),
+    Open(Box<Connection<CoalescingStream<S>, Bytes>>, Option<PingPong>),
 }
 
 /// A slot for a stream. Its waker is reused by later streams in the same slot, which saves an allocation per request.
@@ -91,7 +91,7 @@ struct Place<'a> {
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
     pub(super) fn new(io: S, settings: &Builder, turn: Duration, answerer: &'a Answerer) -> Self {
-        let (io, turns) = gather(io);
+        let (io, turns) = coalesce(io);
         let wakes = Arc::<Wakes>::default();
         let waker = wakes.connection();
         waker.wake_by_ref();

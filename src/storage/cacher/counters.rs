@@ -80,7 +80,7 @@ pub struct Waits {
 
 /// A reading of [`Waits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WaitFigures {
+pub struct WaitHistogram {
     /// Cumulative counts: waits of at most [`WAIT_BUCKETS`]`[i]` seconds.
     pub buckets: [u64; WAIT_BUCKETS.len()],
     /// Number of waits.
@@ -101,13 +101,13 @@ impl Waits {
     }
 
     /// Reads the histogram.
-    pub fn read(&self) -> WaitFigures {
+    pub fn read(&self) -> WaitHistogram {
         let mut below = 0;
         let buckets = std::array::from_fn(|i| {
             below += self.buckets[i].get();
             below
         });
-        WaitFigures {
+        WaitHistogram {
             buckets,
             count: self.count.get(),
             seconds: Duration::from_nanos(self.nanos.get()).as_secs_f64(),

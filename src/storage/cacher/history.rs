@@ -15,12 +15,12 @@ const CHECKPOINT_EVERY: usize = 256;
 /// Snapshots kept for lists that are being paged through.
 const MAX_PINS: usize = 32;
 /// Object counts remembered per pinned snapshot.
-const MAX_COUNTS: usize = 64;
+const MAX_COUNTS_PER_PIN: usize = 64;
 /// How long a paged list can continue after its first page, independent of the ring.
-const PIN_LIFE: Duration = Duration::from_secs(300);
+const PIN_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Bytes that pinned snapshots may use even under memory pressure.
-const PINNED_ANYWAY: usize = 1 << 20;
+const MIN_PINNED_BYTES: usize = 1 << 20;
 
 /// Bounds of a history.
 #[derive(Clone, Copy, Debug)]
@@ -78,14 +78,14 @@ pub(super) struct History {
     pins: VecDeque<Pin>,
     /// Total accounted size of all events ever discarded. The difference of two readings bounds the memory that a
     /// snapshot taken at the first keeps alive at the second.
-    forgotten: u64,
+    discarded_bytes: u64,
 }
 
 /// The snapshot of a list that is being paged through.
 struct Pin {
     since: Instant,
-    /// [`History::forgotten`] at creation: objects discarded since may be kept alive by this pin alone.
-    forgotten: u64,
+    /// [`History::discarded_bytes`] at creation: objects discarded since may be kept alive by this pin alone.
+    discarded_bytes: u64,
     state: Snapshot,
     /// Number of objects from a start key on, per prefix: counted for the first page and derived for later ones.
     counts: VecDeque<Count>,
@@ -121,7 +121,7 @@ impl History {
             checkpoint_bytes: 0,
             since_checkpoint: 0,
             pins: VecDeque::new(),
-            forgotten: 0,
+            discarded_bytes: 0,
         }
     }
 
@@ -150,7 +150,7 @@ impl History {
             }
             self.base = event.entry.revision;
             self.bytes = self.bytes.saturating_sub(weight(event));
-            self.forgotten += weight(event) as u64;
+            self.discarded_bytes += weight(event) as u64;
             self.events.pop_front();
             while let Some(passed) = self.checkpoints.pop_front_if(|s| s.revision <= self.base) {
                 self.checkpoint_bytes = self.checkpoint_bytes.saturating_sub(checkpoint_weight(&passed));
@@ -162,9 +162,9 @@ impl History {
         }
         let mut left = max_bytes.saturating_sub(self.bytes + self.checkpoint_bytes);
         // Paging through a small resource continues even under memory pressure.
-        left = left.max(PINNED_ANYWAY);
+        left = left.max(MIN_PINNED_BYTES);
         while let Some(pin) = self.pins.front()
-            && (now.saturating_duration_since(pin.since) > PIN_LIFE || self.pinned() > left)
+            && (now.saturating_duration_since(pin.since) > PIN_LIFETIME || self.pinned() > left)
         {
             self.pins.pop_front();
         }
@@ -172,7 +172,9 @@ impl History {
 
     /// Upper bound of the bytes that only pins keep alive: what was discarded since the oldest pin.
     fn pinned(&self) -> usize {
-        self.pins.front().map_or(0, |p| (self.forgotten - p.forgotten) as usize)
+        self.pins
+            .front()
+            .map_or(0, |p| (self.discarded_bytes - p.discarded_bytes) as usize)
     }
 
     /// Accounted size in bytes.
@@ -186,7 +188,7 @@ impl History {
     }
 
     /// Number of events, accounted bytes, and capacity.
-    pub fn figures(&self) -> (usize, usize, usize) {
+    pub fn stats(&self) -> (usize, usize, usize) {
         (self.events.len(), self.bytes(), self.capacity())
     }
 
@@ -197,7 +199,7 @@ impl History {
         }
         self.pins.push_back(Pin {
             since: now,
-            forgotten: self.forgotten,
+            discarded_bytes: self.discarded_bytes,
             state,
             counts: VecDeque::new(),
         });
@@ -226,14 +228,14 @@ impl History {
             start: start.into(),
             objects,
         });
-        if pin.counts.len() > MAX_COUNTS {
+        if pin.counts.len() > MAX_COUNTS_PER_PIN {
             pin.counts.pop_front();
         }
     }
 
     /// Total accounted size of all events ever discarded; see the field.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub fn discarded_bytes(&self) -> u64 {
+        self.discarded_bytes
     }
 
     /// Returns up to `most` events after `since`, oldest first.

@@ -1,15 +1,15 @@
 //! [`Hub`]: the watchers of a resource, indexed by scope, and the event queue of each ([`Subscriber`]).
 //!
 //! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers cost
-//! nothing. Queues are bounded: a watch whose queue stays full longer than [`PATIENCE`] or reaches [`HARD_LIMIT`] is
-//! ended. The dispatcher never waits for a reader and never skips an event. (Upstream: `cache_watcher.go` and
-//! `time_budget.go` in `pkg/storage/cacher`.)
+//! nothing. Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or reaches
+//! [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event. (Upstream:
+//! `cache_watcher.go` and `time_budget.go` in `pkg/storage/cacher`.)
 //!
 //! Unread items keep old versions of objects alive. [`Hub::sweep`] cancels watches that keep too much or have not
 //! been read for too long: they release everything and end, and the client resumes.
 
+use super::backlog::Backlog;
 use super::snapshot::INDEXED;
-use super::start::Start;
 use crate::storage::budget::WatchBounds;
 use crate::storage::{Event, EventType, Predicate, Revision};
 use futures_util::task::AtomicWaker;
@@ -20,7 +20,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How long a queue may stay full before its watch is ended.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const FULL_QUEUE_GRACE: Duration = Duration::from_secs(2);
 /// Queue length at which a watch is ended at once.
 pub const HARD_LIMIT: usize = 16_384;
 
@@ -38,7 +38,7 @@ pub(super) struct Subscriber {
     /// True if the queue has changes or has ended. Lets an idle reader avoid the queue's lock.
     ready: AtomicBool,
     /// Items delivered before the queue: initial state or replay.
-    pub start: Mutex<Start>,
+    pub start: Mutex<Backlog>,
     queue: Mutex<Queue>,
     waker: AtomicWaker,
 }
@@ -56,25 +56,25 @@ struct Queue {
 
 struct Queued {
     change: Change,
-    /// [`History::forgotten`](super::history::History::forgotten) at the time of queueing.
-    mark: u64,
+    /// [`History::discarded_bytes`](super::history::History::forgotten) at the time of queueing.
+    discarded_at: u64,
 }
 
 /// Result of reading the queue.
-pub(super) enum Taken {
+pub(super) enum Dequeued {
     Some(Change),
     Empty,
     Ended,
 }
 
 /// Capacity an empty queue retains; a larger buffer is freed.
-const KEPT: usize = 64;
+const RETAINED_CAPACITY: usize = 64;
 
 /// Result of offering events to a watcher.
 #[derive(PartialEq)]
 enum Offer {
     /// Nothing to do: no event matched, or a wake-up is already pending.
-    Quiet,
+    Nothing,
     /// The queue was empty: wake the reader.
     Wake,
     /// The reader was too slow and the watch has been ended.
@@ -112,78 +112,80 @@ impl Subscriber {
 
     /// If the watcher covers the whole resource and its selector requires one value of the indexed field, returns
     /// that value. Objects without the field cannot match it.
-    fn place(&self) -> Option<&str> {
+    fn indexed_value(&self) -> Option<&str> {
         let value = self.predicate.requires(INDEXED)?;
         (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
     }
 
     /// Queues the events that this watcher should see.
-    fn offer(&self, events: &[Arc<Event>], now: Instant, mark: u64) -> Offer {
+    fn offer(&self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Offer {
         let mut wanted = events
             .iter()
             .filter(|e| e.entry.revision > self.after)
             .filter_map(|e| Some((e.seen_by(&self.predicate)?, e)))
             .peekable();
         if wanted.peek().is_none() {
-            return Offer::Quiet;
+            return Offer::Nothing;
         }
         // Reached only if an event matches: other watchers' queues are not locked.
         let mut q = lock(&self.queue);
         if q.ended {
-            return Offer::Quiet;
+            return Offer::Nothing;
         }
         // If the queue was not empty, the reader has been woken already and has not drained it yet.
         let sleeps = q.changes.is_empty();
         for (kind, event) in wanted {
             if q.changes.len() >= self.full_at {
                 let since = *q.full_since.get_or_insert(now);
-                if now.saturating_duration_since(since) > PATIENCE || q.changes.len() >= HARD_LIMIT {
+                if now.saturating_duration_since(since) > FULL_QUEUE_GRACE || q.changes.len() >= HARD_LIMIT {
                     q.ended = true;
                     self.ready.store(true, Ordering::Release);
                     return Offer::Terminated;
                 }
             }
             let change = (kind, event.clone());
-            q.changes.push_back(Queued { change, mark });
+            q.changes.push_back(Queued { change, discarded_at });
         }
         self.ready.store(true, Ordering::Release);
-        if sleeps { Offer::Wake } else { Offer::Quiet }
+        if sleeps { Offer::Wake } else { Offer::Nothing }
     }
 
     /// Takes the next change.
-    pub fn take(&self) -> Taken {
+    pub fn take(&self) -> Dequeued {
         if !self.is_ready() {
-            return Taken::Empty;
+            return Dequeued::Empty;
         }
         let mut q = lock(&self.queue);
         q.reads += 1;
         let Some(next) = q.changes.pop_front() else {
-            return if q.ended { Taken::Ended } else { Taken::Empty };
+            return if q.ended { Dequeued::Ended } else { Dequeued::Empty };
         };
         // Hysteresis: the grace period ends only once the reader has drained half of the queue.
         if q.changes.len() < self.full_at / 2 {
             q.full_since = None;
         }
         if q.changes.is_empty() {
-            if q.changes.capacity() > KEPT {
+            if q.changes.capacity() > RETAINED_CAPACITY {
                 q.changes = VecDeque::new();
             }
             self.ready.store(q.ended, Ordering::Release);
         }
-        Taken::Some(next.change)
+        Dequeued::Some(next.change)
     }
 
     /// Cancels the watch if it keeps too much memory alive or has been stalled for too long; returns whether it did.
-    fn sweep(&self, bounds: &WatchBounds, forgotten: u64, now: Instant) -> bool {
+    fn sweep(&self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) -> bool {
         // A locked start means that the watch is being read right now.
         let Ok(mut start) = self.start.try_lock() else {
             return false;
         };
         let mut q = lock(&self.queue);
-        let oldest = start.mark().or_else(|| q.changes.front().map(|queued| queued.mark));
+        let oldest = start
+            .discarded_at()
+            .or_else(|| q.changes.front().map(|queued| queued.discarded_at));
         let reads = q.reads + start.reads();
         // Nothing pending means nothing is stalled; a start that is not over counts as pending.
-        let Some(oldest) = oldest.or((!matches!(*start, Start::Over)).then_some(forgotten)) else {
+        let Some(oldest) = oldest.or((!matches!(*start, Backlog::Over)).then_some(discarded_bytes)) else {
             q.swept = Some((reads, now));
             return false;
         };
@@ -192,11 +194,11 @@ impl Subscriber {
             _ => now,
         };
         q.swept = Some((reads, since));
-        let is_stalled = now.saturating_duration_since(since) > bounds.stall;
-        if !is_stalled && forgotten.saturating_sub(oldest) <= bounds.pinned as u64 {
+        let is_stalled = now.saturating_duration_since(since) > bounds.stall_timeout;
+        if !is_stalled && discarded_bytes.saturating_sub(oldest) <= bounds.max_pinned_bytes as u64 {
             return false;
         }
-        *start = Start::Cancelled;
+        *start = Backlog::Cancelled;
         q.changes = VecDeque::new();
         let was_ended = std::mem::replace(&mut q.ended, true);
         self.ready.store(true, Ordering::Release);
@@ -248,9 +250,9 @@ pub(super) struct Hub {
     /// By exact key, or by a namespace with its trailing slash.
     scoped: HashMap<Box<str>, Group>,
     /// Watchers of the whole resource whose selector requires one value of the indexed field, by that value.
-    placed: HashMap<Box<str>, Group>,
+    by_index: HashMap<Box<str>, Group>,
     /// Prefixes of any other shape; checked one by one.
-    odd: Group,
+    other_prefixes: Group,
     pub terminated: u64,
     closed: bool,
 }
@@ -260,12 +262,12 @@ impl Hub {
         let namespace = s.prefix.find('/').is_some_and(|i| i + 1 == s.prefix.len());
         if s.single || namespace {
             self.scoped.entry(s.prefix.clone()).or_default()
-        } else if let Some(value) = s.place() {
-            self.placed.entry(value.into()).or_default()
+        } else if let Some(value) = s.indexed_value() {
+            self.by_index.entry(value.into()).or_default()
         } else if s.prefix.is_empty() {
             &mut self.everything
         } else {
-            &mut self.odd
+            &mut self.other_prefixes
         }
     }
 
@@ -285,30 +287,33 @@ impl Hub {
         group.remove(&id);
         if group.is_empty() {
             self.scoped.remove(&s.prefix);
-            if let Some(value) = s.place() {
-                self.placed.remove(value);
+            if let Some(value) = s.indexed_value() {
+                self.by_index.remove(value);
             }
         }
     }
 
     /// Number of watchers.
     pub fn len(&self) -> usize {
-        let grouped = self.scoped.values().chain(self.placed.values());
-        self.everything.len() + self.odd.len() + grouped.map(BTreeMap::len).sum::<usize>()
+        let grouped = self.scoped.values().chain(self.by_index.values());
+        self.everything.len() + self.other_prefixes.len() + grouped.map(BTreeMap::len).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.everything.is_empty() && self.odd.is_empty() && self.scoped.is_empty() && self.placed.is_empty()
+        self.everything.is_empty()
+            && self.other_prefixes.is_empty()
+            && self.scoped.is_empty()
+            && self.by_index.is_empty()
     }
 
-    /// Queues the events, in order, at the watchers they concern, and returns the readers to wake, each once. `mark`:
-    /// bytes the history has discarded so far.
-    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, mark: u64) -> Vec<Arc<Subscriber>> {
+    /// Queues the events, in order, at the watchers they concern, and returns the readers to wake, each once.
+    /// `discarded_at`: bytes the history has discarded so far.
+    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Vec<Arc<Subscriber>> {
         let mut wake: Vec<Arc<Subscriber>> = Vec::new();
         let mut terminated = 0;
         let mut offer = |s: &Arc<Subscriber>, events: &[Arc<Event>]| {
-            let outcome = s.offer(events, now, mark);
-            if outcome != Offer::Quiet {
+            let outcome = s.offer(events, now, discarded_at);
+            if outcome != Offer::Nothing {
                 terminated += u64::from(outcome == Offer::Terminated);
                 wake.push(s.clone());
             }
@@ -335,17 +340,17 @@ impl Hub {
             for s in self.scoped.get(key).into_iter().flat_map(BTreeMap::values) {
                 offer(s, event);
             }
-            if !self.placed.is_empty() {
+            if !self.by_index.is_empty() {
                 // An object that moves between values concerns the watchers of both.
                 let now = event[0].entry.field(INDEXED);
                 let before = event[0].previous.as_ref().and_then(|e| e.field(INDEXED));
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
-                    for s in self.placed.get(value).into_iter().flat_map(BTreeMap::values) {
+                    for s in self.by_index.get(value).into_iter().flat_map(BTreeMap::values) {
                         offer(s, event);
                     }
                 }
             }
-            for s in self.odd.values().filter(|s| s.covers(key)) {
+            for s in self.other_prefixes.values().filter(|s| s.covers(key)) {
                 offer(s, event);
             }
         }
@@ -354,16 +359,16 @@ impl Hub {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
-        let groups = [&self.everything, &self.odd].into_iter();
-        let groups = groups.chain(self.scoped.values()).chain(self.placed.values());
+        let groups = [&self.everything, &self.other_prefixes].into_iter();
+        let groups = groups.chain(self.scoped.values()).chain(self.by_index.values());
         groups.flat_map(BTreeMap::values)
     }
 
     /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while items
-    /// were pending. `forgotten`: bytes that the history has discarded so far. Old versions are shared, so all
+    /// were pending. `discarded_bytes`: bytes that the history has discarded so far. Old versions are shared, so all
     /// watches together keep no more alive than the one that lags furthest.
-    pub fn sweep(&mut self, bounds: &WatchBounds, forgotten: u64, now: Instant) {
-        let cancelled = self.all().filter(|s| s.sweep(bounds, forgotten, now)).count();
+    pub fn sweep(&mut self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) {
+        let cancelled = self.all().filter(|s| s.sweep(bounds, discarded_bytes, now)).count();
         self.terminated += cancelled as u64;
     }
 

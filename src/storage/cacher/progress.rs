@@ -15,17 +15,17 @@ pub struct Progress {
     applied: AtomicU64,
     dispatched: AtomicU64,
     changed: watch::Sender<u64>,
-    patience: Duration,
+    freshness_wait: Duration,
 }
 
 impl Progress {
-    /// Starts at `revision`. `patience` limits how long a read waits; [`FRESHNESS_WAIT`] outside tests.
-    pub fn new(revision: Revision, patience: Duration) -> Self {
+    /// Starts at `revision`. `freshness_wait` limits how long a read waits; [`FRESHNESS_WAIT`] outside tests.
+    pub fn new(revision: Revision, freshness_wait: Duration) -> Self {
         Self {
             applied: AtomicU64::new(revision.0),
             dispatched: AtomicU64::new(revision.0),
             changed: watch::Sender::new(revision.0),
-            patience,
+            freshness_wait,
         }
     }
 
@@ -54,24 +54,24 @@ impl Progress {
         self.dispatched.fetch_max(revision.0, Ordering::AcqRel);
     }
 
-    /// Waits until `asked` has been applied.
+    /// Waits until `requested` has been applied.
     ///
     /// # Errors
     /// [`Error::TooNew`] after the configured wait.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn wait_for(&self, asked: Revision) -> Result<(), Error> {
-        if self.applied() >= asked {
+    pub async fn wait_for(&self, requested: Revision) -> Result<(), Error> {
+        if self.applied() >= requested {
             return Ok(());
         }
         let mut changed = self.changed.subscribe();
-        let reached = tokio::time::timeout(self.patience, changed.wait_for(|r| *r >= asked.0)).await;
+        let reached = tokio::time::timeout(self.freshness_wait, changed.wait_for(|r| *r >= requested.0)).await;
         match reached {
             Ok(Ok(_)) => Ok(()),
             // `self` owns the sender, so the channel cannot be closed: only the timeout remains.
             _ => Err(Error::TooNew {
-                asked,
+                requested,
                 current: self.applied(),
             }),
         }

@@ -1,7 +1,7 @@
 //! The read operations of [`Cacher`]: get, list with paging, and the start of a watch.
 
+use super::backlog::Backlog;
 use super::hub::{Subscriber, lock};
-use super::start::Start;
 use super::watch::CacheWatch;
 use super::{Cacher, QUEUE, Snapshot};
 use crate::storage::interface::VersionMatch;
@@ -20,11 +20,11 @@ impl Cacher {
         }
     }
 
-    async fn fresh(&self, min: MinRevision) -> Result<(), Error> {
+    async fn wait_fresh(&self, min: MinRevision) -> Result<(), Error> {
         self.check_serving()?;
         match min {
             MinRevision::Latest | MinRevision::Any => Ok(()),
-            MinRevision::AtLeast(revision) => self.reach(revision).await,
+            MinRevision::AtLeast(revision) => self.wait_for(revision).await,
         }
     }
 
@@ -35,7 +35,7 @@ impl Cacher {
     ///
     /// # Cancel safety
     /// Cancel safe; a dropped wait is not recorded.
-    pub async fn reach(&self, revision: Revision) -> Result<(), Error> {
+    pub async fn wait_for(&self, revision: Revision) -> Result<(), Error> {
         if self.progress.applied() >= revision {
             return Ok(());
         }
@@ -50,13 +50,13 @@ impl Cacher {
     /// # Errors
     /// The same as there.
     pub async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
-        self.fresh(min).await?;
+        self.wait_fresh(min).await?;
         Ok(self.peek(key))
     }
 
     /// Returns the current state and the revision up to which it is current. The revision is read before the
     /// snapshot, so that the snapshot includes everything it covers.
-    fn present(&self) -> (Arc<Snapshot>, Revision) {
+    fn current(&self) -> (Arc<Snapshot>, Revision) {
         let reached = self.progress.applied();
         let state = self.snapshot();
         let revision = reached.max(state.revision);
@@ -69,18 +69,18 @@ impl Cacher {
             (Some(ContinueToken { revision, .. }), _) => *revision,
             (None, VersionMatch::Exact(revision)) => Some(revision),
             (None, VersionMatch::NotOlderThan(min)) => {
-                self.fresh(min).await?;
+                self.wait_fresh(min).await?;
                 None
             }
         };
         let Some(revision) = exact else {
             self.check_serving()?;
-            let (state, revision) = self.present();
+            let (state, revision) = self.current();
             return Ok((state, revision, true));
         };
-        self.fresh(MinRevision::AtLeast(revision)).await?;
+        self.wait_fresh(MinRevision::AtLeast(revision)).await?;
         // The rewind is prepared under the lock and run without it: undoing events takes time.
-        let way = {
+        let rewind = {
             let history = lock(&self.history);
             let current = self.snapshot();
             if current.revision <= revision {
@@ -88,7 +88,7 @@ impl Cacher {
             }
             history.rewind(revision, Snapshot::clone(&current))?
         };
-        Ok((Arc::new(way.run()), revision, false))
+        Ok((Arc::new(rewind.run()), revision, false))
     }
 
     /// As [`Storage::list`](crate::storage::Storage::list).
@@ -140,9 +140,9 @@ impl Cacher {
                 entries.push(e.clone());
             }
         }
-        let way = usize::from(Snapshot::is_indexed(&options.predicate));
-        self.counters.lists[way].add(1);
-        self.counters.fetched[way].add(fetched);
+        let index = usize::from(Snapshot::is_indexed(&options.predicate));
+        self.counters.lists[index].add(1);
+        self.counters.fetched[index].add(fetched);
         self.counters.returned.add(entries.len() as u64);
         // Only looks for one more object; the remaining count is cached, see below.
         let more = if limit == usize::MAX {
@@ -195,7 +195,7 @@ impl Cacher {
     /// # Errors
     /// The same as there.
     pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
-        self.fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
+        self.wait_fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
         let watch = self.subscribe(options, None)?;
         Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
     }
@@ -205,7 +205,7 @@ impl Cacher {
     ///
     /// # Errors
     /// [`Error::NotReady`] if the cache is stopped.
-    pub fn watch_known(
+    pub fn watch_confirmed(
         self: &Arc<Self>,
         options: WatchOptions,
         seen: Revision,
@@ -224,7 +224,7 @@ impl Cacher {
         // While the history is locked nothing is applied, so that snapshot, replay and first live event are
         // contiguous.
         let history = lock(&self.history);
-        let (state, mut revision) = self.present();
+        let (state, mut revision) = self.current();
         let mut seen = state.revision;
         if let Some((was, also)) = known {
             if was != seen {
@@ -234,19 +234,19 @@ impl Cacher {
             // revisions.
             (seen, revision) = (seen.max(also), revision.max(also));
         }
-        let mark = history.forgotten();
+        let discarded_at = history.discarded_bytes();
         let (begin, after, start) = match (options.initial, options.since) {
-            (Some(_), _) => (Start::state(Snapshot::clone(&state), mark), seen, revision),
+            (Some(_), _) => (Backlog::state(Snapshot::clone(&state), discarded_at), seen, revision),
             // Upstream: resourceVersion "0" without initial events starts at the cache's current state.
-            (None, None | Some(Revision(0))) => (Start::Over, seen, revision),
+            (None, None | Some(Revision(0))) => (Backlog::Over, seen, revision),
             (None, Some(since)) => {
                 history.after(since, 0)?;
-                (Start::replay(since, seen, mark), since.max(seen), since)
+                (Backlog::replay(since, seen, discarded_at), since.max(seen), since)
             }
         };
         let (single, predicate) = (options.single, options.predicate);
         let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
-        let has_state = matches!(begin, Start::State(_));
+        let has_state = matches!(begin, Backlog::State(_));
         *lock(&subscriber.start) = begin;
         let id = {
             let mut hub = lock(&self.hub);

@@ -33,7 +33,11 @@ impl Feed {
             base: Revision(1),
             events: vec![],
         };
-        let cacher = Arc::new(Cacher::new(progress.clone(), initial, Setting::new(bounds, budget)));
+        let cacher = Arc::new(Cacher::new(
+            progress.clone(),
+            initial,
+            CacherConfig::new(bounds, budget),
+        ));
         Self {
             cacher,
             progress,
@@ -206,10 +210,10 @@ async fn node_name_index_serves_lists_and_watches() {
     let cacher = Arc::new(Cacher::new(
         progress.clone(),
         initial,
-        Setting::new(Bounds::default(), Budget::unlimited()),
+        CacherConfig::new(Bounds::default(), Budget::unlimited()),
     ));
-    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let predicate = |node| Predicate(Some(Arc::new(OnNode(node, asked.clone()))));
+    let requested = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let predicate = |node| Predicate(Some(Arc::new(OnNode(node, requested.clone()))));
     let list = async |node, prefix: &str| {
         let options = ListOptions {
             prefix: prefix.into(),
@@ -223,10 +227,10 @@ async fn node_name_index_serves_lists_and_watches() {
         (list("a", "").await, list("a", "ns1/").await, list("a", "ns0/").await),
         (250, 250, 0)
     );
-    assert_eq!(asked.swap(0, std::sync::atomic::Ordering::Relaxed), 500);
+    assert_eq!(requested.swap(0, std::sync::atomic::Ordering::Relaxed), 500);
     assert_eq!((list("nowhere", "").await, list("", "").await), (0, 250));
     assert_eq!(
-        asked.swap(0, std::sync::atomic::Ordering::Relaxed),
+        requested.swap(0, std::sync::atomic::Ordering::Relaxed),
         1000,
         "an empty value needs a full scan"
     );
@@ -248,11 +252,11 @@ async fn node_name_index_serves_lists_and_watches() {
         cacher.dispatch(&events);
         progress.set_dispatched(events[0].entry.revision);
     };
-    asked.store(0, std::sync::atomic::Ordering::Relaxed);
+    requested.store(0, std::sync::atomic::Ordering::Relaxed);
     let was = cacher.peek("ns1/001").expect("on a");
     change(on_node("ns1/001", "b", 2), Some(was), false);
     assert!(
-        asked.load(std::sync::atomic::Ordering::Relaxed) <= 4,
+        requested.load(std::sync::atomic::Ordering::Relaxed) <= 4,
         "only the watchers of a and b are evaluated"
     );
     let kind = |item| match item {

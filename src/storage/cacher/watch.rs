@@ -9,8 +9,8 @@
 //! `pkg/storage/cacher`).
 
 use super::Cacher;
-use super::hub::{Subscriber, Taken, lock};
-use super::start::Next;
+use super::backlog::Next;
+use super::hub::{Dequeued, Subscriber, lock};
 use crate::storage::interface::WatchItem;
 use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
@@ -121,9 +121,9 @@ impl CacheWatch {
         // The revision is read before the queue, so that every change it covers is already queued or delivered.
         let reached = self.cacher.progress.dispatched();
         match self.subscriber.take() {
-            Taken::Some((kind, event)) => Pulled::Item(self.hand_out(kind, event)),
-            Taken::Ended => Pulled::Ended,
-            Taken::Empty => self.bookmark(reached).map_or(Pulled::Nothing, Pulled::Item),
+            Dequeued::Some((kind, event)) => Pulled::Item(self.hand_out(kind, event)),
+            Dequeued::Ended => Pulled::Ended,
+            Dequeued::Empty => self.bookmark(reached).map_or(Pulled::Nothing, Pulled::Item),
         }
     }
 

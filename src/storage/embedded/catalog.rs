@@ -4,7 +4,7 @@
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};
 use super::{ResourceConfig, ResourceStore, SelectableFields, Shared, load};
-use crate::storage::cacher::{Cacher, Initial, Setting, Snapshot};
+use crate::storage::cacher::{Cacher, CacherConfig, Initial, Snapshot};
 use crate::storage::transform::{ENCRYPTED, Plain, Transform};
 use crate::storage::{Entry, Event, Revision};
 use bytes::Bytes;
@@ -175,7 +175,7 @@ impl Catalog {
             cacher: Arc::new(Cacher::new(
                 shared.progress.clone(),
                 initial,
-                Setting::new(shared.ring, shared.budget.clone()),
+                CacherConfig::new(shared.ring, shared.budget.clone()),
             )),
             released: AtomicBool::new(false),
             broken: reader.broken,

@@ -2,10 +2,10 @@
 //! commits the accepted writes in one transaction, and once that is durable publishes: snapshots, revision, replies,
 //! watchers. After a failed transaction it accepts no further writes.
 //!
-//! Periodic work between batches is in [`super::upkeep`]; SQLite itself in [`super::disk`].
+//! Periodic work between batches is in [`super::maintenance`]; SQLite itself in [`super::disk`].
 
 use super::disk::{Disk, Row};
-use super::upkeep::{Comparison, MAINTENANCE};
+use super::maintenance::{Comparison, MAINTENANCE};
 use super::{FULL, Options, ResourceStore, Shared, lock, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 const BATCH: usize = 1024;
 /// Bytes of values after which a transaction takes no more writes.
 const BATCH_BYTES: usize = 1 << 20;
-pub(super) type Answer = Result<Arc<Entry>, Error>;
+pub(super) type WriteResult = Result<Arc<Entry>, Error>;
 
 pub(super) enum Action {
     Put {
@@ -40,7 +40,7 @@ pub(super) struct Write {
     pub key: Box<str>,
     pub action: Action,
     /// Where to send the result; `None` for the store's own deletions of expired objects.
-    pub reply: Option<oneshot::Sender<Answer>>,
+    pub reply: Option<oneshot::Sender<WriteResult>>,
     /// Permits it took from the queue's capacity.
     pub permits: u32,
 }
@@ -62,10 +62,10 @@ struct Batch {
     events: Vec<(Arc<ResourceStore>, Vec<Arc<Event>>)>,
     /// Results of earlier writes in this batch, which the snapshots do not show yet.
     overlay: HashMap<(usize, Box<str>), Option<Arc<Entry>>>,
-    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+    answers: Vec<(oneshot::Sender<WriteResult>, WriteResult)>,
     expiries: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
     /// Expired objects deleted by this batch, with a retry time in case it fails.
-    lapsed: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
+    retry_expiry: Vec<(i64, Arc<ResourceStore>, Box<str>, Revision)>,
     objects: i64,
     /// Change of [`Committer::packed`].
     packed: i64,
@@ -75,7 +75,7 @@ struct Batch {
 type Expiring = (Arc<ResourceStore>, Box<str>, Revision);
 
 /// The state of the store when it was opened.
-pub(super) struct Found {
+pub(super) struct LoadedState {
     pub revision: u64,
     pub objects: u64,
     /// Their estimated size on disk; see [`space::packed`].
@@ -145,7 +145,7 @@ impl Batch {
             return false;
         }
         if let (None, Action::Delete { unchanged }) = (&reply, &action) {
-            self.lapsed
+            self.retry_expiry
                 .push((now() + 1000, resource.clone(), key.clone(), *unchanged));
         }
         let full_key = format!("{}{key}", resource.prefix);
@@ -189,7 +189,13 @@ impl Batch {
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, queue: Receiver<Command>, disk: Disk, options: Options, found: Found) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        queue: Receiver<Command>,
+        disk: Disk,
+        options: Options,
+        found: LoadedState,
+    ) -> Self {
         let comparison = Comparison::new(options.compare_every);
         Self {
             shared,
@@ -214,18 +220,18 @@ impl Committer {
         loop {
             let mut writes = Vec::new();
             let mut bytes = 0;
-            let mut ending = match self.queue.recv_timeout(self.patience()) {
-                Ok(command) => self.take(command, &mut writes, &mut bytes),
+            let mut ending = match self.queue.recv_timeout(self.next_timeout()) {
+                Ok(command) => self.handle(command, &mut writes, &mut bytes),
                 Err(RecvTimeoutError::Timeout) => false,
                 Err(RecvTimeoutError::Disconnected) => true,
             };
             while !ending && writes.len() < BATCH && bytes < BATCH_BYTES {
                 match self.queue.try_recv() {
-                    Ok(command) => ending = self.take(command, &mut writes, &mut bytes),
+                    Ok(command) => ending = self.handle(command, &mut writes, &mut bytes),
                     Err(_) => break,
                 }
             }
-            self.add_expired(&mut writes);
+            self.enqueue_expired(&mut writes);
             let idle = writes.is_empty();
             self.commit(writes);
             if ending {
@@ -236,7 +242,7 @@ impl Committer {
         self.finish();
     }
 
-    fn patience(&self) -> Duration {
+    fn next_timeout(&self) -> Duration {
         let next = self
             .expiring
             .first_key_value()
@@ -246,7 +252,7 @@ impl Committer {
     }
 
     /// Handles a command; returns true on shutdown.
-    fn take(&mut self, command: Command, writes: &mut Vec<Write>, bytes: &mut usize) -> bool {
+    fn handle(&mut self, command: Command, writes: &mut Vec<Write>, bytes: &mut usize) -> bool {
         match command {
             Command::Write(write) => {
                 self.shared.permits.add_permits(write.permits as usize);
@@ -290,7 +296,7 @@ impl Committer {
             .insert((at, self.expiring_next), (resource, key, revision));
     }
 
-    fn add_expired(&mut self, writes: &mut Vec<Write>) {
+    fn enqueue_expired(&mut self, writes: &mut Vec<Write>) {
         let now = now();
         // Twice the batch size, so that expiry proceeds even when clients fill every batch.
         while writes.len() < 2 * BATCH
@@ -334,7 +340,7 @@ impl Committer {
             let started = Instant::now();
             if let Err(e) = self.disk.commit(&batch.rows, objects) {
                 let why = self.fail(&e);
-                for (at, resource, key, unchanged) in batch.lapsed {
+                for (at, resource, key, unchanged) in batch.retry_expiry {
                     self.expire_at(at, resource, key, unchanged);
                 }
                 for (to, _) in batch.answers {

@@ -10,8 +10,8 @@
 //! Compaction up to C removes, for every write r ≤ C, the state that r replaced, and r itself if it is a deletion.
 //! The state before every write after C therefore remains, so that watches from C on can be served after a restart.
 
+mod maintenance;
 mod reading;
-mod upkeep;
 
 use super::OpenError;
 use super::faults::{Faults, Step};
@@ -62,11 +62,11 @@ impl Disk {
     /// [`OpenError::Damaged`], [`OpenError::Version`], [`OpenError::Sqlite`], [`OpenError::Io`].
     pub fn open(dir: &Path, max_bytes: Option<u64>) -> Result<Self, OpenError> {
         let path = dir.join("store.db");
-        let looked = wal::check(&path).map_err(|source| OpenError::Io {
+        let checked = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
             source,
         })?;
-        looked.map_err(|why| OpenError::damaged(&path, why))?;
+        checked.map_err(|why| OpenError::damaged(&path, why))?;
         let io = |source| OpenError::Io {
             path: path.clone(),
             source,
@@ -142,8 +142,8 @@ impl Disk {
         self.faults = faults;
     }
 
-    fn strike(&self, step: Step) -> rusqlite::Result<()> {
-        match self.faults.as_ref().and_then(|f| f.strike(step)) {
+    fn inject_fault(&self, step: Step) -> rusqlite::Result<()> {
+        match self.faults.as_ref().and_then(|f| f.next_fault(step)) {
             None => Ok(()),
             Some(fault) => Err(fault.error()),
         }
@@ -215,7 +215,7 @@ impl Disk {
         let Some(last) = rows.last() else {
             return Ok(());
         };
-        self.strike(Step::Write)?;
+        self.inject_fault(Step::Write)?;
         self.dirty = true;
         let tx = self.db.transaction()?;
         {
@@ -238,7 +238,7 @@ impl Disk {
                 .execute(params![last.revision.cast_signed(), objects.cast_signed(), sum])?;
         }
         tx.commit()?;
-        self.strike(Step::Sync)?;
+        self.inject_fault(Step::Sync)?;
         (self.revision, self.objects) = (last.revision, objects);
         Ok(())
     }

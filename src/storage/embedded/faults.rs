@@ -28,7 +28,7 @@ pub enum Fault {
 /// Decides which steps fail. Called on the committer thread.
 pub trait Faults: Debug + Send + Sync {
     /// Returns the fault for this step, if any.
-    fn strike(&self, step: Step) -> Option<Fault>;
+    fn next_fault(&self, step: Step) -> Option<Fault>;
 }
 
 impl Fault {

@@ -30,7 +30,7 @@ impl Handle {
         let since = Instant::now();
         let outcome = self.shared.write(&self.resource, key, action).await;
         let failed = matches!(outcome, Err(Error::Failed(_) | Error::NotReady(_)));
-        self.metrics.requested(what, since.elapsed(), failed);
+        self.metrics.operation_done(what, since.elapsed(), failed);
         outcome
     }
 }
@@ -84,11 +84,11 @@ impl Storage for Handle {
         self.shared.progress.applied()
     }
 
-    fn changed(&self) -> Revision {
-        self.resource.cacher.changed()
+    fn last_change(&self) -> Revision {
+        self.resource.cacher.last_change()
     }
 
-    fn at_hand(&self, key: &str) -> Option<Revision> {
+    fn peek_revision(&self, key: &str) -> Option<Revision> {
         self.resource.check().ok()?;
         Some(self.resource.cacher.peek(key)?.revision)
     }

@@ -3,7 +3,7 @@
 
 use super::SelectableFields;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::json::parts::Cursor;
+use crate::apimachinery::codec::json::projection::Cursor;
 use crate::apimachinery::value::Str;
 use crate::storage::{Draft, Entry, Revision};
 use bytes::Bytes;

@@ -19,12 +19,12 @@ pub(super) fn packed(key: usize, value: usize) -> u64 {
 }
 
 /// True if the pages in use exceed what objects of `packed` bytes justify, so that history must be compacted.
-pub(super) fn is_crowded(used: u64, packed: u64) -> bool {
+pub(super) fn exceeds_history_budget(used: u64, packed: u64) -> bool {
     used > packed + packed * 3 / 4 + ALLOWANCE / 2
 }
 
 /// True if the file exceeds its bound, so that free pages must be returned to the file system.
-pub(super) fn is_bloated(file: u64, packed: u64) -> bool {
+pub(super) fn exceeds_file_budget(file: u64, packed: u64) -> bool {
     file > 2 * packed + ALLOWANCE
 }
 

@@ -86,16 +86,16 @@ fn corrupt_or_truncated_file_is_never_served() {
     disk.commit(&[row(10, 3, 4, 700)], 8).expect("written");
     disk.close().expect("closed");
     let path = dir.path().join("store.db");
-    let whole = read_all(dir.path()).expect("it is intact");
+    let intact = read_all(dir.path()).expect("it is intact");
     let bytes = std::fs::read(&path).expect("read");
     let (mut refused, mut harmless) = (0, 0);
-    let mut judge = |what: String| match read_all(dir.path()) {
+    let mut expect_detected = |what: String| match read_all(dir.path()) {
         Err(e) => {
             assert!(is_clear(&e, dir.path()), "{what}: {e}");
             refused += 1;
         }
         Ok(found) => {
-            assert!(found == whole, "{what} was not detected");
+            assert!(found == intact, "{what} was not detected");
             harmless += 1;
         }
     };
@@ -104,12 +104,12 @@ fn corrupt_or_truncated_file_is_never_served() {
             let mut bad = bytes.clone();
             bad[at] ^= flip;
             std::fs::write(&path, &bad).expect("written");
-            judge(format!("byte {at} ^ {flip:#x}"));
+            expect_detected(format!("byte {at} ^ {flip:#x}"));
         }
     }
     for at in (0..2).chain(offsets(bytes.len(), 97)) {
         std::fs::write(&path, &bytes[..at]).expect("written");
-        judge(format!("truncated at byte {at}"));
+        expect_detected(format!("truncated at byte {at}"));
     }
     assert!(refused > harmless / 8, "{refused} refused, {harmless} harmless");
 }
@@ -136,19 +136,19 @@ fn write_ahead_log_loses_at_most_a_torn_transaction() {
         }
         read_all(copy.path())
     };
-    let whole = lay(&bytes[1], true).expect("a killed process loses nothing");
-    assert_eq!(whole.0, 7);
-    assert!(lay(&bytes[1], false).expect("nor does one whose index is missing") == whole);
+    let intact = lay(&bytes[1], true).expect("a killed process loses nothing");
+    assert_eq!(intact.0, 7);
+    assert!(lay(&bytes[1], false).expect("nor does one whose index is missing") == intact);
     for at in offsets(bytes[1].len(), 211) {
         let mut bad = bytes[1].clone();
         bad[at] ^= 0xff;
         match lay(&bad, true) {
             Err(e) => assert!(is_clear(&e, copy.path()), "{e}"),
-            Ok(found) => assert!(found == whole, "byte {at} was not detected"),
+            Ok(found) => assert!(found == intact, "byte {at} was not detected"),
         }
         match lay(&bad, false) {
             Err(e) => assert!(is_clear(&e, copy.path()), "{e}"),
-            Ok(found) => assert!(found.0 >= whole.0 - 1, "byte {at}: {} of {}", found.0, whole.0),
+            Ok(found) => assert!(found.0 >= intact.0 - 1, "byte {at}: {} of {}", found.0, intact.0),
         }
     }
     for at in offsets(bytes[1].len(), 103) {
@@ -166,7 +166,7 @@ struct Failing {
 }
 
 impl Faults for Failing {
-    fn strike(&self, step: Step) -> Option<Fault> {
+    fn next_fault(&self, step: Step) -> Option<Fault> {
         let take = |n: u64| n.checked_sub(1);
         let strikes = self.steps.contains(&step)
             && self
@@ -317,7 +317,7 @@ fn store_of_format_1_is_upgraded() {
     disk.commit(&[row(2, 1, 0, 30), row(3, 2, 0, 30), row(4, 2, 3, 40)], 2)
         .expect("written");
     disk.close().expect("closed");
-    let whole = read_all(dir.path()).expect("intact");
+    let intact = read_all(dir.path()).expect("intact");
     // Rewritten as format 1.
     let db = rusqlite::Connection::open(&path).expect("opens");
     let rows = [(2, 1, 30), (3, 2, 30), (4, 2, 40)];
@@ -336,6 +336,6 @@ fn store_of_format_1_is_upgraded() {
     )
     .expect("written");
     db.close().expect("closed");
-    assert!(read_all(dir.path()).expect("upgraded") == whole);
-    assert!(read_all(dir.path()).expect("opened again") == whole);
+    assert!(read_all(dir.path()).expect("upgraded") == intact);
+    assert!(read_all(dir.path()).expect("opened again") == intact);
 }

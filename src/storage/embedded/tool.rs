@@ -29,7 +29,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Contents of a store in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct StoreStats {
     /// The newest revision.
     pub revision: u64,
     /// History up to this revision has been compacted.
@@ -51,7 +51,7 @@ fn file(dir: &Path) -> PathBuf {
 }
 
 /// Returns the path of the store's file, if there is a store.
-fn there(dir: &Path) -> Result<PathBuf, OpenError> {
+fn existing_file(dir: &Path) -> Result<PathBuf, OpenError> {
     let path = file(dir);
     match path.exists() {
         true => Ok(path),
@@ -77,8 +77,8 @@ fn clear(path: &Path) -> Result<(), OpenError> {
 
 /// Opens a store read-only. If no process has it open, opening replays the write-ahead log and would truncate it at
 /// the first invalid frame, so the log is checked first.
-fn look_in(dir: &Path) -> Result<Connection, OpenError> {
-    let path = there(dir)?;
+fn open_store(dir: &Path) -> Result<Connection, OpenError> {
+    let path = existing_file(dir)?;
     if let Ok(_lock) = DirectoryLock::acquire(dir) {
         let log = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
@@ -86,11 +86,11 @@ fn look_in(dir: &Path) -> Result<Connection, OpenError> {
         })?;
         log.map_err(|why| OpenError::damaged(&path, why))?;
     }
-    look(&path)
+    open_read_only(&path)
 }
 
 /// Opens a second connection beside that of a running server, if any. All its reads see one snapshot.
-fn look(path: &Path) -> Result<Connection, OpenError> {
+fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
     let missing = |source| OpenError::Io {
         path: path.to_path_buf(),
         source,
@@ -124,11 +124,11 @@ pub fn resource_of(key: &str) -> String {
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, damaged or inaccessible.
-pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
+pub fn stats(dir: &Path) -> Result<StoreStats, OpenError> {
     let path = file(dir);
-    let db = look_in(dir)?;
+    let db = open_store(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
-    let mut found = Holdings::default();
+    let mut found = StoreStats::default();
     let meta = "SELECT revision, compacted, objects, (SELECT count(*) FROM log) FROM meta";
     let mut numbers = [0u64; 4];
     db.query_row(meta, [], |row| {
@@ -162,18 +162,18 @@ pub fn stats(dir: &Path) -> Result<Holdings, OpenError> {
 ///
 /// # Errors
 /// [`OpenError::Damaged`] with the first defect found.
-pub fn check(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
-    check_file(look_in(dir)?, &file(dir), progress)?;
+pub fn check(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+    check_file(open_store(dir)?, &file(dir), progress)?;
     stats(dir)
 }
 
 fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
-    let whole: String = db
+    let checked: String = db
         .query_row("PRAGMA integrity_check(1)", [], |r| r.get(0))
         .map_err(sql)?;
-    if whole != "ok" {
-        return Err(OpenError::damaged(path, whole));
+    if checked != "ok" {
+        return Err(OpenError::damaged(path, checked));
     }
     let count = |query: &str| db.query_row(query, [], |r| r.get::<_, i64>(0)).map_err(sql);
     let total = count("SELECT count(*) FROM log")?.cast_unsigned();
@@ -223,8 +223,8 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
 ///
 /// # Errors
 /// [`OpenError`]; an incomplete copy is removed.
-pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
-    drop(look_in(dir)?);
+pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+    drop(open_store(dir)?);
     let mut options = std::fs::File::options();
     let taken = options.write(true).create_new(true).mode(0o600).open(to);
     taken.map_err(|source| match source.kind() {
@@ -236,7 +236,7 @@ pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings,
     })?;
     let copied = copy(&file(dir), to, progress).and_then(|()| {
         let mut quiet = |_, _| {};
-        check_file(look(to)?, to, &mut quiet)
+        check_file(open_read_only(to)?, to, &mut quiet)
     });
     if let Err(e) = copied {
         // Best effort: the error that is returned explains the failure.
@@ -247,7 +247,7 @@ pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<Holdings,
 }
 
 fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
-    let source = look(from)?;
+    let source = open_read_only(from)?;
     source.execute_batch("COMMIT").map_err(|e| OpenError::sqlite(from, e))?;
     let sql = |e| OpenError::sqlite(to, e);
     let io = |source| OpenError::Io {
@@ -286,8 +286,8 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
 /// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then.
 pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
     let mut quiet = |_, _| {};
-    let whole = look(from).and_then(|db| check_file(db, from, &mut quiet));
-    whole.map_err(|e| e.of_backup(from))?;
+    let checked = open_read_only(from).and_then(|db| check_file(db, from, &mut quiet));
+    checked.map_err(|e| e.of_backup(from))?;
     let _lock = DirectoryLock::acquire(dir)?;
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
@@ -301,21 +301,21 @@ pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> R
         return Err(e);
     }
     let path = file(dir);
-    let aside = (0..)
+    let set_aside = (0..)
         .map(|i| dir.join(format!("store.db.before-{i}")))
         .find(|p| !p.exists());
-    let mut kept = None;
+    let mut moved_to = None;
     if path.exists() {
         // With its log, because it may be damaged and examined later.
         for suffix in ["", "-wal", "-shm"] {
             let old = PathBuf::from(format!("{}{suffix}", path.display()));
-            let Some(aside) = &aside else { break };
+            let Some(set_aside) = &set_aside else { break };
             if old.exists() {
-                let to = PathBuf::from(format!("{}{suffix}", aside.display()));
+                let to = PathBuf::from(format!("{}{suffix}", set_aside.display()));
                 std::fs::rename(&old, &to).map_err(|e| io(&old, e))?;
             }
         }
-        kept = aside;
+        moved_to = set_aside;
     }
     std::fs::rename(&new, &path).map_err(|e| io(&new, e))?;
     let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
@@ -325,10 +325,10 @@ pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> R
     if ahead > 0 {
         compact_all(&mut disk, found.revision, &path, &mut quiet)?;
         let to = found.revision.saturating_add(ahead);
-        disk.stand_at(to).map_err(|e| OpenError::sqlite(&path, e))?;
+        disk.set_revision(to).map_err(|e| OpenError::sqlite(&path, e))?;
     }
     disk.close().map_err(|e| OpenError::sqlite(&path, e))?;
-    Ok(kept)
+    Ok(moved_to)
 }
 
 fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
@@ -344,9 +344,9 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, in use, damaged or inaccessible.
-pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<Holdings, OpenError> {
+pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
     {
-        let path = there(dir)?;
+        let path = existing_file(dir)?;
         let _lock = DirectoryLock::acquire(dir)?;
         let mut disk = Disk::open(dir, None)?;
         let found = disk.load(0)?;

@@ -21,9 +21,9 @@ const BACKFILLED: usize = 96;
 struct Log {
     salts: [u8; 8],
     /// Number of valid frames before the first invalid one.
-    whole: u32,
+    valid_frames: u32,
     /// True if frames of this log follow the end of a torn transaction.
-    goes_on: bool,
+    continues_after_tear: bool,
 }
 
 /// Checks that opening the store would lose at most one torn transaction.
@@ -35,8 +35,11 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
         Ok(log) => log,
         Err(why) => return Ok(Err(why)),
     };
-    if log.goes_on {
-        let why = format!("its write-ahead log is broken behind frame {} and goes on", log.whole);
+    if log.continues_after_tear {
+        let why = format!(
+            "its write-ahead log is broken behind frame {} and goes on",
+            log.valid_frames
+        );
         return Ok(Err(why));
     }
     let index = match File::open(store.with_extension("db-shm")) {
@@ -52,16 +55,16 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
         Err(e) => return Err(e),
     };
     Ok(match known_frames(&index) {
-        Some((salts, frames, moved)) if frames > log.whole => {
+        Some((salts, frames, moved)) if frames > log.valid_frames => {
             // Not a loss: an empty log whose frames are all in the database, and an index that belongs to another
             // log.
-            let other = log.whole > 0 && salts != log.salts;
-            if other || (log.whole == 0 && moved >= frames) {
+            let other = log.valid_frames > 0 && salts != log.salts;
+            if other || (log.valid_frames == 0 && moved >= frames) {
                 Ok(())
             } else {
                 Err(format!(
                     "its write-ahead log has {} frames of {frames} that were written",
-                    log.whole
+                    log.valid_frames
                 ))
             }
         }
@@ -124,14 +127,14 @@ fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
         let ours = frame[8..16] == log.salts;
         let is_last = number(&frame, 4, true) != 0;
         if torn {
-            log.goes_on |= ours && ended;
+            log.continues_after_tear |= ours && ended;
             ended |= ours && is_last;
             continue;
         }
         let next = sum(sum(s, &frame[..8], big), &frame[FRAME..], big);
         if ours && next == (number(&frame, 16, true), number(&frame, 20, true)) {
             s = next;
-            log.whole += 1;
+            log.valid_frames += 1;
         } else {
             torn = true;
             // Frames left over from an earlier log differ in both salts; if only one differs, the frame was

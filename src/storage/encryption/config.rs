@@ -3,7 +3,7 @@
 
 use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
-use super::kms_plugin::{Pace, Plugin};
+use super::kms_plugin::{Intervals, Plugin};
 use super::secretbox::Secretbox;
 use super::{Chain, Keys, Loaded, Provider};
 use crate::apimachinery::codec::yaml;
@@ -59,14 +59,14 @@ pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Parses the file and starts its plugins.
-pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) -> Result<Loaded, String> {
+pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Loaded, String> {
     let bytes = read(path)?;
     let name = path.display();
     if bytes.trim_ascii().is_empty() {
         return Err(format!("encryption provider configuration file \"{name}\" is empty"));
     }
     let complain = |e| format!("error decoding encryption provider configuration file \"{name}\": {e}");
-    let (tree, twice) = yaml::decode_noting(&bytes).map_err(complain)?;
+    let (tree, twice) = yaml::decode_with_duplicates(&bytes).map_err(complain)?;
     if let Some(twice) = twice.into_iter().next() {
         return Err(complain(twice));
     }
@@ -76,7 +76,7 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, pace: Pace) ->
         met: HashMap::new(),
         plugins: HashMap::new(),
         metrics,
-        pace,
+        intervals,
     };
     let rules = reader.file(&tree).map_err(complain)?;
     Ok(Loaded {
@@ -93,7 +93,7 @@ struct Reader<'a> {
     met: HashMap<String, usize>,
     plugins: HashMap<String, Arc<Plugin>>,
     metrics: &'a Arc<EncryptionMetrics>,
-    pace: Pace,
+    intervals: Intervals,
 }
 
 impl Reader<'_> {
@@ -139,7 +139,7 @@ impl Reader<'_> {
             met: HashMap::new(),
             plugins: HashMap::new(),
             metrics: self.metrics,
-            pace: self.pace,
+            intervals: self.intervals,
         };
         fresh.meet(key)
     }
@@ -340,7 +340,7 @@ impl Reader<'_> {
                 _ => return refuse("timeout", "timeout should be a positive value"),
             },
         };
-        let plugin = Plugin::start(name, socket, timeout, self.metrics.clone(), self.pace)?;
+        let plugin = Plugin::start(name, socket, timeout, self.metrics.clone(), self.intervals)?;
         self.plugins.insert(name.to_owned(), plugin.clone());
         Ok(plugin)
     }
@@ -393,8 +393,8 @@ fn fits(
     before: &[Rule],
 ) -> Result<(), String> {
     let takes = |(g, r): &(String, String)| (g == "*" || g == group) && (r == "*" || r == resource);
-    let taken = |(g, r): &(String, String)| (group == "*" || g == group) && (resource == "*" || r == resource);
-    if here.iter().any(|p| takes(p) || taken(p)) {
+    let replaced = |(g, r): &(String, String)| (group == "*" || g == group) && (resource == "*" || r == resource);
+    if here.iter().any(|p| takes(p) || replaced(p)) {
         return Err("overlaps with another resource of the same list".to_owned());
     }
     let mut earlier = before.iter().flat_map(|rule| &rule.resources);

@@ -30,7 +30,7 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 /// Maximum response size, in bytes.
-const LONGEST: usize = 4 << 20;
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// Connects to a socket; `/@name` is an abstract socket.
 async fn connect(socket: &str) -> std::io::Result<UnixStream> {
@@ -86,7 +86,7 @@ async fn exchange(socket: &str, method: &str, message: &[u8]) -> Result<Bytes, S
             // Fails only if the stream has ended, when flow control no longer matters.
             let _ = received.flow_control().release_capacity(chunk.len());
             data.extend_from_slice(&chunk);
-            if data.len() > LONGEST {
+            if data.len() > MAX_MESSAGE_BYTES {
                 return Err("rpc error: code = ResourceExhausted desc = the answer is too long".to_owned());
             }
         }

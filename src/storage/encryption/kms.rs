@@ -7,7 +7,7 @@ use super::aes::{gcm_open, gcm_seal};
 use super::kms_plugin::{Plugin, Source, hash};
 use super::{Provider, random};
 use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes, put_message, put_number};
-use crate::telemetry::encryption::Way;
+use crate::telemetry::encryption::Direction;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ const INFO: usize = 32;
 const KEY: u64 = 0;
 const SEED: u64 = 1;
 /// Maximum length of key id and of encrypted seed, in bytes.
-const LONGEST: usize = 1024;
+const MAX_LENGTH: usize = 1024;
 /// Maximum total length of annotations, in bytes.
-const LONGEST_ANNOTATIONS: usize = 32 << 10;
+const MAX_ANNOTATIONS_LENGTH: usize = 32 << 10;
 
 /// A stored value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Kms {
         }
     }
 
-    fn used(&self, way: Way, source: &Source) {
+    fn used(&self, direction: Direction, source: &Source) {
         let hash = hash(&source.key_id);
-        self.plugin.metrics().used(way, self.plugin.name(), &hash);
+        self.plugin.metrics().key_used(direction, self.plugin.name(), &hash);
     }
 }
 
@@ -69,17 +69,17 @@ impl Source {
         check_key_id(&self.key_id)?;
         match self.ciphertext.len() {
             0 => return Err("encryptedDEKSource is empty".to_owned()),
-            n if n > LONGEST => {
+            n if n > MAX_LENGTH => {
                 return Err(format!(
-                    "encryptedDEKSource is {n} bytes, which exceeds the max size of {LONGEST}"
+                    "encryptedDEKSource is {n} bytes, which exceeds the max size of {MAX_LENGTH}"
                 ));
             }
             _ => {}
         }
         let size: usize = self.annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
-        if size > LONGEST_ANNOTATIONS {
+        if size > MAX_ANNOTATIONS_LENGTH {
             return Err(format!(
-                "total size of annotations is {size}, which exceeds the max size of {LONGEST_ANNOTATIONS}"
+                "total size of annotations is {size}, which exceeds the max size of {MAX_ANNOTATIONS_LENGTH}"
             ));
         }
         Ok(())
@@ -93,7 +93,9 @@ impl Source {
 pub(super) fn check_key_id(id: &str) -> Result<(), String> {
     match id.len() {
         0 => Err("keyID is empty".to_owned()),
-        n if n > LONGEST => Err(format!("keyID is {n} bytes, which exceeds the max size of {LONGEST}")),
+        n if n > MAX_LENGTH => Err(format!(
+            "keyID is {n} bytes, which exceeds the max size of {MAX_LENGTH}"
+        )),
         _ => Ok(()),
     }
 }
@@ -177,7 +179,7 @@ impl Provider for Kms {
             }
             other => return Err(format!("invalid encryptedDEKSourceType {other}")),
         };
-        self.used(Way::FromStorage, &object.source);
+        self.used(Direction::FromStorage, &object.source);
         let stale = object.kind != SEED || self.plugin.is_stale(&object.source);
         Ok((plain, stale))
     }
@@ -192,7 +194,7 @@ impl Provider for Kms {
             source: seed.source.clone(),
             kind: SEED,
         };
-        self.used(Way::ToStorage, &object.source);
+        self.used(Direction::ToStorage, &object.source);
         Ok(object.encode())
     }
 }

@@ -19,23 +19,23 @@ use tokio::sync::mpsc as jobs;
 
 /// Intervals of the status checks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Intervals {
     /// Interval between status checks.
-    pub good: Duration,
+    pub healthy: Duration,
     /// Interval while they fail.
-    pub bad: Duration,
+    pub failing: Duration,
     /// How long after the last successful status check the seed may be used for encryption.
-    pub writes: Duration,
+    pub seed_lifetime: Duration,
 }
 
-impl Default for Pace {
+impl Default for Intervals {
     /// Upstream checks every minute, and when health is queried and the last result is older than 20 s (3 s if it was
     /// an error). Checking at those shorter intervals is equivalent.
     fn default() -> Self {
         Self {
-            good: Duration::from_secs(20),
-            bad: Duration::from_secs(3),
-            writes: Duration::from_secs(180),
+            healthy: Duration::from_secs(20),
+            failing: Duration::from_secs(3),
+            seed_lifetime: Duration::from_secs(180),
         }
     }
 }
@@ -61,15 +61,15 @@ pub(super) struct Seed {
     seen: Mutex<Instant>,
 }
 
-type Answer = Result<Vec<u8>, String>;
+type DecryptResult = Result<Vec<u8>, String>;
 
 /// A request to decrypt a source, and where to send the result.
-struct Job(Source, mpsc::SyncSender<Answer>);
+struct Job(Source, mpsc::SyncSender<DecryptResult>);
 
 struct State {
     name: String,
     metrics: Arc<EncryptionMetrics>,
-    pace: Pace,
+    intervals: Intervals,
     socket: String,
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
@@ -103,7 +103,7 @@ impl State {
         let mut known = lock(&self.known);
         known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
         known.insert(source.clone(), (plain, Instant::now()));
-        self.metrics.remembers(&self.name, known.len());
+        self.metrics.set_cached_keys(&self.name, known.len());
     }
 
     async fn call(&self, method: &str, message: &[u8]) -> Result<Bytes, String> {
@@ -126,13 +126,13 @@ impl Plugin {
         socket: &str,
         timeout: Duration,
         metrics: Arc<EncryptionMetrics>,
-        pace: Pace,
+        intervals: Intervals,
     ) -> Result<Arc<Self>, String> {
         let (jobs, queue) = jobs::channel(QUEUE);
         let state = Arc::new(State {
             name: name.to_owned(),
             metrics,
-            pace,
+            intervals,
             socket: socket.to_owned(),
             timeout,
             seed: ArcSwapOption::empty(),
@@ -181,11 +181,11 @@ impl Plugin {
     pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
-        if lock(&seed.seen).elapsed() > self.state.pace.writes {
+        if lock(&seed.seen).elapsed() > self.state.intervals.seed_lifetime {
             return Err(format!(
                 "encryptedDEKSource with keyID hash {:?} expired: the plugin has not said for {} s that the key is current",
                 hash(&seed.source.key_id),
-                self.state.pace.writes.as_secs()
+                self.state.intervals.seed_lifetime.as_secs()
             ));
         }
         Ok(seed)
@@ -198,7 +198,7 @@ impl Plugin {
     }
 
     /// Returns the decrypted seed or key of a value. Blocks on the plugin if it is not cached.
-    pub(super) fn decrypt(&self, source: &Source) -> Answer {
+    pub(super) fn decrypt(&self, source: &Source) -> DecryptResult {
         if let Some(seed) = &*self.state.seed.load()
             && seed.source == *source
         {
@@ -209,8 +209,8 @@ impl Plugin {
         {
             return Ok(plain.clone());
         }
-        self.state.metrics.missed();
-        let plain = without_reactor(|| {
+        self.state.metrics.cache_missed();
+        let plain = block_in_place_if_multi_threaded(|| {
             let (to, answer) = mpsc::sync_channel(1);
             let gone = |_| "the plugin's thread has ended".to_owned();
             self.jobs
@@ -224,7 +224,7 @@ impl Plugin {
 }
 
 /// Runs a blocking wait. On a multi-threaded runtime, moves the other tasks of this worker to another thread first.
-fn without_reactor<T>(wait: impl FnOnce() -> T) -> T {
+fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
     match flavor {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
@@ -240,8 +240,8 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
             tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
         }
         let pause = match outcome {
-            Ok(()) => state.pace.good,
-            Err(_) => state.pace.bad,
+            Ok(()) => state.intervals.healthy,
+            Err(_) => state.intervals.failing,
         };
         *lock(&state.health) = outcome;
         if let Some(first) = first.take() {
@@ -310,7 +310,7 @@ async fn check(state: &State) -> Result<(), String> {
         state.metrics.invalid(&state.name, kind);
         return Err(format!("got invalid KMSv2 KeyID hash {:?}: {e}", hash(&key_id)));
     }
-    state.metrics.current(&state.name, &hash(&key_id));
+    state.metrics.key_reported(&state.name, &hash(&key_id));
     if let Some(seed) = &*state.seed.load()
         && seed.source.key_id == key_id
     {
@@ -356,7 +356,7 @@ async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
     })
 }
 
-async fn decrypt(state: &State, source: &Source) -> Answer {
+async fn decrypt(state: &State, source: &Source) -> DecryptResult {
     let mut request = Vec::new();
     put_bytes(&mut request, 1, &source.ciphertext);
     put_bytes(&mut request, 2, uuid::Uuid::new_v4().to_string().as_bytes());

@@ -244,12 +244,12 @@ impl WithPlugin {
     /// Loads with short intervals for status checks and seed expiry.
     fn load(&self, metrics: &Arc<EncryptionMetrics>) -> Encryption {
         self.file.write(&self.plugin.provider("fake"));
-        let pace = kms_plugin::Pace {
-            good: Duration::from_millis(20),
-            bad: Duration::from_millis(20),
-            writes: Duration::from_millis(300),
+        let intervals = kms_plugin::Intervals {
+            healthy: Duration::from_millis(20),
+            failing: Duration::from_millis(20),
+            seed_lifetime: Duration::from_millis(300),
         };
-        Encryption::load_at(&self.file.path(), metrics.clone(), pace).expect("it loads")
+        Encryption::load_at(&self.file.path(), metrics.clone(), intervals).expect("it loads")
     }
 }
 
@@ -272,7 +272,7 @@ fn sealed(t: &dyn Transform) -> Bytes {
 #[test]
 fn kms_seed_is_encrypted_once_and_foreign_seeds_decrypted_once() {
     let with = WithPlugin::start();
-    let metrics = EncryptionMetrics::unread();
+    let metrics = EncryptionMetrics::unregistered();
     let e = with.load(&metrics);
     assert_eq!(e.health(), Ok(()));
     let t = e.transform("", "secrets");
@@ -301,7 +301,7 @@ fn kms_seed_is_encrypted_once_and_foreign_seeds_decrypted_once() {
 #[test]
 fn new_key_id_rotates_the_seed_and_makes_values_stale() {
     let with = WithPlugin::start();
-    let e = with.load(&EncryptionMetrics::unread());
+    let e = with.load(&EncryptionMetrics::unregistered());
     let t = e.transform("", "secrets");
     let old = sealed(&*t);
     with.plugin.behave(|b| b.key_id = "key-2".to_owned());
@@ -319,7 +319,7 @@ fn new_key_id_rotates_the_seed_and_makes_values_stale() {
 #[test]
 fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
     let mut with = WithPlugin::start();
-    let e = with.load(&EncryptionMetrics::unread());
+    let e = with.load(&EncryptionMetrics::unregistered());
     let t = e.transform("", "secrets");
     let stored = sealed(&*t);
     with.plugin.go();

@@ -18,14 +18,14 @@ pub(super) struct Limits {
     /// Limit of a single attempt.
     pub attempt: Duration,
     /// Limit of the call including all attempts.
-    pub patience: Duration,
+    pub total: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             attempt: Duration::from_secs(5),
-            patience: Duration::from_secs(10),
+            total: Duration::from_secs(10),
         }
     }
 }
@@ -198,12 +198,12 @@ impl Members {
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let asked = async { ask(self.member(index).await?).await.map_err(Failure::Refused) };
-        let answer = tokio::time::timeout(within, asked).await;
+        let requested = async { ask(self.member(index).await?).await.map_err(Failure::Client) };
+        let answer = tokio::time::timeout(within, requested).await;
         answer.unwrap_or(Err(Failure::TimedOut))
     }
 
-    /// Calls until a member answers; gives up after [`Limits::patience`]. `ask` may be called more than once.
+    /// Calls until a member answers; gives up after [`Limits::total`]. `ask` may be called more than once.
     ///
     /// # Errors
     /// The failure of the last attempt.
@@ -219,7 +219,7 @@ impl Members {
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let give_up = Instant::now() + limits.patience;
+        let give_up = Instant::now() + limits.total;
         let mut tries = 0;
         loop {
             let index = self.active();
@@ -227,7 +227,7 @@ impl Members {
             let outcome = self.attempt(index, within, &mut ask).await;
             tries += 1;
             match outcome {
-                Err(e) if e.is_passing() => {
+                Err(e) if e.is_transient() => {
                     tracing::debug!(member = %self.members[index].url, error = %e, "etcd did not answer, retrying");
                     self.leave(index);
                     if Instant::now() >= give_up {

@@ -96,7 +96,8 @@ async fn objects(
     Ok(out)
 }
 
-/// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if they are large.
+/// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if they are
+/// large.
 pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Result<Vec<Arc<Entry>>, Error> {
     let mut found: Vec<(String, Revision, Found)> = Vec::with_capacity(answer.kvs().len());
     let mut size = 0;
@@ -151,7 +152,7 @@ pub(super) async fn list(resource: &Resource, options: &ListOptions, at: Option<
     answer.map_err(|e| match e {
         ReadError::Call(failure) if failure.is_compacted() => Error::Compacted(at.unwrap_or_default()),
         ReadError::Call(failure) if failure.is_future() => Error::TooNew {
-            asked: at.unwrap_or_default(),
+            requested: at.unwrap_or_default(),
             current: resource.shared.members.seen(),
         },
         other => other.into(),

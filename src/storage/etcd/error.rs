@@ -33,7 +33,7 @@ impl std::error::Error for ConnectError {}
 #[derive(Debug)]
 pub(super) enum Failure {
     /// An error from the member or from the transport.
-    Refused(etcd_client::Error),
+    Client(etcd_client::Error),
     /// No answer in time.
     TimedOut,
 }
@@ -49,36 +49,36 @@ const UNAVAILABLE: i32 = 14;
 
 impl From<etcd_client::Error> for Failure {
     fn from(e: etcd_client::Error) -> Self {
-        Self::Refused(e)
+        Self::Client(e)
     }
 }
 
 impl Failure {
     fn status(&self) -> Option<(i32, &str)> {
         match self {
-            Self::Refused(etcd_client::Error::GRpcStatus(status)) => Some((status.code() as i32, status.message())),
+            Self::Client(etcd_client::Error::GRpcStatus(status)) => Some((status.code() as i32, status.message())),
             _ => None,
         }
     }
 
     /// Appends the causes below the gRPC error, such as a refused connection or an untrusted certificate.
     fn write_causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Refused(e) = self else { return Ok(()) };
+        let Self::Client(e) = self else { return Ok(()) };
         let mut cause: Option<&dyn std::error::Error> = match e {
             etcd_client::Error::GRpcStatus(status) => std::error::Error::source(status),
             etcd_client::Error::TransportError(e) => std::error::Error::source(e),
             _ => None,
         };
-        let mut said = match e {
+        let mut written = match e {
             etcd_client::Error::GRpcStatus(status) => status.message().to_owned(),
             other => other.to_string(),
         };
         while let Some(e) = cause {
             let text = e.to_string();
             // Layers repeat each other's texts.
-            if text != "transport error" && !said.contains(&text) {
+            if text != "transport error" && !written.contains(&text) {
                 write!(f, ": {text}")?;
-                said += &text;
+                written += &text;
             }
             cause = e.source();
         }
@@ -86,12 +86,12 @@ impl Failure {
     }
 
     /// True for configuration errors (address, certificate, key), where a retry is pointless.
-    pub fn is_hopeless(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         // Connections are established lazily and then fail with a gRPC status, so a transport error here is
         // permanent.
         matches!(
             self,
-            Self::Refused(
+            Self::Client(
                 etcd_client::Error::TransportError(_)
                     | etcd_client::Error::InvalidArgs(_)
                     | etcd_client::Error::InvalidUri(_)
@@ -101,11 +101,11 @@ impl Failure {
     }
 
     /// True if another member, or the same one a little later, may answer.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::TimedOut => true,
-            Self::Refused(etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_)) => true,
-            Self::Refused(_) => match self.status() {
+            Self::Client(etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_)) => true,
+            Self::Client(_) => match self.status() {
                 Some((UNAVAILABLE | DEADLINE_EXCEEDED | CANCELLED, _)) => true,
                 // These codes also stand for failures below gRPC; errors from etcd itself have its prefix.
                 Some((UNKNOWN | INTERNAL, text)) => !text.starts_with("etcdserver: "),
@@ -155,7 +155,7 @@ impl fmt::Display for Failure {
                 write!(f, "rpc error: code = {name} desc = {text}")?;
                 self.write_causes(f)
             }
-            (Self::Refused(e), None) => {
+            (Self::Client(e), None) => {
                 write!(f, "{e}")?;
                 self.write_causes(f)
             }

@@ -33,7 +33,7 @@ const TRIM: Duration = Duration::from_secs(10);
 /// Time limit for opening a watch.
 const OPEN: Duration = Duration::from_secs(5);
 /// A watch without any message for this long, although etcd is known to have a newer revision, is considered broken.
-const SILENCE: Duration = Duration::from_millis(900);
+const STALE_WATCH: Duration = Duration::from_millis(900);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why following a watch ended.
@@ -41,9 +41,9 @@ enum End {
     /// Open it again at the same position.
     Broken(String),
     /// Open it again, at the member that calls now go to.
-    Moved,
+    Failover,
     /// Read everything again.
-    Lost(String),
+    Reload(String),
 }
 
 /// Runs until the resource is stopped.
@@ -91,7 +91,7 @@ async fn compare_once(resource: &Resource) {
         Ok(Some(false)) => {
             resource.counters.compared(Outcome::Different);
             tracing::error!(prefix = %resource.prefix, "the watch cache differs from etcd and is reloaded");
-            resource.suspect.notify_one();
+            resource.reload_wanted.notify_one();
         }
         Err(error) => {
             resource.counters.compared(Outcome::Impossible);
@@ -107,7 +107,7 @@ async fn follow(resource: &Resource) {
             Ok((serving, revision)) => {
                 pause = BACKOFF.0;
                 resource.state.send_replace(State::Ready(serving.clone()));
-                let why = keep(resource, &serving, revision).await;
+                let why = follow_watch(resource, &serving, revision).await;
                 tracing::warn!(prefix = %resource.prefix, why, "the watch cache is reloaded");
                 resource.state.send_replace(State::Loading(Instant::now(), None));
                 serving.cacher.close();
@@ -150,7 +150,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
             None => break revision,
         }
     };
-    let progress = Arc::new(Progress::new(revision, resource.shared.patience));
+    let progress = Arc::new(Progress::new(revision, resource.shared.freshness_wait));
     let initial = Initial {
         state: Snapshot::new(entries, revision),
         base: revision,
@@ -161,12 +161,12 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
 }
 
 /// Follows the watch, reopening it as long as possible; returns why everything must be read again.
-async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> String {
+async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision) -> String {
     let mut at = revision;
     let mut pause = BACKOFF.0;
     loop {
         let opened = Instant::now();
-        let (member, client) = resource.shared.members.watch_client(resource.number).await;
+        let (member, client) = resource.shared.members.watch_client(resource.sequence).await;
         let end = match client {
             Err(e) => End::Broken(e.to_string()),
             Ok(mut client) => {
@@ -177,15 +177,15 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
                     .with_fragment();
                 let stream = client.watch(resource.prefix.as_str(), Some(options));
                 match tokio::time::timeout(OPEN, stream).await {
-                    Ok(Ok(stream)) => read(resource, serving, member, stream, &mut at).await,
+                    Ok(Ok(stream)) => read_events(resource, serving, member, stream, &mut at).await,
                     Ok(Err(e)) => End::Broken(e.to_string()),
                     Err(_) => End::Broken("no answer".to_owned()),
                 }
             }
         };
         match end {
-            End::Lost(why) => return why,
-            End::Moved => {}
+            End::Reload(why) => return why,
+            End::Failover => {}
             End::Broken(why) => {
                 tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
@@ -199,38 +199,39 @@ async fn keep(resource: &Resource, serving: &Serving, revision: Revision) -> Str
     }
 }
 
-async fn read(
+async fn read_events(
     resource: &Resource,
     serving: &Serving,
     member: usize,
     mut stream: WatchStream,
     at: &mut Revision,
 ) -> End {
-    let mut asked = Instant::now();
+    let mut progress_asked_at = Instant::now();
     let mut heard = Instant::now();
     let mut left = std::pin::pin!(resource.shared.members.left(member));
     // Fragments of a response that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
-        let wanted = resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.trusted.load(Ordering::Acquire);
+        let wanted =
+            resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.progress_reliable.load(Ordering::Acquire);
         // Events before progress requests: they may already bring what is waited for.
         let answer = tokio::select! {
             biased;
             answer = stream.message() => answer,
-            () = tokio::time::sleep_until(asked + PROGRESS_EVERY), if wanted => {
-                asked = Instant::now();
+            () = tokio::time::sleep_until(progress_asked_at + PROGRESS_EVERY), if wanted => {
+                progress_asked_at = Instant::now();
                 if let Err(e) = stream.request_progress().await {
                     return End::Broken(e.to_string());
                 }
                 continue;
             }
-            () = resource.suspect.notified() => return End::Lost("it differed from etcd".to_owned()),
-            () = &mut left => return End::Moved,
-            () = resource.behind.notified() => match heard.elapsed() >= SILENCE {
+            () = resource.reload_wanted.notified() => return End::Reload("it differed from etcd".to_owned()),
+            () = &mut left => return End::Failover,
+            () = resource.lagging.notified() => match heard.elapsed() >= STALE_WATCH {
                 true => return End::Broken("no event although a newer revision is known".to_owned()),
                 false => continue,
             },
-            () = resource.bell.notified(), if !wanted => continue,
+            () = resource.progress_wanted.notified(), if !wanted => continue,
         };
         let answer = match answer {
             Ok(Some(answer)) => answer,
@@ -239,7 +240,7 @@ async fn read(
         };
         heard = Instant::now();
         if answer.compact_revision() > 0 {
-            return End::Lost(format!("revision {} has been compacted", at.0 + 1));
+            return End::Reload(format!("revision {} has been compacted", at.0 + 1));
         }
         if answer.canceled() {
             return End::Broken(answer.cancel_reason().to_owned());
@@ -249,10 +250,10 @@ async fn read(
             continue;
         }
         if answer.events().is_empty() {
-            resource.metrics.progressed();
+            resource.metrics.bookmark_received();
             // etcd sends periodic progress for one watch in order with its events. A response to a progress request
             // (watch id -1) is ordered only in newer versions.
-            let true_one = answer.watch_id() >= 0 || resource.shared.trusted.load(Ordering::Acquire);
+            let true_one = answer.watch_id() >= 0 || resource.shared.progress_reliable.load(Ordering::Acquire);
             if true_one && parts.is_empty() && reached > *at {
                 *at = reached;
                 serving.progress.set_applied(reached);
@@ -260,7 +261,7 @@ async fn read(
             }
             continue;
         }
-        resource.metrics.told(answer.events().len());
+        resource.metrics.events_received(answer.events().len());
         let unfinished = answer.0.fragment;
         parts.push(answer);
         if unfinished {
@@ -276,7 +277,7 @@ async fn read(
                 serving.cacher.dispatch(&events);
                 serving.progress.set_dispatched(*at);
             }
-            Err(e) => return End::Lost(e.to_string()),
+            Err(e) => return End::Reload(e.to_string()),
         }
     }
 }
@@ -392,13 +393,9 @@ mod tests {
         serving.cacher.apply(&[Arc::new(Event::new(ghost, None, false))]);
         compare_until(1).await;
         assert_eq!([compared(0), compared(1)], [1, 1]);
-        let figures = cluster.figures();
-        let (_, told) = figures
-            .caches
-            .iter()
-            .find(|(p, _)| *p == prefix)
-            .expect("it has a cache");
-        assert_eq!(told.counters.comparisons[1].get(), 1, "metrics read the same counters");
+        let stats = cluster.stats();
+        let (_, cache) = stats.caches.iter().find(|(p, _)| *p == prefix).expect("it has a cache");
+        assert_eq!(cache.counters.comparisons[1].get(), 1, "metrics read the same counters");
         // The cache is reloaded and then matches etcd.
         let anew = |s: &State| matches!(s, State::Ready(now) if !Arc::ptr_eq(&now.cacher, &serving.cacher));
         tokio::time::timeout(Duration::from_secs(60), state.wait_for(anew))

@@ -32,19 +32,19 @@ pub(super) struct Handle(pub Arc<Resource>);
 
 impl Handle {
     fn is_trusted(&self) -> bool {
-        self.0.shared.trusted.load(Ordering::Acquire)
+        self.0.shared.progress_reliable.load(Ordering::Acquire)
     }
 
     /// Waits until etcd has reached a revision.
-    async fn await_revision(&self, asked: Revision) -> Result<(), Error> {
-        let give_up = Instant::now() + self.0.shared.patience;
+    async fn await_revision(&self, requested: Revision) -> Result<(), Error> {
+        let give_up = Instant::now() + self.0.shared.freshness_wait;
         loop {
             let current = self.0.current().await?;
-            if current >= asked {
+            if current >= requested {
                 return Ok(());
             }
             if Instant::now() + POLL > give_up {
-                return Err(Error::TooNew { asked, current });
+                return Err(Error::TooNew { requested, current });
             }
             tokio::time::sleep(POLL).await;
         }
@@ -56,9 +56,9 @@ impl Handle {
             return Ok(());
         }
         let _waiter = self.0.ask_for_progress();
-        let there = serving.cacher.reach(revision).await;
+        let there = serving.cacher.wait_for(revision).await;
         if there.is_err() {
-            self.0.behind.notify_one();
+            self.0.lagging.notify_one();
         }
         there
     }
@@ -68,7 +68,7 @@ impl Handle {
     async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
         let (prefix, single) = (&options.prefix, options.single);
         let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
-        let give_up = Instant::now() + self.0.shared.patience;
+        let give_up = Instant::now() + self.0.shared.freshness_wait;
         loop {
             let state = serving.cacher.snapshot();
             let reached = serving.progress.applied() >= revision;
@@ -77,7 +77,7 @@ impl Handle {
                     return serving.cacher.watch(options.clone()).await;
                 }
                 let seen = state.revision;
-                if let Some(watch) = serving.cacher.watch_known(options.clone(), seen, revision)? {
+                if let Some(watch) = serving.cacher.watch_confirmed(options.clone(), seen, revision)? {
                     return Ok(watch);
                 }
                 continue;
@@ -85,7 +85,7 @@ impl Handle {
             if Instant::now() + POLL > give_up {
                 let current = serving.progress.applied();
                 return Err(Error::TooNew {
-                    asked: revision,
+                    requested: revision,
                     current,
                 });
             }
@@ -136,12 +136,12 @@ impl Storage for Handle {
             (MinRevision::AtLeast(revision), Some(serving)) if serving.progress.applied() >= revision => {
                 Ok(serving.cacher.peek(key))
             }
-            (MinRevision::AtLeast(asked), _) => {
+            (MinRevision::AtLeast(requested), _) => {
                 let (entry, reached) = self.0.read(key, None).await?;
-                if reached >= asked {
+                if reached >= requested {
                     return Ok(entry);
                 }
-                self.await_revision(asked).await?;
+                self.await_revision(requested).await?;
                 Ok(self.0.read(key, None).await?.0)
             }
             (MinRevision::Latest | MinRevision::Any, _) => Ok(self.0.read(key, None).await?.0),
@@ -189,11 +189,11 @@ impl Storage for Handle {
             }
             None | Some(MinRevision::Any) => {}
             Some(min) => {
-                let asked = match min {
+                let requested = match min {
                     MinRevision::AtLeast(revision) => revision,
                     _ => Revision(u64::MAX),
                 };
-                if serving.progress.applied() < asked {
+                if serving.progress.applied() < requested {
                     if let MinRevision::AtLeast(revision) = min {
                         self.await_revision(revision).await?;
                     }
@@ -234,9 +234,9 @@ impl Storage for Handle {
         self.0.shared.members.seen()
     }
 
-    fn changed(&self) -> Revision {
-        let wrote = Revision(self.0.wrote.load(Ordering::Acquire));
-        self.0.ready().map_or(wrote, |s| s.cacher.changed().max(wrote))
+    fn last_change(&self) -> Revision {
+        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
+        self.0.ready().map_or(wrote, |s| s.cacher.last_change().max(wrote))
     }
 
     fn peek_size(&self, key: &str) -> usize {
@@ -246,10 +246,10 @@ impl Storage for Handle {
             .map_or(0, |e| e.json.len())
     }
 
-    fn at_hand(&self, key: &str) -> Option<Revision> {
+    fn peek_revision(&self, key: &str) -> Option<Revision> {
         let serving = self.0.ready()?;
         // After a write, the cache may not have its event yet.
-        let wrote = Revision(self.0.wrote.load(Ordering::Acquire));
+        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
         let current = serving.progress.applied() >= wrote;
         current.then(|| serving.cacher.peek(key))?.map(|entry| entry.revision)
     }

@@ -55,18 +55,18 @@ impl Leases {
             return Ok(lease.id);
         }
         let window = self.window.min(Duration::from_secs_f64(ttl as f64 * PART));
-        let asked = Instant::now();
+        let requested = Instant::now();
         let seconds = (ttl + window.as_secs()).cast_signed();
         let granted = members
             .call(|client| async move { client.lease_client().grant(seconds, None).await })
             .await?;
         if let Some(before) = &*last {
-            metrics.leased(before.objects);
+            metrics.lease_used(before.objects);
         }
         *last = Some(Shared {
             id: granted.id(),
             ttl,
-            until: asked + Duration::from_secs(window.as_secs()),
+            until: requested + Duration::from_secs(window.as_secs()),
             objects: 1,
         });
         Ok(granted.id())

@@ -5,8 +5,8 @@ use super::client::{Members, kv};
 use super::error::Failure;
 use super::lease::Leases;
 use super::values::{self, MediaType};
-use crate::storage::backend::{Revive, SelectableFields};
-use crate::storage::cacher::{Cacher, Counters, Progress, Setting};
+use crate::storage::backend::{ConvertStored, SelectableFields};
+use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
@@ -31,13 +31,13 @@ pub(super) struct Shared {
     pub members: Members,
     pub leases: Leases,
     pub media: MediaType,
-    pub patience: Duration,
+    pub freshness_wait: Duration,
     pub ring: crate::storage::cacher::history::Bounds,
     pub budget: Arc<Budget>,
     /// All members answer progress requests reliably.
-    pub trusted: AtomicBool,
-    /// Whether `trusted` is determined by the members' versions.
-    pub by_version: bool,
+    pub progress_reliable: AtomicBool,
+    /// Whether `progress_reliable` is determined by the members' versions.
+    pub decide_by_version: bool,
     /// The cluster has raised the NOSPACE alarm.
     pub no_space: AtomicBool,
 }
@@ -65,30 +65,30 @@ pub(super) struct Decoder {
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
     pub metrics: Arc<StorageMetrics>,
-    pub revive: Option<Revive>,
+    pub convert: Option<ConvertStored>,
     /// Entries stored in another media type are marked stale.
     pub media: MediaType,
 }
 
 pub(super) struct Resource {
     /// Sequence number within the cluster; determines the watch connection.
-    pub number: usize,
+    pub sequence: usize,
     /// Prefix of its keys, including the cluster's own.
     pub prefix: String,
     pub decoder: Arc<Decoder>,
     pub metrics: Arc<StorageMetrics>,
     /// The newest revision written by this process; set before a write is acknowledged.
-    pub wrote: AtomicU64,
+    pub last_write: AtomicU64,
     pub state: watch::Sender<State>,
     pub stop: Signal,
     /// Number of reads waiting for the cache to catch up.
     pub waiting: AtomicUsize,
     /// Notified when such a read begins to wait.
-    pub bell: Notify,
+    pub progress_wanted: Notify,
     /// Notified when the cache was found to differ from etcd.
-    pub suspect: Notify,
+    pub reload_wanted: Notify,
     /// Notified when the cache did not reach a known revision in time.
-    pub behind: Notify,
+    pub lagging: Notify,
     pub shared: Arc<Shared>,
     /// Activity counters, which outlive a reloaded cache.
     pub counters: Arc<Counters>,
@@ -117,8 +117,8 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
 
 impl Resource {
     /// Parameters for creating its cache.
-    pub fn setting(&self) -> Setting {
-        Setting {
+    pub fn setting(&self) -> CacherConfig {
+        CacherConfig {
             bounds: self.shared.ring,
             budget: self.shared.budget.clone(),
             counters: self.counters.clone(),
@@ -138,7 +138,7 @@ impl Resource {
         let mut state = self.state.subscribe();
         // After a failed attempt readers do not wait for the next one.
         let settled = state.wait_for(|s| !matches!(s, State::Loading(_, None)));
-        let settled = tokio::time::timeout(self.shared.patience, settled).await;
+        let settled = tokio::time::timeout(self.shared.freshness_wait, settled).await;
         match settled {
             Ok(Ok(state)) => match &*state {
                 State::Ready(serving) => Ok(serving.clone()),
@@ -156,7 +156,7 @@ impl Resource {
     fn not_ready(&self) -> Error {
         let after = self.retry_after();
         match &*self.state.borrow() {
-            State::Loading(_, Some(why)) => Error::Unread(after, why.clone()),
+            State::Loading(_, Some(why)) => Error::LoadFailed(after, why.clone()),
             _ => Error::NotReady(after),
         }
     }
@@ -177,7 +177,7 @@ impl Resource {
     /// Makes the feed send progress requests while the returned guard exists.
     pub fn ask_for_progress(&self) -> Waiter<'_> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.bell.notify_one();
+        self.progress_wanted.notify_one();
         Waiter(&self.waiting)
     }
 
@@ -198,7 +198,7 @@ impl Resource {
     ) -> Result<T, Failure> {
         let since = std::time::Instant::now();
         let outcome = call.await;
-        self.metrics.requested(what, since.elapsed(), outcome.is_err());
+        self.metrics.operation_done(what, since.elapsed(), outcome.is_err());
         outcome
     }
 
@@ -368,12 +368,12 @@ impl Resource {
 
     /// Waits until this process's cache shows a write, so that even reads without freshness requirement see it.
     async fn await_own(&self, revision: Revision) {
-        self.wrote.fetch_max(revision.0, Ordering::AcqRel);
+        self.last_write.fetch_max(revision.0, Ordering::AcqRel);
         if let Some(serving) = self.ready() {
             // A timeout means that the watch is being reopened. Reads of the latest state do not depend on this wait.
             let seen = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
             if !matches!(seen, Ok(Ok(()))) {
-                self.behind.notify_one();
+                self.lagging.notify_one();
             }
         }
     }
@@ -392,7 +392,7 @@ impl Decoder {
     pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
         let entry = self.open(own, revision, value);
         if entry.is_err() {
-            self.metrics.could_not_decode();
+            self.metrics.decode_failed();
         }
         entry
     }
@@ -407,7 +407,7 @@ impl Decoder {
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);
-        let revived = self.revive.as_ref().map_or(Ok(false), |revive| revive(&mut tree));
+        let revived = self.convert.as_ref().map_or(Ok(false), |convert| convert(&mut tree));
         let converted = revived.map_err(broken)?;
         let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
         entry.stale = opened.stale || converted || !today;
@@ -418,7 +418,8 @@ impl Decoder {
 /// Runs `decode` on the caller's compute pool, or on a blocking thread for the server's own reads.
 ///
 /// # Errors
-/// Those of `decode`, and [`Error::NotReady`] where the pool is full, the work was interrupted, or the process is ending.
+/// Those of `decode`, and [`Error::NotReady`] where the pool is full, the work was interrupted, or the process is
+/// ending.
 pub(super) async fn decode_off_thread<T: Send + 'static>(
     memory: usize,
     decode: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -2,7 +2,7 @@
 //! [`Exchange::connect`].
 
 use super::client::{Access, Members, kv};
-use super::contact;
+use super::connect;
 use super::error::{ConnectError, Failure};
 use super::resource::end_of;
 use super::values::{self, MediaType};
@@ -103,7 +103,7 @@ impl Exchange {
     /// [`Error::Connect`] if no member answers within the time.
     pub async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
         let members = Members::new(access).map_err(Error::Connect)?;
-        contact::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
+        connect::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
         Ok(Self { members })
     }
 
@@ -167,8 +167,8 @@ impl Exchange {
         Ok(self.members.saw(answer.header()).0)
     }
 
-    /// Writes objects, which must be sorted by revision, as new keys. With `keep` the cluster must be empty: every
-    /// object gets its old revision, and revisions in between are used up by a filler key. Values that are not
+    /// Writes objects, which must be sorted by revision, as new keys. With `keep` the cluster must be empty:
+    /// every object gets its old revision, and revisions in between are used up by a filler key. Values that are not
     /// encrypted are encoded as kube-apiserver would.
     ///
     /// # Errors

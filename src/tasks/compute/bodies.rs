@@ -36,7 +36,7 @@ impl Reservation {
     /// # Errors
     /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is kept.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        let most = self.shared.config.bodies_of_one_flow;
+        let most = self.shared.config.body_bytes_per_flow;
         self.grow_within(bytes, most)
     }
 
@@ -46,7 +46,7 @@ impl Reservation {
         let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
         if let Flow::Caller(id) = self.flow {
             let of_flow = bodies.by_flow.get(&id).copied().unwrap_or(0);
-            let reason = if bodies.all + bytes > config.bodies {
+            let reason = if bodies.all + bytes > config.body_bytes {
                 Some("bodies")
             } else if of_flow + bytes > most {
                 Some("bodies_of_one_caller")
@@ -67,12 +67,12 @@ impl Reservation {
 }
 
 /// A buffer with its reservation.
-struct Held {
+struct AccountedBytes {
     bytes: Bytes,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for AccountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -85,7 +85,7 @@ impl AsRef<[u8]> for Held {
 /// # Errors
 /// See [`Reservation::grow`]. Responses of one caller may take half of its share, so that unread responses leave room
 /// for the caller's next requests.
-pub fn hold(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
+pub fn account_for(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
     const COUNTED: usize = 64 << 10;
     let bytes = bytes.into();
     if bytes.len() < COUNTED || !bytes.is_unique() {
@@ -95,9 +95,9 @@ pub fn hold(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
         return Ok(bytes);
     };
     let mut reservation = pool.reservation(flow);
-    let most = reservation.shared.config.bodies_of_one_flow / 2;
+    let most = reservation.shared.config.body_bytes_per_flow / 2;
     reservation.grow_within(bytes.len(), most)?;
-    Ok(Bytes::from_owner(Held {
+    Ok(Bytes::from_owner(AccountedBytes {
         bytes,
         _reservation: reservation,
     }))

@@ -39,7 +39,7 @@ pub async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
-    match current().and_then(|current| current.beside()) {
+    match current().and_then(|current| current.pool_outside_job()) {
         Some((pool, flow)) => pool.run(flow, memory, work).await,
         None => Ok(work.await),
     }
@@ -60,7 +60,7 @@ impl Current {
     }
 
     /// As [`pool`](Self::pool), but `None` inside a job of the pool.
-    fn beside(&self) -> Option<(ComputePool, Flow)> {
+    fn pool_outside_job(&self) -> Option<(ComputePool, Flow)> {
         self.pool().filter(|_| self.lease.is_none())
     }
 

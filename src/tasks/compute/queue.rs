@@ -7,12 +7,12 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Jobs up to this size draw from a separate quarter of the memory, which big jobs cannot use.
-const SMALL: usize = 3 << 19;
+const SMALL_JOB_BYTES: usize = 3 << 19;
 /// After being passed over this often for lack of memory, a big job blocks all other big jobs until it starts.
-const PATIENCE: u32 = 32;
+const MAX_PASSED_OVER: u32 = 32;
 
 /// Above this number of flows, idle flows are forgotten together with their virtual times.
-const MOST_FLOWS: usize = 4096;
+const MAX_FLOWS: usize = 4096;
 
 /// The jobs waiting to be polled.
 pub(super) struct FairQueue<T> {
@@ -49,7 +49,7 @@ struct Memory {
 impl Memory {
     /// True if another job fits. The first one always does, so that a job larger than the limit still runs, alone.
     fn has_room(&self, flow: usize, wanted: usize) -> bool {
-        if wanted <= SMALL {
+        if wanted <= SMALL_JOB_BYTES {
             return self.small == 0 || self.small + wanted <= self.limit / 4;
         }
         let in_all = self.big == 0 || self.big + wanted <= self.limit / 4 * 3;
@@ -57,7 +57,7 @@ impl Memory {
     }
 
     fn part(&mut self, wanted: usize) -> &mut usize {
-        if wanted <= SMALL {
+        if wanted <= SMALL_JOB_BYTES {
             &mut self.small
         } else {
             &mut self.big
@@ -139,14 +139,14 @@ impl<T> FairQueue<T> {
             let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
             let startable = |flow: &Flow<T>| {
                 let wanted = flow.new.front().map(|(_, wanted)| *wanted);
-                wanted.is_some_and(|w| (w <= SMALL || !reserved) && self.memory.has_room(flow.memory, w))
+                wanted.is_some_and(|w| (w <= SMALL_JOB_BYTES || !reserved) && self.memory.has_room(flow.memory, w))
             };
             if !flow.woken.is_empty() || startable(flow) {
                 found = Some(id);
                 break;
             }
             flow.passed_over += 1;
-            reserved |= flow.passed_over > PATIENCE;
+            reserved |= flow.passed_over > MAX_PASSED_OVER;
         }
         let id = found?;
         let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
@@ -211,7 +211,7 @@ impl<T> FairQueue<T> {
             // No flow competes, so no flow is ahead.
             self.flows.clear();
             self.now = 0;
-        } else if self.flows.len() > MOST_FLOWS {
+        } else if self.flows.len() > MAX_FLOWS {
             self.flows.retain(|_, flow| !flow.is_idle());
         }
     }
@@ -368,7 +368,7 @@ mod tests {
             q.release(flow, 2 * MB);
             passed += 1;
         }
-        assert_eq!(passed, PATIENCE);
+        assert_eq!(passed, MAX_PASSED_OVER);
         q.release(1, 20 * MB);
         assert_eq!(q.pop(), Some("big"));
     }

@@ -100,7 +100,7 @@ async fn spawned_work_finishes_without_a_waiter() {
 async fn jobs_beyond_the_limits_are_refused() {
     let (pool, telemetry) = pool(Config {
         jobs: 3,
-        jobs_of_one_flow: 2,
+        jobs_per_flow: 2,
         ..one_thread()
     });
     let wait = || std::future::pending::<()>();
@@ -175,10 +175,10 @@ async fn pool_stops_with_its_last_handle() {
 #[tokio::test]
 async fn held_bytes_count_until_the_last_slice_is_dropped() {
     let (pool, telemetry) = pool(Config {
-        bodies_of_one_flow: 300 << 10,
+        body_bytes_per_flow: 300 << 10,
         ..one_thread()
     });
-    let made = || pool.within(pool.flow("a"), async { hold(vec![7; 100 << 10]) });
+    let made = || pool.within(pool.flow("a"), async { account_for(vec![7; 100 << 10]) });
     let first = made().await.unwrap();
     let part = first.slice(10..20);
     assert_eq!(made().await, Err(Error::Full));
@@ -187,7 +187,10 @@ async fn held_bytes_count_until_the_last_slice_is_dropped() {
     drop(part);
     assert_eq!(made().await.unwrap().len(), 100 << 10);
     assert!(metric(&telemetry, "torana_request_body_bytes 0"));
-    assert!(hold(vec![7; 100 << 10]).is_ok(), "nothing is counted without a pool");
+    assert!(
+        account_for(vec![7; 100 << 10]).is_ok(),
+        "nothing is counted without a pool"
+    );
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ impl Known {
     }
 
     /// Replaces unknown names by `other`.
-    pub(super) fn fold<'a>(&self, labels: &Labels<'a>) -> Labels<'a> {
+    pub(super) fn normalize<'a>(&self, labels: &Labels<'a>) -> Labels<'a> {
         let names = self.0.load();
         if labels.resource.is_empty() {
             let subresource = match names.paths.contains(labels.subresource) || labels.subresource.is_empty() {
@@ -122,7 +122,7 @@ mod tests {
         known.add("apps", "v1", [("deployments", vec!["scale"])].into_iter());
         known.add("metrics.k8s.io", "v1", std::iter::empty());
         known.add_path("/version");
-        for (labels, folded) in [
+        for (labels, normalized) in [
             (
                 of("apps", "v1", "deployments", "scale"),
                 of("apps", "v1", "deployments", "scale"),
@@ -142,7 +142,7 @@ mod tests {
             (of("", "", "", "/version"), of("", "", "", "/version")),
             (of("", "", "", "/x"), of("", "", "", OTHER)),
         ] {
-            assert_eq!(known.fold(&labels), folded);
+            assert_eq!(known.normalize(&labels), normalized);
         }
     }
 
@@ -159,6 +159,6 @@ mod tests {
             (MAX_GROUP_VERSIONS, MAX_PATHS)
         );
         known.add("g1", "v1", [("things", vec![])].into_iter());
-        assert_eq!(known.fold(&of("g1", "v1", "things", "")).resource, "things");
+        assert_eq!(known.normalize(&of("g1", "v1", "things", "")).resource, "things");
     }
 }

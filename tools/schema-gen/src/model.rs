@@ -52,12 +52,12 @@ const SCALARS: [(&str, &str); 11] = [
     ("apimachinery.pkg.apis.meta.v1.MicroTime", "MicroTime"),
     ("apimachinery.pkg.api.resource.Quantity", "Quantity"),
     ("apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
-    ("apimachinery.pkg.runtime.RawExtension", "Any(Free::RawExtension)"),
-    ("apimachinery.pkg.apis.meta.v1.FieldsV1", "Any(Free::FieldsV1)"),
-    ("apimachinery.pkg.apis.meta.v1.Patch", "Any(Free::Patch)"),
+    ("apimachinery.pkg.runtime.RawExtension", "Any(FreeForm::RawExtension)"),
+    ("apimachinery.pkg.apis.meta.v1.FieldsV1", "Any(FreeForm::FieldsV1)"),
+    ("apimachinery.pkg.apis.meta.v1.Patch", "Any(FreeForm::Patch)"),
     (
         "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
-        "Any(Free::Json)",
+        "Any(FreeForm::Json)",
     ),
     (
         "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
@@ -106,7 +106,7 @@ fn node_type(node: &Node, paths: &BTreeMap<String, String>) -> Ty {
     match (node.str("type"), node.get("items"), node.get("additionalProperties")) {
         (Some("array"), Some(items), _) => Ty::List(Box::new(node_type(items, paths))),
         (Some("object"), _, Some(values)) => Ty::Map(Box::new(node_type(values, paths))),
-        (Some("object"), ..) => Ty::Leaf("Any(Free::Object)"),
+        (Some("object"), ..) => Ty::Leaf("Any(FreeForm::Object)"),
         (Some(t), ..) => {
             Ty::Leaf(primitive(t, node.str("format").unwrap_or_default()).unwrap_or_else(|| panic!("no type {t}")))
         }

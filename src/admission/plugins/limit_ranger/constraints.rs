@@ -1,7 +1,7 @@
 //! Minimum, maximum and ratio constraints, with upstream's messages. Upstream iterates over Go maps in random order;
 //! here the order is by resource name.
 
-use super::super::resources::{Account, List, Side, list, of_pod as resources_of_pod};
+use super::super::resources::{CountingMode, List, ResourceKind, list, of_pod as resources_of_pod};
 use super::Violations;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 const MAX_MILLI: i64 = i64::MAX / 1000;
 
 /// The resources of the object that a LimitRange item constrains.
-struct Measured<'a> {
+struct Constrained<'a> {
     /// `Container`, `Pod` or `PersistentVolumeClaim`.
     kind: &'a str,
     requests: List<'a>,
@@ -27,7 +27,7 @@ fn comparable<const N: usize>(quantities: [Option<Quantity>; N]) -> [i64; N] {
     }
 }
 
-impl Measured<'_> {
+impl Constrained<'_> {
     fn minimum(&self, name: &str, least: Quantity) -> Option<String> {
         let (request, limit) = (self.requests.get(name).copied(), self.limits.get(name).copied());
         let [asked, limited, bound] = comparable([request, limit, Some(least)]);
@@ -126,7 +126,7 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
                         if out.more {
                             return out;
                         }
-                        let measured = Measured {
+                        let measured = Constrained {
                             kind,
                             requests: list(container.at(&["resources", "requests"])),
                             limits: list(container.at(&["resources", "limits"])),
@@ -136,10 +136,10 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
                 }
             }
             kind @ "Pod" => {
-                let measured = Measured {
+                let measured = Constrained {
                     kind,
-                    requests: resources_of_pod(pod, Side::Requests, Account::Spec),
-                    limits: resources_of_pod(pod, Side::Limits, Account::Spec),
+                    requests: resources_of_pod(pod, ResourceKind::Requests, CountingMode::SpecOnly),
+                    limits: resources_of_pod(pod, ResourceKind::Limits, CountingMode::SpecOnly),
                 };
                 measured.check(&read, &mut out);
             }
@@ -153,7 +153,7 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
 pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Violations {
     let mut out = Violations::default();
     for item in limits.iter().filter(|i| i.str_at(&["type"]) == "PersistentVolumeClaim") {
-        let measured = Measured {
+        let measured = Constrained {
             kind: "PersistentVolumeClaim",
             requests: list(claim.at(&["spec", "resources", "requests"])),
             limits: List::new(),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn said(item: Value, resources: Value) -> String {
+    fn violations(item: Value, resources: Value) -> String {
         let pod = json!({"spec": {"containers": [{"name": "a", "resources": (resources)}]}});
         of_pod(&pod, &[item]).joined().unwrap_or_default()
     }
@@ -234,7 +234,7 @@ mod tests {
                 "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
             ),
         ] {
-            assert_eq!(said(limits, resources), want);
+            assert_eq!(violations(limits, resources), want);
         }
     }
 
@@ -242,8 +242,8 @@ mod tests {
     fn huge_quantities_are_compared_in_whole_units() {
         let huge = |n: i64| json!({"requests": {"memory": (n.to_string())}, "limits": {"memory": (n.to_string())}});
         let item = json!({"type": "Container", "max": {"memory": "9223372036854775806"}});
-        assert_eq!(said(item.clone(), huge(i64::MAX - 1)), "");
-        assert!(said(item, huge(i64::MAX)).ends_with("but limit is 9223372036854775807"));
+        assert_eq!(violations(item.clone(), huge(i64::MAX - 1)), "");
+        assert!(violations(item, huge(i64::MAX)).ends_with("but limit is 9223372036854775807"));
     }
 
     #[test]
@@ -267,9 +267,9 @@ mod tests {
         let containers = vec![json!({"name": "a"}); 1_000];
         let mut pod = json!({});
         pod.set(&["spec", "containers"], containers);
-        let said = of_pod(&pod, &[item]).joined().unwrap();
-        assert_eq!(said.matches("No limit is specified").count(), 100);
-        assert!(said.ends_with(", and more]"), "{said}");
+        let violations = of_pod(&pod, &[item]).joined().unwrap();
+        assert_eq!(violations.matches("No limit is specified").count(), 100);
+        assert!(violations.ends_with(", and more]"), "{violations}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
 
 /// Maximum number of values that one LimitRange may add to a pod. Without it, many containers times many defaults would
 /// turn a small pod into a very large one.
-const MOST: usize = 10_000;
+const MAX: usize = 10_000;
 
 /// Applies the defaults of a LimitRange to the pod's containers, and records them in an annotation as upstream does.
 ///
@@ -55,7 +55,7 @@ pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> 
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
         let containers = pod.at_mut(&["spec", list]).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
-            if given > MOST {
+            if given > MAX {
                 return Err("the defaults of the namespace's LimitRanges would make the pod too large");
             }
             let set_limits = fill(container, "limits", &limits);

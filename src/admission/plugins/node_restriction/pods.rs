@@ -1,13 +1,13 @@
 //! Pods: a node may create its mirror pods, delete and evict the pods that run on it, and update their status.
 
-use super::{Asked, absent};
+use super::{NodeRequest, absent};
 use crate::admission::plugins::pods::{MIRROR, is_mirror, projects, references_config_maps, references_secrets};
-use crate::admission::{Cluster, Operation};
+use crate::admission::{ObjectLookup, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
-pub(super) async fn check(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
+pub(super) async fn check(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
     let (me, operation) = (asked.node, asked.attributes.operation);
     match (asked.attributes.subresource.as_str(), operation) {
         ("", Operation::Create) => create(cluster, asked).await,
@@ -31,7 +31,7 @@ pub(super) async fn check(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
     }
 }
 
-async fn create(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
+async fn create(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
     let (me, pod) = (asked.node, asked.object);
     if !is_mirror(pod) {
         return asked.no(format!(
@@ -68,7 +68,7 @@ fn has_claim(spec: &Value) -> bool {
     volumes.iter().any(|v| !v.get("persistentVolumeClaim").is_null())
 }
 
-async fn owner(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
+async fn owner(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
     let (me, pod) = (asked.node, asked.object);
     let can_only = |what: &str| asked.no(format!("node {me:?} can only create pods with {what} set to itself"));
     let owner = match pod.at(&["metadata", "ownerReferences"]).items() {
@@ -88,7 +88,7 @@ async fn owner(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
             "node {me:?} must not set blockOwnerDeletion on an owner reference"
         ));
     }
-    let node = cluster.find("", "nodes", "", me).await?;
+    let node = cluster.get_cached("", "nodes", "", me).await?;
     let node = node.ok_or_else(|| absent(("", "node"), me))?;
     let claimed = owner.str_at(&["uid"]);
     match claimed == node.uid() {
@@ -97,7 +97,7 @@ async fn owner(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
     }
 }
 
-fn status(asked: &Asked<'_>) -> Result<()> {
+fn status(asked: &NodeRequest<'_>) -> Result<()> {
     let (me, new, old) = (asked.node, asked.object, asked.old());
     if old.str_at(&["spec", "nodeName"]) != me {
         return asked.no(format!(
@@ -120,7 +120,7 @@ fn status(asked: &Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn eviction(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
+async fn eviction(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
     let name = match asked.attributes.name.as_str() {
         "" => asked.object.name(),
         name => name,
@@ -128,7 +128,9 @@ async fn eviction(cluster: &Cluster, asked: &Asked<'_>) -> Result<()> {
     if name.is_empty() {
         return asked.no("could not determine pod from request data");
     }
-    let pod = cluster.find("", "pods", &asked.attributes.namespace, name).await?;
+    let pod = cluster
+        .get_cached("", "pods", &asked.attributes.namespace, name)
+        .await?;
     let pod = pod.ok_or_else(|| absent(("", "pod"), name))?;
     match pod.str_at(&["spec", "nodeName"]) == asked.node {
         true => Ok(()),

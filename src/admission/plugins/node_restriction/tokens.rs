@@ -1,14 +1,14 @@
 //! Service account tokens: a node may request those of pods that run on it, for audiences that these pods use.
 
-use super::{Asked, absent};
-use crate::admission::{Cluster, Operation};
+use super::{NodeRequest, absent};
+use crate::admission::{ObjectLookup, Operation};
 use crate::apimachinery::field::aggregate_texts;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::authz::{self, Authorizer, Decision};
 
-pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked: &Asked<'_>) -> Result<()> {
+pub(super) async fn check(cluster: &ObjectLookup, authorizer: &dyn Authorizer, asked: &NodeRequest<'_>) -> Result<()> {
     if asked.attributes.operation != Operation::Create || asked.attributes.subresource != "token" {
         return Ok(());
     }
@@ -21,7 +21,9 @@ pub(super) async fn check(cluster: &Cluster, authorizer: &dyn Authorizer, asked:
     if uid.is_empty() {
         return asked.no("node requested token with a pod binding without a uid");
     }
-    let pod = cluster.find("", "pods", &asked.attributes.namespace, name).await?;
+    let pod = cluster
+        .get_cached("", "pods", &asked.attributes.namespace, name)
+        .await?;
     let pod = pod.ok_or_else(|| absent(("", "pod"), name))?;
     if pod.uid() != uid {
         return asked.no(format!(
@@ -61,7 +63,7 @@ enum Used {
 
 /// Checks whether a projected volume of the pod, or the CSI driver of one of its volumes, uses the audience. Missing
 /// objects on the way to a driver matter only if no other volume uses it.
-async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
+async fn uses(cluster: &ObjectLookup, pod: &Value, audience: &str) -> Result<Used> {
     let mut missing: Vec<String> = Vec::new();
     for volume in pod.at(&["spec", "volumes"]).items() {
         for source in volume.at(&["projected", "sources"]).items() {
@@ -83,7 +85,7 @@ async fn uses(cluster: &Cluster, pod: &Value, audience: &str) -> Result<Used> {
     })
 }
 
-async fn driver_wants(cluster: &Cluster, pod: &Value, volume: &Value, audience: &str) -> Result<bool> {
+async fn driver_wants(cluster: &ObjectLookup, pod: &Value, volume: &Value, audience: &str) -> Result<bool> {
     let claim = volume.str_at(&["persistentVolumeClaim", "claimName"]);
     let driver = if !volume.at(&["ephemeral", "volumeClaimTemplate"]).is_null() {
         // The claim of a generic ephemeral volume is named after the pod and the volume.
@@ -97,18 +99,20 @@ async fn driver_wants(cluster: &Cluster, pod: &Value, volume: &Value, audience: 
     if driver.is_empty() {
         return Ok(false);
     }
-    let found = cluster.find("storage.k8s.io", "csidrivers", "", &driver).await?;
+    let found = cluster.get_cached("storage.k8s.io", "csidrivers", "", &driver).await?;
     let found = found.ok_or_else(|| absent(("storage.k8s.io", "csidriver"), &driver))?;
     let mut wanted = found.at(&["spec", "tokenRequests"]).items().iter();
     Ok(wanted.any(|r| r.str_at(&["audience"]) == audience))
 }
 
 /// The CSI driver behind a claim; empty if its volume has none.
-async fn driver_of(cluster: &Cluster, namespace: &str, claim: &str) -> Result<String> {
-    let found = cluster.find("", "persistentvolumeclaims", namespace, claim).await?;
+async fn driver_of(cluster: &ObjectLookup, namespace: &str, claim: &str) -> Result<String> {
+    let found = cluster
+        .get_cached("", "persistentvolumeclaims", namespace, claim)
+        .await?;
     let found = found.ok_or_else(|| absent(("", "persistentvolumeclaim"), claim))?;
     let name = found.str_at(&["spec", "volumeName"]);
-    let volume = cluster.find("", "persistentvolumes", "", name).await?;
+    let volume = cluster.get_cached("", "persistentvolumes", "", name).await?;
     let volume = volume.ok_or_else(|| absent(("", "persistentvolume"), name))?;
     Ok(driver_in(volume.get("spec")))
 }
@@ -134,7 +138,7 @@ const SUCCESSORS: &[(&str, &str)] = &[
     ("vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
-async fn granted(authorizer: &dyn Authorizer, asked: &Asked<'_>, audience: &str) -> bool {
+async fn granted(authorizer: &dyn Authorizer, asked: &NodeRequest<'_>, audience: &str) -> bool {
     let question = authz::Attributes {
         user: &asked.attributes.user,
         verb: "request-serviceaccounts-token-audience",

@@ -35,11 +35,11 @@ fn mode(defaults: &Value, name: &str, errors: &mut ErrorList) -> LevelVersion {
     let mut wrong = |key: &str, value: &str, why: &str| {
         errors.push(FieldError::invalid(&path.child(key), value, why));
     };
-    let said = |key: &str, default: &'static str| match defaults.str_at(&[key]) {
+    let setting = |key: &str, default: &'static str| match defaults.str_at(&[key]) {
         "" => default.to_owned(),
         text => text.to_owned(),
     };
-    let (level, version) = (said(name, "privileged"), said(&versions, "latest"));
+    let (level, version) = (setting(name, "privileged"), setting(&versions, "latest"));
     LevelVersion {
         level: Level::parse(&level).unwrap_or_else(|why| {
             wrong(name, &level, why);

@@ -13,34 +13,34 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of pods to check.
-const MOST: usize = 3000;
+const MAX: usize = 3000;
 /// Maximum time to spend on the check.
-const LONGEST: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Number of pods after which the task yields.
-const TURN: usize = 64;
+const YIELD_EVERY: usize = 64;
 
 /// The warning if the pods cannot be listed.
 pub(super) const UNKNOWN: &str = "failed to list pods while checking new PodSecurity enforce level";
 
 /// Pods that fail the same checks.
-struct Alike {
+struct ViolationGroup {
     /// Name of the first of them in alphabetical order.
     name: String,
     others: usize,
 }
 
 /// The state of a check over many pods.
-struct Survey<'a> {
+struct ExistingPodsCheck<'a> {
     enforce: LevelVersion,
     config: &'a PodSecurityConfig,
     until: Instant,
     most: usize,
     /// Failing pods by reasons.
-    found: BTreeMap<String, Alike>,
+    found: BTreeMap<String, ViolationGroup>,
     checked: usize,
 }
 
-impl Survey<'_> {
+impl ExistingPodsCheck<'_> {
     fn is_over(&self) -> bool {
         // At least one pod is checked, however slow that is.
         self.checked >= self.most || (self.checked > 0 && Instant::now() >= self.until)
@@ -55,7 +55,8 @@ impl Survey<'_> {
         match self.found.get_mut(&reasons(&violations)) {
             None => {
                 let name = pod.name().to_owned();
-                self.found.insert(reasons(&violations), Alike { name, others: 0 });
+                self.found
+                    .insert(reasons(&violations), ViolationGroup { name, others: 0 });
             }
             Some(alike) => {
                 alike.others += 1;
@@ -67,15 +68,15 @@ impl Survey<'_> {
     }
 
     fn warnings(self, namespace: &str, total: usize) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut warnings = Vec::new();
         if self.checked < total {
-            said.push(format!(
+            warnings.push(format!(
                 "new PodSecurity enforce level only checked against the first {} of {total} existing pods",
                 self.checked
             ));
         }
         if !self.found.is_empty() {
-            said.push(format!(
+            warnings.push(format!(
                 "existing pods in namespace {} violate the new PodSecurity enforce level {}",
                 quote(namespace),
                 quote(&self.enforce.to_string())
@@ -88,8 +89,8 @@ impl Survey<'_> {
         });
         let mut lines: Vec<String> = lines.collect();
         lines.sort();
-        said.append(&mut lines);
-        said
+        warnings.append(&mut lines);
+        warnings
     }
 }
 
@@ -101,14 +102,14 @@ fn controller(pod: &Value) -> Option<&str> {
 }
 
 /// The warnings for these pods. Pods of one controller are alike, so one pod of each is checked before the second of
-/// any. Checks at most [`MOST`] pods, for about [`LONGEST`].
+/// any. Checks at most [`MAX`] pods, for about [`TIME_LIMIT`].
 pub(super) async fn warnings(
     namespace: &str,
     enforce: LevelVersion,
     config: &PodSecurityConfig,
     pods: &[Arc<Entry>],
 ) -> Vec<String> {
-    survey(namespace, enforce, config, pods, MOST).await
+    survey(namespace, enforce, config, pods, MAX).await
 }
 
 async fn survey(
@@ -118,10 +119,10 @@ async fn survey(
     pods: &[Arc<Entry>],
     most: usize,
 ) -> Vec<String> {
-    let mut survey = Survey {
+    let mut survey = ExistingPodsCheck {
         enforce,
         config,
-        until: Instant::now() + LONGEST,
+        until: Instant::now() + TIME_LIMIT,
         most,
         found: BTreeMap::new(),
         checked: 0,
@@ -130,7 +131,7 @@ async fn survey(
     let mut later: Vec<&Arc<Entry>> = Vec::new();
     let mut exempt = 0;
     for (i, entry) in pods.iter().enumerate() {
-        if i % TURN == TURN - 1 {
+        if i % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
         if survey.is_over() {
@@ -150,7 +151,7 @@ async fn survey(
         }
     }
     for (i, entry) in later.into_iter().enumerate() {
-        if i % TURN == TURN - 1 {
+        if i % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
         if survey.is_over() {
@@ -179,7 +180,7 @@ mod tests {
         )
     }
 
-    fn said(pods: &[Arc<Entry>], most: usize) -> Vec<String> {
+    fn warnings(pods: &[Arc<Entry>], most: usize) -> Vec<String> {
         let enforce = LevelVersion {
             level: Level::Baseline,
             version: Version::Latest,
@@ -211,8 +212,8 @@ mod tests {
             "a (and 2 other pods): host namespaces",
             "e: host namespaces, hostPath volumes",
         ];
-        assert_eq!(said(&pods, 9), lines);
-        assert_eq!(said(&pods[4..], 9), [""; 0]);
+        assert_eq!(warnings(&pods, 9), lines);
+        assert_eq!(warnings(&pods[4..], 9), [""; 0]);
     }
 
     #[test]
@@ -222,7 +223,7 @@ mod tests {
             pod("b", "1", json!({})),
             pod("c", "2", json!({"hostIPC": true})),
         ];
-        let lines = said(&pods, 2);
+        let lines = warnings(&pods, 2);
         assert_eq!(
             lines[0],
             "new PodSecurity enforce level only checked against the first 2 of 3 existing pods"

@@ -148,20 +148,20 @@ fn overlay<'a>(
         let path = FieldPath::new("metadata").child("labels").key(key);
         errors.push(FieldError::invalid(&path, value, why));
     };
-    let said = (label(level), label(version));
-    if let Some(text) = said.0 {
+    let configured = (label(level), label(version));
+    if let Some(text) = configured.0 {
         into.level = Level::parse(text).unwrap_or_else(|why| {
             wrong(level, text, why);
             fallback
         });
     }
-    if let Some(text) = said.1 {
+    if let Some(text) = configured.1 {
         into.version = Version::parse(text).unwrap_or_else(|why| {
             wrong(version, text, why);
             Version::Latest
         });
     }
-    (said.0.is_some(), said.1.is_some())
+    (configured.0.is_some(), configured.1.is_some())
 }
 
 impl Policy {
@@ -200,7 +200,11 @@ impl Policy {
 
     /// Formats the labels that have no effect in an exempt namespace: `enforce=baseline:latest, warn=…`. `None` if
     /// there are none.
-    pub(super) fn in_vain<'a>(&self, label: &dyn Fn(&str) -> Option<&'a str>, defaults: &Self) -> Option<String> {
+    pub(super) fn ineffective_labels<'a>(
+        &self,
+        label: &dyn Fn(&str) -> Option<&'a str>,
+        defaults: &Self,
+    ) -> Option<String> {
         if self.is_privileged() || self.is_like(defaults) {
             return None;
         }
@@ -209,11 +213,11 @@ impl Policy {
             ("audit", self.audit, AUDIT),
             ("warn", self.warn, WARN),
         ];
-        let said = modes.into_iter().filter(|(_, policy, labels)| {
+        let configured = modes.into_iter().filter(|(_, policy, labels)| {
             policy.level != Level::Privileged && labels.iter().any(|key| label(key).is_some())
         });
-        let said: Vec<String> = said.map(|(mode, policy, _)| format!("{mode}={policy}")).collect();
-        Some(said.join(", "))
+        let configured: Vec<String> = configured.map(|(mode, policy, _)| format!("{mode}={policy}")).collect();
+        Some(configured.join(", "))
     }
 }
 

@@ -21,7 +21,7 @@ fn policy(level: &str, warn: &str) -> Policy {
 #[test]
 fn a_rejected_pod_causes_no_warning() {
     let pod = json!({"spec": {"hostPID": true}});
-    let verdict = judge(
+    let verdict = evaluate_pod(
         &policy("baseline", "restricted"),
         &ErrorList::new(),
         Pod::of(&pod),
@@ -43,7 +43,7 @@ fn a_rejected_pod_causes_no_warning() {
 #[test]
 fn a_template_causes_only_a_warning() {
     let pod = json!({"spec": {"hostPID": true}});
-    let verdict = judge(
+    let verdict = evaluate_pod(
         &policy("restricted", "baseline"),
         &ErrorList::new(),
         Pod::of(&pod),
@@ -76,12 +76,12 @@ fn ineffective_labels_of_exempt_namespaces_are_listed() {
         "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/audit": "privileged"}}});
     let label = |key: &str| labels.label(key);
     let (policy, _) = Policy::of(&label, Policy::PRIVILEGED);
-    let said = policy.in_vain(&label, &Policy::PRIVILEGED);
-    assert_eq!(said.as_deref(), Some("enforce=baseline:latest"));
+    let ineffective = policy.ineffective_labels(&label, &Policy::PRIVILEGED);
+    assert_eq!(ineffective.as_deref(), Some("enforce=baseline:latest"));
 }
 
 /// A cluster with these pods in a namespace `ns` with these labels.
-fn cluster(labels: Value, pods: Vec<Value>) -> Cluster {
+fn cluster(labels: Value, pods: Vec<Value>) -> ObjectLookup {
     let namespace = json!({"metadata": {"name": "ns", "labels": (labels)}});
     testing::cluster(&[("", "namespaces", vec![namespace]), ("", "pods", pods)])
 }

@@ -1,7 +1,7 @@
 //! Evaluators: which quota resources apply to an object, and how much of each it uses.
 
 use super::super::resources::quantity;
-use super::judge::Amounts;
+use super::evaluate::Amounts;
 use super::pods;
 use super::scopes::{Selector, is_terminating};
 use crate::admission::{Attributes, Operation};
@@ -25,7 +25,7 @@ const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const ATTRIBUTES_CLASS: &str = ".volumeattributesclass.storage.k8s.io/";
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 /// Maximum number of devices allocated to one request, hence the worst case for `allocationMode: All`.
-const MOST_DEVICES: i64 = 32;
+const MAX_DEVICES: i64 = 32;
 
 const ONE: Quantity = Quantity::from_i64(1);
 
@@ -193,7 +193,7 @@ fn of_claim(claim: &Value) -> Amounts {
 fn of_resource_claim(claim: &Value) -> Amounts {
     fn devices(request: &Value) -> (String, Quantity) {
         let count = match request.str_at(&["allocationMode"]) {
-            "All" => MOST_DEVICES,
+            "All" => MAX_DEVICES,
             "" | "ExactCount" => request.get("count").as_i64().unwrap_or(1),
             _ => 0,
         };
@@ -224,13 +224,13 @@ fn of_resource_claim(claim: &Value) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::shown;
+    use super::super::evaluate::format_amounts;
     use super::*;
     use crate::json;
 
     #[test]
     fn services_are_charged_for_future_node_ports() {
-        let service = |spec: Value| shown(&of_service(&json!({"spec": (spec)})));
+        let service = |spec: Value| format_amounts(&of_service(&json!({"spec": (spec)})));
         let ports = json!([{"port": 80}, {"port": 81, "nodePort": 30000}]);
         let common = "count/services=1,services=1,services.loadbalancers";
         for (spec, want) in [
@@ -261,14 +261,14 @@ mod tests {
             "status": {"allocatedResources": {"storage": "2Gi"}}});
         let amounts = of_claim(&claim);
         assert_eq!(
-            shown(&amounts),
+            format_amounts(&amounts),
             "count/persistentvolumeclaims=1,gold.storageclass.storage.k8s.io/persistentvolumeclaims=1,\
              gold.storageclass.storage.k8s.io/requests.storage=2Gi,persistentvolumeclaims=1,requests.storage=2Gi"
         );
         assert!(amounts.keys().all(|name| Evaluator::Claims.counts(name)));
         assert!(!Evaluator::Claims.counts("gold.storageclass.storage.k8s.io/cpu"));
         let odd = json!({"spec": {"resources": {"requests": {"storage": "1500m"}}}});
-        assert!(shown(&of_claim(&odd)).ends_with("requests.storage=2"));
+        assert!(format_amounts(&of_claim(&odd)).ends_with("requests.storage=2"));
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             {"name": "b", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}},
             {"name": "c", "firstAvailable": [{"deviceClassName": "gpu", "count": 1}, {"deviceClassName": "gpu", "count": 4}]}]}}});
         assert_eq!(
-            shown(&of_resource_claim(&claim)),
+            format_amounts(&of_resource_claim(&claim)),
             "count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=6,\
              nic.deviceclass.resource.k8s.io/devices=32"
         );
@@ -289,11 +289,11 @@ mod tests {
         let deployments = GroupResource::new("apps", "deployments");
         let secrets = GroupResource::new("", "secrets");
         assert_eq!(
-            shown(&Evaluator::of(&deployments).usage(&Value::Null)),
+            format_amounts(&Evaluator::of(&deployments).usage(&Value::Null)),
             "count/deployments.apps=1"
         );
         assert_eq!(
-            shown(&Evaluator::of(&secrets).usage(&Value::Null)),
+            format_amounts(&Evaluator::of(&secrets).usage(&Value::Null)),
             "count/secrets=1,secrets=1"
         );
         for (name, of_deployments, of_secrets) in [

@@ -1,7 +1,7 @@
 //! Quota usage of pods.
 
-use super::super::resources::{Account, List, Side, has_own_resources, list, of_pod};
-use super::judge::Amounts;
+use super::super::resources::{CountingMode, List, ResourceKind, has_own_resources, list, of_pod};
+use super::evaluate::Amounts;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::time;
@@ -89,8 +89,8 @@ pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) 
         .flat_map(|l| spec.get(l).items())
     {
         let [requests, limits] = ["requests", "limits"].map(|side| list(container.at(&["resources", side])));
-        let said = charged(&requests, &limits);
-        for name in required.iter().filter(|name| !said.contains_key(**name)) {
+        let counted = charged(&requests, &limits);
+        for name in required.iter().filter(|name| !counted.contains_key(**name)) {
             silent.entry(name).or_default().insert(container.str_at(&["name"]));
         }
     }
@@ -125,8 +125,8 @@ fn now() -> i64 {
 pub(super) fn usage(pod: &Value) -> Amounts {
     let mut amounts = match is_alive(pod) {
         true => charged(
-            &of_pod(pod, Side::Requests, Account::Charged),
-            &of_pod(pod, Side::Limits, Account::Charged),
+            &of_pod(pod, ResourceKind::Requests, CountingMode::IncludeStatus),
+            &of_pod(pod, ResourceKind::Limits, CountingMode::IncludeStatus),
         ),
         false => Amounts::new(),
     };
@@ -136,7 +136,7 @@ pub(super) fn usage(pod: &Value) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::shown;
+    use super::super::evaluate::format_amounts;
     use super::*;
     use crate::json;
 
@@ -148,7 +148,7 @@ mod tests {
                 "limits": {"cpu": "200m", "nvidia.com/gpu": "2"}}},
             {"resources": {"requests": {"cpu": "100m"}}}]}});
         assert_eq!(
-            shown(&usage(&pod)),
+            format_amounts(&usage(&pod)),
             "count/pods=1,cpu=200m,hugepages-2Mi=4Mi,limits.cpu=200m,memory=1Gi,pods=1,requests.cpu=200m,\
              requests.deviceclass.resource.kubernetes.io/c=1,requests.hugepages-2Mi=4Mi,\
              requests.memory=1Gi,requests.nvidia.com/gpu=2"
@@ -162,7 +162,7 @@ mod tests {
             json!({"status": {"phase": "Succeeded"}}),
             json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}}),
         ] {
-            assert_eq!(shown(&usage(&pod)), "count/pods=1");
+            assert_eq!(format_amounts(&usage(&pod)), "count/pods=1");
         }
     }
 

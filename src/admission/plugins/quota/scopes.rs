@@ -96,13 +96,13 @@ pub(super) fn is_terminating(pod: &Value) -> bool {
 fn is_best_effort(pod: &Value) -> bool {
     match pod.str_at(&["status", "qosClass"]) {
         "" => {
-            use super::super::resources::{Account, Side, of_pod};
+            use super::super::resources::{CountingMode, ResourceKind, of_pod};
             let asks = |side| {
-                let total = of_pod(pod, side, Account::Spec);
+                let total = of_pod(pod, side, CountingMode::SpecOnly);
                 let counted = ["cpu", "memory"].into_iter().filter_map(|name| total.get(name));
                 counted.into_iter().any(|q| q.signum() != 0)
             };
-            !asks(Side::Requests) && !asks(Side::Limits)
+            !asks(ResourceKind::Requests) && !asks(ResourceKind::Limits)
         }
         class => class == "BestEffort",
     }

@@ -34,8 +34,8 @@ async fn serve(quotas: &[Value], config: QuotaConfig) -> Served {
         let draft = Draft::new(quota, Vec::new());
         storage.put(&key, Precondition::Absent, draft, None).await.unwrap();
     }
-    let cluster = Cluster::default();
-    cluster.fill([((String::new(), "resourcequotas".to_owned()), storage.clone())].into());
+    let cluster = ObjectLookup::default();
+    cluster.set_storages([((String::new(), "resourcequotas".to_owned()), storage.clone())].into());
     Served {
         quotas: storage,
         plugin: ResourceQuota::new(cluster, config),
@@ -234,7 +234,7 @@ proptest! {
             let attributes = create("pods");
             let write = Write { attributes: &attributes, object: &object, old: None };
             let resource = GroupResource::new("", "pods");
-            let outcome = judge(&[&stored], &write, &Evaluator::of(&resource), &[]);
+            let outcome = evaluate(&[&stored], &write, &Evaluator::of(&resource), &[]);
             prop_assert_eq!(outcome.is_ok(), millis == 0 || sum + millis <= hard);
             if let Ok(charges) = outcome
                 && let Some(used) = &charges[0]

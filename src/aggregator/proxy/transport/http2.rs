@@ -10,7 +10,7 @@ use super::upload::{self, Upload};
 use crate::client::headers::clean_response;
 use crate::client::io::{Heard, Wire};
 use crate::request::{Body, Interim};
-use crate::tasks::gather::gather;
+use crate::tasks::coalesce::coalesce;
 use crate::tasks::{Signal, TaskGroup};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -104,7 +104,7 @@ pub(super) async fn connect(
     room: Arc<Room>,
 ) -> Result<(Http2, Heartbeat, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
     let heard = io.heard();
-    let (io, turns) = gather(io);
+    let (io, turns) = coalesce(io);
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
         .initial_max_send_streams(expected)

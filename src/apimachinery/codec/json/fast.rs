@@ -3,18 +3,18 @@
 //! [`decode`] returns `None` for anything else, including malformed text. The caller then starts over with the
 //! serde_json decoder, which handles the rest and produces the error messages.
 
-use super::parts::{splat, zero_bytes};
+use super::projection::{splat, zero_bytes};
 use super::sizes::Sizes;
-use super::{MAX_DEPTH, Whose};
+use super::{MAX_DEPTH, Origin};
 use crate::apimachinery::value::{Map, Str, Value};
 
 /// Decodes a text; `None` if it is outside the subset or malformed.
-pub(super) fn decode(text: &str, whose: Whose) -> Option<Value> {
+pub(super) fn decode(text: &str, origin: Origin) -> Option<Value> {
     let mut reader = Reader {
         text,
         at: 0,
         sizes: Sizes::of(text.as_bytes()),
-        whose,
+        origin,
     };
     let value = reader.value(0)?;
     reader.space();
@@ -25,7 +25,7 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     sizes: Sizes,
-    whose: Whose,
+    origin: Origin,
 }
 
 impl Reader<'_> {
@@ -84,7 +84,7 @@ impl Reader<'_> {
         };
         // Fractions, exponents, long and malformed numbers.
         if !plain {
-            return super::decode_slowly(text.as_bytes(), self.whose).ok().map(|(v, _)| v);
+            return super::decode_slowly(text.as_bytes(), self.origin).ok().map(|(v, _)| v);
         }
         let n = digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
         Some(Value::Int(if digits.len() == text.len() { n } else { -n }))
@@ -133,7 +133,7 @@ impl Reader<'_> {
 
     /// Called when a container opens; returns the number of its members if known, else 0.
     fn open(&mut self) -> usize {
-        self.whose.checkpoint();
+        self.origin.checkpoint();
         self.sizes.next(self.text.len() - self.at)
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn common_json_decodes_and_the_rest_is_declined() {
         let text =
             " {\"a\" : [1, -20,0,true ,false,null,\"x\\n\\\"\u{e9}\", {}, [ ] ]\n,\"b\":{\"c\":\"a longer text\"}}\r\n";
-        let v = decode(text, Whose::Client).expect("plain");
+        let v = decode(text, Origin::Client).expect("plain");
         assert_eq!(
             json::to_string(&v),
             r#"{"a":[1,-20,0,true,false,null,"x\n\"é",{},[]],"b":{"c":"a longer text"}}"#
@@ -256,16 +256,16 @@ mod tests {
             "1x",
             "\u{feff}1",
         ] {
-            assert_eq!(decode(odd, Whose::Client), None, "{odd}");
+            assert_eq!(decode(odd, Origin::Client), None, "{odd}");
         }
-        assert_eq!(decode(&("[".repeat(5000) + &"]".repeat(5000)), Whose::Client), None);
+        assert_eq!(decode(&("[".repeat(5000) + &"]".repeat(5000)), Origin::Client), None);
     }
 
     proptest! {
         #[test]
         fn accepted_texts_decode_like_the_general_decoder(text in "[\\[\\]{}:,\" \\\\ntrufalse0-9.eE+\\-\n\u{1}\u{e9}]{0,40}") {
-            if let Some(v) = decode(&text, Whose::Client) {
-                let (slow, notes) = json::decode_slowly(text.as_bytes(), Whose::Client).unwrap();
+            if let Some(v) = decode(&text, Origin::Client) {
+                let (slow, notes) = json::decode_slowly(text.as_bytes(), Origin::Client).unwrap();
                 prop_assert_eq!(&v, &slow);
                 prop_assert!(notes.duplicates.is_empty());
             }

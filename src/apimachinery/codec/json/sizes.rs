@@ -4,7 +4,7 @@
 //! the memory of its tree. For small texts the extra pass does not pay off.
 
 use super::MAX_DEPTH;
-use super::parts::string_end;
+use super::projection::string_end;
 
 /// Texts up to this length are decoded without counting.
 const SMALL: usize = 64 * 1024;

@@ -66,7 +66,7 @@ fn anchors_merges_and_non_string_keys_decode() {
 
 #[test]
 fn duplicate_keys_are_reported_with_their_line() {
-    let (v, notes) = decode_noting(b"a: 1\nb:\n  x: 1\n  x: 2\n").unwrap();
+    let (v, notes) = decode_with_duplicates(b"a: 1\nb:\n  x: 1\n  x: 2\n").unwrap();
     assert_eq!(v, json!({"a": 1, "b": {"x": 2}}));
     assert_eq!(notes, ["line 4: key \"x\" already set in map"]);
 }

@@ -23,19 +23,19 @@ pub(super) enum Limit {
         /// Number of queues.
         queues: i64,
         /// Hand size: the queues shuffle-sharded to one flow.
-        hand: i64,
+        hand_size: i64,
     },
 }
 
 /// A priority level: name, whether it is mandatory (rather than suggested), and limit.
 pub(super) type Level = (&'static str, bool, Limit);
 
-const fn queue(shares: i64, lendable: i64, queues: i64, hand: i64) -> Limit {
+const fn queue(shares: i64, lendable: i64, queues: i64, hand_size: i64) -> Limit {
     Limit::Queue {
         shares,
         lendable,
         queues,
-        hand,
+        hand_size,
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) const LEVELS: &[Level] = &[
 
 /// The requests a flow schema matches.
 #[derive(Clone, Copy)]
-pub(super) enum What {
+pub(super) enum Matches {
     /// All requests.
     Everything,
     /// `/healthz`, `/livez`, `/readyz`.
@@ -80,7 +80,7 @@ pub(super) struct Schema {
     /// `Group/x`, `User/x`, or `namespace:name` of a service account.
     pub subjects: &'static [&'static str],
     /// The requests it matches.
-    pub what: What,
+    pub what: Matches,
 }
 
 const fn schema(
@@ -89,7 +89,7 @@ const fn schema(
     level: &'static str,
     by: &'static str,
     subjects: &'static [&'static str],
-    what: What,
+    what: Matches,
 ) -> Schema {
     Schema {
         name,
@@ -122,19 +122,19 @@ const NAMESPACE: &str = "ByNamespace";
 /// The default flow schemas.
 #[rustfmt::skip]
 pub(super) const SCHEMAS: &[Schema] = &[
-    mandatory(schema("exempt", 1, "exempt", "", &["Group/system:masters"], What::Everything)),
-    schema("probes", 2, "exempt", "", EVERYBODY, What::Probes),
-    schema("system-leader-election", 100, "leader-election", USER, MANAGERS, What::Leases),
-    schema("endpoint-controller", 150, "workload-high", USER, &["User/system:kube-controller-manager", "kube-system:endpoint-controller", "kube-system:endpointslicemirroring-controller"], What::Endpoints),
-    schema("workload-leader-election", 200, "leader-election", USER, &["kube-system:*"], What::Leases),
-    schema("system-node-high", 400, "node-high", USER, NODES, What::Nodes),
-    schema("system-nodes", 500, "system", USER, NODES, What::Everything),
-    schema("kube-controller-manager", 800, "workload-high", NAMESPACE, &["User/system:kube-controller-manager"], What::Everything),
-    schema("kube-scheduler", 800, "workload-high", NAMESPACE, &["User/system:kube-scheduler"], What::Everything),
-    schema("kube-system-service-accounts", 900, "workload-high", NAMESPACE, &["kube-system:*"], What::Everything),
-    schema("service-accounts", 9000, "workload-low", USER, &["Group/system:serviceaccounts"], What::Everything),
-    schema("global-default", 9900, "global-default", USER, EVERYBODY, What::Everything),
-    mandatory(schema("catch-all", 10000, "catch-all", USER, EVERYBODY, What::Everything)),
+    mandatory(schema("exempt", 1, "exempt", "", &["Group/system:masters"], Matches::Everything)),
+    schema("probes", 2, "exempt", "", EVERYBODY, Matches::Probes),
+    schema("system-leader-election", 100, "leader-election", USER, MANAGERS, Matches::Leases),
+    schema("endpoint-controller", 150, "workload-high", USER, &["User/system:kube-controller-manager", "kube-system:endpoint-controller", "kube-system:endpointslicemirroring-controller"], Matches::Endpoints),
+    schema("workload-leader-election", 200, "leader-election", USER, &["kube-system:*"], Matches::Leases),
+    schema("system-node-high", 400, "node-high", USER, NODES, Matches::Nodes),
+    schema("system-nodes", 500, "system", USER, NODES, Matches::Everything),
+    schema("kube-controller-manager", 800, "workload-high", NAMESPACE, &["User/system:kube-controller-manager"], Matches::Everything),
+    schema("kube-scheduler", 800, "workload-high", NAMESPACE, &["User/system:kube-scheduler"], Matches::Everything),
+    schema("kube-system-service-accounts", 900, "workload-high", NAMESPACE, &["kube-system:*"], Matches::Everything),
+    schema("service-accounts", 9000, "workload-low", USER, &["Group/system:serviceaccounts"], Matches::Everything),
+    schema("global-default", 9900, "global-default", USER, EVERYBODY, Matches::Everything),
+    mandatory(schema("catch-all", 10000, "catch-all", USER, EVERYBODY, Matches::Everything)),
 ];
 
 pub(super) fn level_spec(limit: Limit) -> Value {
@@ -151,9 +151,9 @@ pub(super) fn level_spec(limit: Limit) -> Value {
             shares,
             lendable,
             queues,
-            hand,
+            hand_size,
         } => {
-            let queuing = json!({"queues": queues, "handSize": hand, "queueLengthLimit": 50});
+            let queuing = json!({"queues": queues, "handSize": hand_size, "queueLengthLimit": 50});
             let mut response = json!({"type": "Queue"});
             response.set(&["queuing"], queuing);
             limited(shares, lendable, response)
@@ -188,7 +188,7 @@ fn subject(text: &str) -> Value {
     }
 }
 
-impl What {
+impl Matches {
     fn rule(self) -> Value {
         match self {
             Self::Everything => json!({

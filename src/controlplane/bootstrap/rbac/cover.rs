@@ -1,13 +1,13 @@
 //! Computes the rules that a live role lacks.
 
 use crate::apimachinery::value::Value;
-use crate::authz::rbac::{Held, PolicyRule};
+use crate::authz::rbac::{HeldRules, PolicyRule};
 
 /// The grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path) each.
 pub(super) fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
     let parse = |rules: &[Value]| -> Vec<PolicyRule> { rules.iter().map(PolicyRule::parse).collect() };
     let (held, wanted) = (parse(held), parse(wanted));
-    let missing = Held::of(held.iter()).missing_grants(&wanted);
+    let missing = HeldRules::of(held.iter()).missing_grants(&wanted);
     missing.iter().map(PolicyRule::to_value).collect()
 }
 

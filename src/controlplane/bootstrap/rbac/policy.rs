@@ -22,9 +22,9 @@ pub(super) struct Role {
     /// Empty for a ClusterRole.
     pub namespace: &'static str,
     /// The role it is aggregated to (`admin`: label `…/aggregate-to-admin`), or empty.
-    pub part_of: &'static str,
+    pub aggregate_to: &'static str,
     /// Aggregates the roles labelled `…/aggregate-to-` this, and has no rules of its own; or empty.
-    pub made_of: &'static str,
+    pub aggregates: &'static str,
     /// One line per rule.
     pub rules: &'static [&'static str],
 }
@@ -45,8 +45,8 @@ pub(super) const fn cluster(name: &'static str, rules: &'static [&'static str]) 
     Role {
         name,
         namespace: "",
-        part_of: "",
-        made_of: "",
+        aggregate_to: "",
+        aggregates: "",
         rules,
     }
 }
@@ -118,12 +118,12 @@ impl Role {
     /// The API object.
     pub(super) fn object(&self) -> Value {
         let mut v = role_object(self.namespace, self.name, self.rules);
-        if !self.part_of.is_empty() {
-            v.set(&["metadata", "labels", &aggregate_label(self.part_of)], "true");
+        if !self.aggregate_to.is_empty() {
+            v.set(&["metadata", "labels", &aggregate_label(self.aggregate_to)], "true");
         }
-        if !self.made_of.is_empty() {
+        if !self.aggregates.is_empty() {
             let mut selector = Value::object();
-            selector.set(&["matchLabels", &aggregate_label(self.made_of)], "true");
+            selector.set(&["matchLabels", &aggregate_label(self.aggregates)], "true");
             v.set(&["aggregationRule", "clusterRoleSelectors"], vec![selector]);
             // The aggregation controller fills in the rules.
             v.set(&["rules"], Value::Null);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn an_aggregated_role_has_no_rules() {
         let admin = Role {
-            made_of: "admin",
+            aggregates: "admin",
             ..cluster("admin", &[])
         };
         assert_eq!(

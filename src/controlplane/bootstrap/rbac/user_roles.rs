@@ -2,14 +2,17 @@
 
 use super::policy::{Binding, Role, bind, cluster};
 
-const fn part_of(to: &'static str, role: Role) -> Role {
-    Role { part_of: to, ..role }
+const fn aggregate_to(to: &'static str, role: Role) -> Role {
+    Role {
+        aggregate_to: to,
+        ..role
+    }
 }
 
-const fn made_of(of: &'static str, part_of: &'static str, name: &'static str) -> Role {
+const fn aggregates(of: &'static str, aggregate_to: &'static str, name: &'static str) -> Role {
     Role {
-        made_of: of,
-        part_of,
+        aggregates: of,
+        aggregate_to,
         ..cluster(name, &[])
     }
 }
@@ -17,10 +20,10 @@ const fn made_of(of: &'static str, part_of: &'static str, name: &'static str) ->
 /// ClusterRoles.
 pub(super) const ROLES: &[Role] = &[
     cluster("cluster-admin", &["* * *", "url * *"]),
-    made_of("admin", "", "admin"),
-    made_of("edit", "admin", "edit"),
-    made_of("view", "edit", "view"),
-    part_of(
+    aggregates("admin", "", "admin"),
+    aggregates("edit", "admin", "edit"),
+    aggregates("view", "edit", "view"),
+    aggregate_to(
         "admin",
         cluster(
             "system:aggregate-to-admin",
@@ -30,8 +33,8 @@ pub(super) const ROLES: &[Role] = &[
             ],
         ),
     ),
-    part_of("edit", cluster("system:aggregate-to-edit", EDIT)),
-    part_of("view", cluster("system:aggregate-to-view", VIEW)),
+    aggregate_to("edit", cluster("system:aggregate-to-edit", EDIT)),
+    aggregate_to("view", cluster("system:aggregate-to-view", VIEW)),
     cluster(
         "system:basic-user",
         &[

@@ -17,7 +17,7 @@ pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             .strategy(volumes::LIMIT_RANGE)
             .columns(others::created_at())
             .create_on_update()
-            .done(),
+            .build(),
         V1.kind("persistentvolumeclaims", "PersistentVolumeClaim")
             .namespaced()
             .short(&["pvc"])
@@ -25,20 +25,20 @@ pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             .columns(storage::persistent_volume_claims())
             .returns_deleted()
             .status()
-            .done(),
+            .build(),
         V1.kind("persistentvolumes", "PersistentVolume")
             .short(&["pv"])
             .strategy(volumes::PERSISTENT_VOLUME)
             .columns(storage::persistent_volumes())
             .returns_deleted()
             .status()
-            .done(),
+            .build(),
         V1.kind("podtemplates", "PodTemplate")
             .namespaced()
             .strategy(workloads::POD_TEMPLATE)
             .columns(columns::pod_templates())
             .returns_deleted()
-            .done(),
+            .build(),
         scaled(
             V1.kind("replicationcontrollers", "ReplicationController")
                 .namespaced()
@@ -51,7 +51,7 @@ pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             scale,
         )
         .status()
-        .done(),
+        .build(),
         V1.kind("resourcequotas", "ResourceQuota")
             .namespaced()
             .short(&["quota"])
@@ -59,6 +59,6 @@ pub(super) fn rows(scale: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
             .columns(storage::resource_quotas())
             .returns_deleted()
             .status()
-            .done(),
+            .build(),
     ]
 }

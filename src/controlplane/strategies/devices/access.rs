@@ -141,7 +141,7 @@ fn is_on_node(cx: &Context, node: &str) -> bool {
         (Some(ns), Some(name), None) if !ns.is_empty() && !name.is_empty()
     );
     match cx.user.extra.get(NODE_NAME).map(Vec::as_slice) {
-        Some([said]) => is_account && !node.is_empty() && said == node && dns1123_subdomain(said).is_empty(),
+        Some([claimed]) => is_account && !node.is_empty() && claimed == node && dns1123_subdomain(claimed).is_empty(),
         _ => false,
     }
 }

@@ -31,9 +31,9 @@ pub(super) fn copy(pod: &mut Value) {
     }
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for c in elements_mut(pod, &["spec", list]) {
-            let said = annotations.str_at(&[&format!("{PREFIX}{}", c.str_at(&["name"]))]);
+            let annotation = annotations.str_at(&[&format!("{PREFIX}{}", c.str_at(&["name"]))]);
             let path = ["securityContext", "appArmorProfile"];
-            if let Some(profile) = profile(said).filter(|p| *p != of_pod)
+            if let Some(profile) = profile(annotation).filter(|p| *p != of_pod)
                 && c.at(&path).is_null()
             {
                 c.set(&path, profile);

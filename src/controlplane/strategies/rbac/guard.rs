@@ -1,5 +1,5 @@
 //! Prevents privilege escalation through roles and bindings, as upstream's `pkg/registry/rbac/*/policybased`.
-//! Entry points: [`Guard::role`] and [`Guard::binding`]. A write is allowed if:
+//! Entry points: [`EscalationGuard::role`] and [`EscalationGuard::binding`]. A write is allowed if:
 //!
 //! ```text
 //! the caller is in system:masters                             always
@@ -16,7 +16,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Str, Value};
-use crate::authz::rbac::{Held, Missing, PolicyRule, Spent};
+use crate::authz::rbac::{BudgetExhausted, HeldRules, MissingRules, PolicyRule};
 use crate::authz::{Attributes, Authorizer, Decision, Rbac, Rules};
 use crate::registry::strategy::Context;
 use crate::request::user::MASTERS;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Checks writes of roles and bindings against the caller's own permissions.
 #[derive(Clone)]
-pub struct Guard {
+pub struct EscalationGuard {
     /// Queried for the verbs `escalate` and `bind`.
     pub authorizer: Arc<dyn Authorizer>,
     /// Resolves the rules a caller holds and the rules of bound roles.
@@ -43,7 +43,7 @@ const fn plural(namespaced: bool, binding: bool) -> &'static str {
 }
 
 /// True if only metadata written by the garbage collector changes: finalizers and owner references.
-fn only_bookkeeping(new: &Value, old: &Value) -> bool {
+fn only_gc_fields_changed(new: &Value, old: &Value) -> bool {
     let strip = |v: &Value| {
         let mut v = v.clone();
         for key in ["finalizers", "ownerReferences", "managedFields", "resourceVersion"] {
@@ -59,20 +59,20 @@ fn aggregates(role: &Value) -> bool {
 }
 
 /// Upper bound on the missing rules listed in a refusal.
-const MOST_RULES: usize = 100;
+const MAX_RULES: usize = 100;
 /// Upper bound on the verbs listed per rule.
-const MOST_VERBS: usize = 100;
+const MAX_VERBS: usize = 100;
 /// Length in bytes after which no further rule is listed.
-const MOST_TEXT: usize = 32 * 1024;
+const MAX_TEXT: usize = 32 * 1024;
 /// Size of the rules, in strings, up to which they are compared inline; larger sets go to the blocking pool.
 const FEW: usize = 300;
 /// What a comparison allocates, in bytes, as an estimate.
 const MEMORY: usize = 1 << 20;
 
-/// Formats a missing rule as upstream does, with at most [`MOST_VERBS`] verbs.
+/// Formats a missing rule as upstream does, with at most [`MAX_VERBS`] verbs.
 fn line(mut rule: PolicyRule) -> String {
-    let more = rule.verbs.len().saturating_sub(MOST_VERBS);
-    rule.verbs.truncate(MOST_VERBS);
+    let more = rule.verbs.len().saturating_sub(MAX_VERBS);
+    rule.verbs.truncate(MAX_VERBS);
     match more {
         0 => rule.to_string(),
         more => format!("{rule} and {more} more verbs"),
@@ -80,18 +80,18 @@ fn line(mut rule: PolicyRule) -> String {
 }
 
 /// Lists the missing rules as upstream does, sorted, one per line. The length is bounded, unlike upstream's.
-fn lines(missing: Missing) -> String {
+fn lines(missing: MissingRules) -> String {
     let lines: BTreeSet<String> = missing.rules.into_iter().map(line).collect();
     let mut text = String::new();
     let mut named = 0;
     for line in &lines {
-        if named == MOST_RULES || (named > 0 && text.len() + line.len() > MOST_TEXT) {
+        if named == MAX_RULES || (named > 0 && text.len() + line.len() > MAX_TEXT) {
             break;
         }
         if named > 0 {
             text.push('\n');
         }
-        match line.get(..MOST_TEXT) {
+        match line.get(..MAX_TEXT) {
             Some(start) => text.push_str(start),
             None => text.push_str(line),
         }
@@ -105,7 +105,7 @@ fn lines(missing: Missing) -> String {
     text
 }
 
-impl Guard {
+impl EscalationGuard {
     async fn may(&self, cx: &Context, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
         let asked = Attributes {
             verb,
@@ -115,18 +115,23 @@ impl Guard {
             namespace,
             resource,
             name,
-            ..Attributes::nothing(&cx.user)
+            ..Attributes::empty(&cx.user)
         };
         self.authorizer.authorize(&asked).await.decision == Decision::Allow
     }
 
     /// Describes the granted rules that the caller does not hold; `None` if the caller holds all of them.
-    async fn not_held(&self, cx: &Context, namespace: &str, granted: Arc<[PolicyRule]>) -> Result<Option<String>> {
+    async fn missing_rules_text(
+        &self,
+        cx: &Context,
+        namespace: &str,
+        granted: Arc<[PolicyRule]>,
+    ) -> Result<Option<String>> {
         let held = self.roles.held(&cx.user, namespace).await;
         let (held, errors) = held.map_err(Status::internal)?;
         let rules = held.iter().flat_map(|role| role.rules.iter()).chain(granted.iter());
         let small = rules.map(PolicyRule::weight).sum::<usize>() <= FEW;
-        let compare = move || Held::of(held.iter().flat_map(|role| role.rules.iter())).missing(&granted);
+        let compare = move || HeldRules::of(held.iter().flat_map(|role| role.rules.iter())).missing(&granted);
         let missing = if small {
             compare()
         } else {
@@ -139,7 +144,7 @@ impl Guard {
         let missing = match missing {
             Ok(missing) if missing.rules.is_empty() => return Ok(None),
             Ok(missing) => missing,
-            Err(Spent) => {
+            Err(BudgetExhausted) => {
                 let why = "is attempting to grant RBAC permissions that are too many to compare with those currently held; \
                            they may be granted by smaller roles";
                 return Ok(Some(format!("{who} {why}")));
@@ -163,7 +168,7 @@ impl Guard {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn role(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
-        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
+        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_gc_fields_changed(new, old)) {
             return Ok(());
         }
         let resource = plural(namespaced, false);
@@ -174,12 +179,12 @@ impl Guard {
         }
         let gr = GroupResource::new(GROUP, resource);
         let granted = new.get("rules").items().iter().map(PolicyRule::parse).collect();
-        if let Some(why) = self.not_held(cx, &cx.namespace, granted).await? {
+        if let Some(why) = self.missing_rules_text(cx, &cx.namespace, granted).await? {
             return Err(Status::forbidden(&gr, new.name(), &why));
         }
         if !namespaced && (aggregates(new) || old.is_some_and(aggregates)) {
             let everything = Rules::all().rules.into();
-            if self.not_held(cx, &cx.namespace, everything).await?.is_some() {
+            if self.missing_rules_text(cx, &cx.namespace, everything).await?.is_some() {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(Status::forbidden(&gr, new.name(), why));
             }
@@ -195,7 +200,7 @@ impl Guard {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn binding(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
-        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_bookkeeping(new, old)) {
+        if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_gc_fields_changed(new, old)) {
             return Ok(());
         }
         let (kind, role) = (new.str_at(&["roleRef", "kind"]), new.str_at(&["roleRef", "name"]));
@@ -214,7 +219,7 @@ impl Guard {
             return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
         };
         let granted = bound.rules.clone();
-        match self.not_held(cx, &cx.namespace, granted).await? {
+        match self.missing_rules_text(cx, &cx.namespace, granted).await? {
             None => Ok(()),
             Some(why) => {
                 let gr = GroupResource::new(GROUP, plural(namespaced, true));
@@ -231,7 +236,7 @@ mod tests {
     use crate::json;
     use crate::request::UserInfo;
 
-    fn guard(held: Value) -> (Guard, Context) {
+    fn guard(held: Value) -> (EscalationGuard, Context) {
         let mut index = Index::default();
         let role = json!({"rules": (serde_json::Value::from(held))});
         index.set_role("mine", Some(Arc::new(Role::parse(&role))));
@@ -246,7 +251,7 @@ mod tests {
             ..Context::system("ns")
         };
         let authorizer = roles.clone();
-        (Guard { authorizer, roles }, cx)
+        (EscalationGuard { authorizer, roles }, cx)
     }
 
     fn wants(rules: Value) -> Value {
@@ -294,16 +299,16 @@ mod tests {
             role.set(&["rules"], vec![v.clone(), v]);
             role
         };
-        let said = g.role(&cx, true, &rule(100), None).await.unwrap_err().message;
-        assert_eq!(said.matches("{APIGroups").count(), 100);
-        assert!(said.ends_with("}"), "{said}");
-        let said = g.role(&cx, true, &rule(250), None).await.unwrap_err().message;
-        assert_eq!(said.matches("{APIGroups").count(), 100);
-        assert!(said.ends_with("}\nand 150 more"), "{said}");
-        let said = g.role(&cx, true, &rule(5_000), None).await.unwrap_err().message;
+        let message = g.role(&cx, true, &rule(100), None).await.unwrap_err().message;
+        assert_eq!(message.matches("{APIGroups").count(), 100);
+        assert!(message.ends_with("}"), "{message}");
+        let message = g.role(&cx, true, &rule(250), None).await.unwrap_err().message;
+        assert_eq!(message.matches("{APIGroups").count(), 100);
+        assert!(message.ends_with("}\nand 150 more"), "{message}");
+        let message = g.role(&cx, true, &rule(5_000), None).await.unwrap_err().message;
         assert!(
-            said.ends_with("}\nand more than 900 more") && said.len() < 40_000,
-            "{said}"
+            message.ends_with("}\nand more than 900 more") && message.len() < 40_000,
+            "{message}"
         );
     }
 

@@ -1,10 +1,11 @@
 //! IPAddress objects, the durable record of which Service owns a cluster IP.
 //!
-//! [`Addresses`] is the interface the allocator uses, [`Stored`] its implementation over the store of IPAddresses.
+//! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the store of
+//! IPAddresses.
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::Family;
+use crate::controlplane::allocators::IpFamily;
 use crate::controlplane::subresources::LateStore;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
@@ -20,7 +21,7 @@ pub(crate) const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// Records the owners of cluster IPs.
 #[async_trait]
-pub trait Addresses: Send + Sync + 'static {
+pub trait AddressRegistry: Send + Sync + 'static {
     /// Records the Service as owner of `ip`. Returns false if the address is already recorded.
     ///
     /// # Errors
@@ -35,13 +36,13 @@ pub trait Addresses: Send + Sync + 'static {
 }
 
 /// Builds the IPAddress object that records a Service as owner of `ip`.
-pub(crate) fn record(ip: IpAddr, namespace: &str, name: &str) -> Value {
+pub(crate) fn ip_address_for(ip: IpAddr, namespace: &str, name: &str) -> Value {
     let mut v = crate::json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
         "metadata": {"name": (ip.to_string())},
         "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
     });
-    v.set(&["metadata", "labels", FAMILY_LABEL], Family::of(ip).name());
+    v.set(&["metadata", "labels", FAMILY_LABEL], IpFamily::of(ip).name());
     v.set(&["metadata", "labels", MANAGED_BY_LABEL], ALLOCATOR);
     v
 }
@@ -49,19 +50,19 @@ pub(crate) fn record(ip: IpAddr, namespace: &str, name: &str) -> Value {
 /// True if the IPAddress object names this Service as its parent.
 pub(crate) fn belongs_to(record: &Value, namespace: &str, name: &str) -> bool {
     let parent = record.at(&["spec", "parentRef"]);
-    let said = ["group", "resource", "namespace", "name"].map(|k| parent.str_at(&[k]));
-    said == ["", "services", namespace, name]
+    let reference = ["group", "resource", "namespace", "name"].map(|k| parent.str_at(&[k]));
+    reference == ["", "services", namespace, name]
 }
 
 /// Records owners in the store of IPAddresses.
 #[derive(Clone, Default)]
-pub(crate) struct Stored(pub(crate) LateStore);
+pub(crate) struct IpAddressStore(pub(crate) LateStore);
 
 #[async_trait]
-impl Addresses for Stored {
+impl AddressRegistry for IpAddressStore {
     async fn claim(&self, ip: IpAddr, namespace: &str, name: &str) -> Result<bool> {
         let store = self.0.get()?;
-        let mut object = record(ip, namespace, name);
+        let mut object = ip_address_for(ip, namespace, name);
         store.resource().schema.normalize(&mut object)?;
         let options = WriteOptions {
             manager: Some("kube-apiserver".to_owned()),

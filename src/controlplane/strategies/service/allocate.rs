@@ -1,20 +1,21 @@
 //! Allocation of cluster IPs and node ports for one write, all or nothing.
 //!
-//! Entry points: [`ServiceNumbers::begin_create`] and [`ServiceNumbers::begin_update`]. A [`Taking`] tracks what the
-//! write has allocated and releases it on failure ([`Taking::end`]) or drop. What an update frees is released only
-//! once the write is durable (`updated`): until then the write may fail, and the Service would still need it.
-//! A cluster IP belongs to a Service once its IPAddress object exists; the allocator in memory is only a hint.
+//! Entry points: [`ServiceAllocators::begin_create`] and [`ServiceAllocators::begin_update`]. A [`PendingAllocation`]
+//! tracks what the write has allocated and releases it on failure ([`PendingAllocation::end`]) or drop. What an update
+//! frees is released only once the write is durable (`updated`): until then the write may fail, and the Service would
+//! still need it. A cluster IP belongs to a Service once its IPAddress object exists; the allocator in memory is only a
+//! hint.
 
-use super::addresses::Addresses;
-use super::families::{invalid, settle};
+use super::addresses::AddressRegistry;
+use super::families::{init_ip_family_fields, invalid};
 use super::prepare::{health_port, needs_cluster_ip, needs_health_check, needs_node_port, node_port};
-use super::{ServiceNumbers, owner};
+use super::{ServiceAllocators, owner};
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::{Family, IpError};
+use crate::controlplane::allocators::{IpError, IpFamily};
 use crate::controlplane::fields::{Seen, strings};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -23,26 +24,26 @@ use std::net::IpAddr;
 ///
 /// # Cancel safety
 /// Dropping it releases the numbers in memory. It cannot await, so IPAddress objects that were already created stay.
-struct Taking<'a> {
-    numbers: &'a ServiceNumbers,
-    addresses: &'a dyn Addresses,
+struct PendingAllocation<'a> {
+    allocators: &'a ServiceAllocators,
+    addresses: &'a dyn AddressRegistry,
     owner: String,
     dry_run: bool,
     ips: Vec<IpAddr>,
     ports: BTreeSet<i64>,
 }
 
-impl ServiceNumbers {
+impl ServiceAllocators {
     /// Marks what a stored Service holds as allocated. Returns a message for each number that is outside the ranges or
     /// held by another Service.
-    pub fn adopt(&self, service: &Value) -> Vec<String> {
+    pub fn mark_stored_allocations(&self, service: &Value) -> Vec<String> {
         let who = owner(service);
         let mut odd = Vec::new();
         for ip in strings(service.at(&["spec", "clusterIPs"]))
             .into_iter()
             .filter_map(parse_ip)
         {
-            match self.take_ip(ip, &who) {
+            match self.allocate_ip(ip, &who) {
                 Err(IpError::NotInRange) => odd.push(format!("cluster IP {ip} is not within any configured range")),
                 taken => odd.extend(taken.err().map(|e| format!("cluster IP {ip}: {e}"))),
             }
@@ -50,7 +51,7 @@ impl ServiceNumbers {
         for port in held_ports(service) {
             odd.extend(
                 self.ports
-                    .take(port, &who)
+                    .allocate(port, &who)
                     .err()
                     .map(|e| format!("node port {port}: {e}")),
             );
@@ -65,13 +66,13 @@ impl ServiceNumbers {
     pub(super) async fn begin_create(
         &self,
         service: &mut Value,
-        addresses: &dyn Addresses,
+        addresses: &dyn AddressRegistry,
         dry_run: bool,
     ) -> Result<()> {
-        settle(self, service, None)?;
-        let mut taking = Taking::new(self, addresses, service, dry_run);
-        let outcome = taking.all_of_new(service).await;
-        taking.end(service, outcome).await
+        init_ip_family_fields(self, service, None)?;
+        let mut pending = PendingAllocation::new(self, addresses, service, dry_run);
+        let outcome = pending.all_of_new(service).await;
+        pending.end(service, outcome).await
     }
 
     /// Resolves the IP families of a changed Service and allocates what it needs in addition.
@@ -82,27 +83,27 @@ impl ServiceNumbers {
         &self,
         new: &mut Value,
         old: &Value,
-        addresses: &dyn Addresses,
+        addresses: &dyn AddressRegistry,
         dry_run: bool,
     ) -> Result<()> {
-        settle(self, new, Some(old))?;
-        let mut taking = Taking::new(self, addresses, new, dry_run);
-        let outcome = taking.all_of_changed(new, old).await;
-        taking.end(new, outcome).await
+        init_ip_family_fields(self, new, Some(old))?;
+        let mut pending = PendingAllocation::new(self, addresses, new, dry_run);
+        let outcome = pending.all_of_changed(new, old).await;
+        pending.end(new, outcome).await
     }
 
     /// Releases, in memory, what `service` holds and `kept` does not.
-    pub(super) fn give_back(&self, service: &Value, kept: Option<&Value>) {
+    pub(super) fn release(&self, service: &Value, kept: Option<&Value>) {
         let who = owner(service);
         for ip in freed_addresses(service, kept) {
-            self.give_back_ip(ip, &who);
+            self.release_ip(ip, &who);
         }
         let kept_ports = kept.map(held_ports).unwrap_or_default();
         for port in held_ports(service)
             .into_iter()
             .filter(|p| kept_ports.binary_search(p).is_err())
         {
-            self.ports.give_back(port, &who);
+            self.ports.release(port, &who);
         }
     }
 }
@@ -141,10 +142,15 @@ fn allocates_node_ports(service: &Value) -> bool {
     }
 }
 
-impl<'a> Taking<'a> {
-    fn new(numbers: &'a ServiceNumbers, addresses: &'a dyn Addresses, service: &Value, dry_run: bool) -> Self {
+impl<'a> PendingAllocation<'a> {
+    fn new(
+        allocators: &'a ServiceAllocators,
+        addresses: &'a dyn AddressRegistry,
+        service: &Value,
+        dry_run: bool,
+    ) -> Self {
         Self {
-            numbers,
+            allocators,
             addresses,
             owner: owner(service),
             dry_run,
@@ -204,21 +210,21 @@ impl<'a> Taking<'a> {
     }
 
     async fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
-        let said: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
+        let requested: Vec<String> = strings(service.at(&["spec", "clusterIPs"]))
             .into_iter()
             .map(str::to_owned)
             .collect();
-        if said.first().is_some_and(|ip| ip == "None") {
+        if requested.first().is_some_and(|ip| ip == "None") {
             return Ok(());
         }
         let families = strings(service.at(&["spec", "ipFamilies"]))
             .into_iter()
-            .filter_map(Family::parse)
+            .filter_map(IpFamily::parse)
             .collect::<Vec<_>>();
         let mut all = Vec::new();
         for (i, family) in families.into_iter().enumerate() {
             all.push(
-                self.cluster_ip(service, family, said.get(i).map(String::as_str))
+                self.cluster_ip(service, family, requested.get(i).map(String::as_str))
                     .await?,
             );
         }
@@ -234,7 +240,7 @@ impl<'a> Taking<'a> {
             .collect();
         let Some(family) = strings(service.at(&["spec", "ipFamilies"]))
             .get(1)
-            .and_then(|f| Family::parse(f))
+            .and_then(|f| IpFamily::parse(f))
         else {
             return Ok(());
         };
@@ -245,20 +251,20 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    async fn cluster_ip(&mut self, service: &Value, family: Family, said: Option<&str>) -> Result<String> {
+    async fn cluster_ip(&mut self, service: &Value, family: IpFamily, requested: Option<&str>) -> Result<String> {
         let refused = |why: String| {
             let shown = service.at(&["spec", "clusterIPs"]).clone();
             let at = FieldPath::new("spec").child("clusterIPs");
             invalid(service, &[FieldError::invalid(&at, shown, why)])
         };
-        let Some(range) = self.numbers.range_for(family) else {
+        let Some(range) = self.allocators.range_for(family) else {
             return Err(refused(format!(
                 "failed to allocate IP {}: {}",
-                said.unwrap_or(""),
+                requested.unwrap_or(""),
                 IpError::NotInRange
             )));
         };
-        let Some(text) = said else {
+        let Some(text) = requested else {
             if self.dry_run {
                 // A stand-in: nothing is reserved, so any real address could be wrong by the time of the write.
                 return Ok(range.network().to_string());
@@ -270,18 +276,18 @@ impl<'a> Taking<'a> {
             return Ok(text.to_owned());
         };
         if self.dry_run {
-            if !self.numbers.contains(ip) {
+            if !self.allocators.contains(ip) {
                 return Err(refused(format!(
                     "failed to allocate IP {text}: the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
                 )));
             }
             return Ok(text.to_owned());
         }
-        let taken = self.numbers.take_ip(ip, &self.owner);
+        let taken = self.allocators.allocate_ip(ip, &self.owner);
         taken.map_err(|e| refused(format!("failed to allocate IP {text}: {e}")))?;
         self.ips.push(ip);
         if !self.claim(service, ip).await? {
-            self.lost(ip);
+            self.forfeit(ip);
             return Err(refused(format!("failed to allocate IP {text}: {}", IpError::Taken)));
         }
         Ok(text.to_owned())
@@ -289,9 +295,9 @@ impl<'a> Taking<'a> {
 
     /// Allocates any free address. One whose IPAddress object already exists is marked as taken, so that every round
     /// has fewer candidates and the loop ends.
-    async fn any_address(&mut self, service: &Value, family: Family) -> Result<IpAddr> {
+    async fn any_address(&mut self, service: &Value, family: IpFamily) -> Result<IpAddr> {
         loop {
-            let ip = self.numbers.take_any_ip(family, &self.owner).map_err(|e| {
+            let ip = self.allocators.allocate_next_ip(family, &self.owner).map_err(|e| {
                 Status::internal(format!(
                     "failed to allocate a serviceIP for Service {:?}: {e}",
                     service.name()
@@ -301,7 +307,7 @@ impl<'a> Taking<'a> {
             if self.claim(service, ip).await? {
                 return Ok(ip);
             }
-            self.lost(ip);
+            self.forfeit(ip);
         }
     }
 
@@ -310,9 +316,9 @@ impl<'a> Taking<'a> {
     }
 
     /// Handles an address whose IPAddress object belongs to another owner: `Drop` must not release it.
-    fn lost(&mut self, ip: IpAddr) {
+    fn forfeit(&mut self, ip: IpAddr) {
         self.ips.retain(|i| *i != ip);
-        self.numbers.is_anothers(ip, &self.owner);
+        self.allocators.reassign(ip, &self.owner);
     }
 
     fn take_port(&mut self, port: i64) -> Result<(), String> {
@@ -320,11 +326,14 @@ impl<'a> Taking<'a> {
             return Err("provided port is already allocated".to_owned());
         }
         if self.dry_run {
-            if self.numbers.ports.is_taken(port) {
+            if self.allocators.ports.is_allocated(port) {
                 return Err("provided port is already allocated".to_owned());
             }
         } else {
-            self.numbers.ports.take(port, &self.owner).map_err(|e| e.to_string())?;
+            self.allocators
+                .ports
+                .allocate(port, &self.owner)
+                .map_err(|e| e.to_string())?;
         }
         self.ports.insert(port);
         Ok(())
@@ -338,9 +347,9 @@ impl<'a> Taking<'a> {
             return Ok(invented);
         }
         let port = self
-            .numbers
+            .allocators
             .ports
-            .take_any(&self.owner)
+            .allocate_next(&self.owner)
             .map_err(|e| Status::internal(format!("failed to allocate a nodePort: {e}")))?;
         self.ports.insert(port);
         Ok(port)
@@ -441,16 +450,16 @@ impl<'a> Taking<'a> {
     }
 }
 
-impl Drop for Taking<'_> {
+impl Drop for PendingAllocation<'_> {
     fn drop(&mut self) {
         if self.dry_run {
             return;
         }
         for ip in self.ips.drain(..) {
-            self.numbers.give_back_ip(ip, &self.owner);
+            self.allocators.release_ip(ip, &self.owner);
         }
         for port in std::mem::take(&mut self.ports) {
-            self.numbers.ports.give_back(port, &self.owner);
+            self.allocators.ports.release(port, &self.owner);
         }
     }
 }

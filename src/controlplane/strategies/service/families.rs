@@ -1,14 +1,14 @@
 //! IP families of a Service: resolves `ipFamilies` and `ipFamilyPolicy` from the request, the stored Service and the
-//! ranges of the cluster. Entry point: [`settle`]. Allocating addresses is left to `allocate`.
+//! ranges of the cluster. Entry point: [`init_ip_family_fields`]. Allocating addresses is left to `allocate`.
 
-use super::ServiceNumbers;
+use super::ServiceAllocators;
 use super::prepare::needs_cluster_ip;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::Family;
+use crate::controlplane::allocators::IpFamily;
 use crate::controlplane::fields::strings;
 use crate::controlplane::validation::service::{cluster_ips, is_headless};
 
@@ -30,7 +30,11 @@ fn without_selector(v: &Value) -> bool {
 
 /// Validates and defaults `ipFamilies` and `ipFamilyPolicy` (upstream's `initIPFamilyFields` in
 /// `pkg/registry/core/service/storage/alloc.go`).
-pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Value>) -> Result<()> {
+pub(super) fn init_ip_family_fields(
+    allocators: &ServiceAllocators,
+    new: &mut Value,
+    old: Option<&Value>,
+) -> Result<()> {
     if new.str_at(&["spec", "type"]) == "ExternalName" {
         return Ok(());
     }
@@ -50,7 +54,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
             let was = old.at(&["spec", "ipFamilyPolicy"]).clone();
             new.set(&["spec", "ipFamilyPolicy"], was);
         }
-        trim(new, old);
+        trim_to_single_stack(new, old);
     }
     let mut errors = cluster_ips::related_fields(new, old);
     if !errors.is_empty() {
@@ -89,30 +93,30 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
             if headless_alone { REQUIRE } else { SINGLE },
         );
     }
-    let mut families: Vec<Family> = list(new, "ipFamilies")
+    let mut families: Vec<IpFamily> = list(new, "ipFamilies")
         .iter()
-        .filter_map(|f| Family::parse(f))
+        .filter_map(|f| IpFamily::parse(f))
         .collect();
     for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
         let Some(ip) = parse_ip(ip) else { break };
         if i >= families.len() {
-            families.push(Family::of(ip));
+            families.push(IpFamily::of(ip));
         }
     }
-    let configured = |f: Family| numbers.ranges.iter().any(|r| r.family() == f);
+    let configured = |f: IpFamily| allocators.ranges.iter().any(|r| r.family() == f);
     if !headless_alone {
         for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
             let Some(ip) = parse_ip(ip) else { break };
-            if !configured(Family::of(ip)) {
+            if !configured(IpFamily::of(ip)) {
                 errors.push(FieldError::invalid(
                     &at("clusterIPs").index(i),
                     new.at(&["spec", "clusterIPs"]).clone(),
-                    format!("{} is not configured on this cluster", Family::of(ip).name()),
+                    format!("{} is not configured on this cluster", IpFamily::of(ip).name()),
                 ));
             }
         }
         for (i, f) in list(new, "ipFamilies").iter().enumerate() {
-            if Family::parse(f).is_some_and(|f| !configured(f)) {
+            if IpFamily::parse(f).is_some_and(|f| !configured(f)) {
                 errors.push(FieldError::invalid(
                     &at("ipFamilies").index(i),
                     *f,
@@ -121,7 +125,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
             }
         }
     }
-    if policy(new) == REQUIRE && !headless_alone && numbers.ranges.len() < 2 {
+    if policy(new) == REQUIRE && !headless_alone && allocators.ranges.len() < 2 {
         errors.push(FieldError::invalid(
             &at("ipFamilyPolicy"),
             new.at(&["spec", "ipFamilyPolicy"]).clone(),
@@ -132,7 +136,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
         return Err(invalid(new, &errors));
     }
     if families.is_empty() {
-        families.extend(numbers.ranges.first().map(|r| r.family()));
+        families.extend(allocators.ranges.first().map(|r| r.family()));
     }
     let dual = matches!(policy(new), REQUIRE | PREFER);
     if let [one] = families[..]
@@ -147,7 +151,7 @@ pub(super) fn settle(numbers: &ServiceNumbers, new: &mut Value, old: Option<&Val
 }
 
 /// On a change to `SingleStack`, drops the second address and family, unless the update changed the lists itself.
-fn trim(new: &mut Value, old: &Value) {
+fn trim_to_single_stack(new: &mut Value, old: &Value) {
     if policy(new) != SINGLE || !needs_cluster_ip(old) {
         return;
     }

@@ -2,19 +2,19 @@ use super::*;
 use crate::json;
 
 fn strategy() -> Service {
-    let numbers = ServiceNumbers {
-        ranges: vec![IpRange::parse("10.0.0.0/24").unwrap()],
-        followed: Default::default(),
-        ports: PortRange::new(30000, 32767),
+    let allocators = ServiceAllocators {
+        ranges: vec![IpAllocator::parse("10.0.0.0/24").unwrap()],
+        service_cidrs: Default::default(),
+        ports: PortAllocator::new(30000, 32767),
     };
-    Service::new(Arc::new(numbers), Arc::new(Nowhere), Arc::default())
+    Service::new(Arc::new(allocators), Arc::new(Nowhere), Arc::default())
 }
 
 /// Accepts every claim and records nothing.
 struct Nowhere;
 
 #[async_trait]
-impl Addresses for Nowhere {
+impl AddressRegistry for Nowhere {
     async fn claim(&self, _: std::net::IpAddr, _: &str, _: &str) -> Result<bool> {
         Ok(true)
     }
@@ -39,7 +39,7 @@ async fn create(s: &Service, mut v: Value) -> Result<Value> {
     if errors.is_empty() {
         return Ok(v);
     }
-    s.abandoned(&cx(), &v, None).await;
+    s.rollback(&cx(), &v, None).await;
     Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
 }
 
@@ -52,7 +52,7 @@ async fn update(s: &Service, mut v: Value, old: &Value) -> Result<Value> {
         s.updated(&cx(), &v, old).await;
         return Ok(v);
     }
-    s.abandoned(&cx(), &v, Some(old)).await;
+    s.rollback(&cx(), &v, Some(old)).await;
     Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
 }
 
@@ -92,7 +92,10 @@ async fn allocation_errors_match_the_recordings() {
         let e = create(&s, new("a", spec)).await.unwrap_err();
         assert_eq!(e.message, format!("Service \"a\" is invalid: {want}"));
     }
-    assert_eq!((s.numbers.ranges[0].taken(), s.numbers.ports.taken()), (0, 0));
+    assert_eq!(
+        (s.allocators.ranges[0].allocated(), s.allocators.ports.allocated()),
+        (0, 0)
+    );
 }
 
 #[tokio::test]
@@ -104,7 +107,7 @@ async fn protocols_of_one_port_share_a_node_port() {
         .unwrap();
     let ports = v.at(&["spec", "ports"]).items();
     assert_eq!(ports[0].get("nodePort"), ports[1].get("nodePort"));
-    assert_eq!(s.numbers.ports.taken(), 1);
+    assert_eq!(s.allocators.ports.allocated(), 1);
 }
 
 #[tokio::test]
@@ -125,13 +128,13 @@ async fn type_changes_allocate_and_release() {
     };
     let b = update(&s, with(&a, &[("type", "NodePort".into())]), &a).await.unwrap();
     assert_eq!(b.str_at(&["spec", "clusterIP"]), ip);
-    assert_eq!(s.numbers.ports.taken(), 1);
+    assert_eq!(s.allocators.ports.allocated(), 1);
     let c = update(&s, with(&b, &[("type", "LoadBalancer".into())]), &b)
         .await
         .unwrap();
     assert_eq!(c.at(&["spec", "ports"]), b.at(&["spec", "ports"]));
     let d = update(&s, with(&c, &[("type", "ClusterIP".into())]), &c).await.unwrap();
-    assert_eq!(s.numbers.ports.taken(), 0);
+    assert_eq!(s.allocators.ports.allocated(), 0);
     assert!(d.at(&["spec", "allocateLoadBalancerNodePorts"]).is_null());
     assert!(d.at(&["spec", "externalTrafficPolicy"]).is_null());
     let e = with(
@@ -147,7 +150,7 @@ async fn type_changes_allocate_and_release() {
         &json!({"externalName": "x.example.com", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
                 "sessionAffinity": "None", "type": "ExternalName"})
     );
-    assert_eq!(s.numbers.ranges[0].taken(), 0);
+    assert_eq!(s.allocators.ranges[0].allocated(), 0);
     let f = with(&e, &[("type", "ClusterIP".into()), ("externalName", Value::Null)]);
     let f = update(&s, f, &e).await.unwrap();
     assert!(f.str_at(&["spec", "clusterIP"]).starts_with("10.0.0."));
@@ -167,7 +170,7 @@ async fn type_changes_allocate_and_release() {
     assert_eq!(h.str_at(&["spec", "ipFamilyPolicy"]), "PreferDualStack");
     assert_eq!(h.str_at(&["spec", "clusterIP"]), g.str_at(&["spec", "clusterIP"]));
     s.deleted(&cx(), &h).await;
-    assert_eq!(s.numbers.ranges[0].taken(), 0);
+    assert_eq!(s.allocators.ranges[0].allocated(), 0);
 }
 
 #[tokio::test]
@@ -178,7 +181,7 @@ async fn rejected_update_releases_nothing_of_other_services() {
     let mut stolen = a.clone();
     stolen.set(&["spec", "clusterIP"], b.str_at(&["spec", "clusterIP"]));
     assert!(update(&s, stolen, &a).await.is_err());
-    assert_eq!(s.numbers.ranges[0].taken(), 2);
+    assert_eq!(s.allocators.ranges[0].allocated(), 2);
 }
 
 #[tokio::test]
@@ -197,7 +200,7 @@ async fn health_check_ports_follow_the_traffic_policy() {
     cluster.set(&["spec", "externalTrafficPolicy"], "Cluster");
     let b = update(&s, cluster, &a).await.unwrap();
     assert!(b.at(&["spec", "healthCheckNodePort"]).is_null());
-    assert_eq!(s.numbers.ports.taken(), 1);
+    assert_eq!(s.allocators.ports.allocated(), 1);
 }
 
 #[tokio::test]
@@ -212,8 +215,11 @@ async fn dry_run_allocates_nothing() {
     let dry = Context { dry_run: true, ..cx() };
     s.begin_create(&dry, &mut v).await.unwrap();
     assert_eq!(v.str_at(&["spec", "clusterIP"]), "10.0.0.0");
-    s.abandoned(&dry, &v, None).await;
-    assert_eq!((s.numbers.ranges[0].taken(), s.numbers.ports.taken()), (0, 0));
+    s.rollback(&dry, &v, None).await;
+    assert_eq!(
+        (s.allocators.ranges[0].allocated(), s.allocators.ports.allocated()),
+        (0, 0)
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Resolves a node to the address of its kubelet (upstream's `pkg/kubelet/client`).
 
-use super::links::{Links, Peer};
+use super::connector::{BackendConnector, Peer};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(in crate::controlplane) struct Kubelets {
     pub(in crate::controlplane) nodes: LateStore,
-    pub(in crate::controlplane) links: Arc<Links>,
+    pub(in crate::controlplane) connector: Arc<BackendConnector>,
 }
 
 /// A kubelet's address.
@@ -30,12 +30,16 @@ impl Kubelets {
             404 => Status::not_found(&GroupResource::new("", asked), node),
             _ => s,
         })?;
-        let host = preferred(&found, &self.links.preferred)?;
+        let host = preferred(&found, &self.connector.preferred)?;
         let named = found
             .at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])
             .as_i64()
             .unwrap_or(0);
-        let port = if named > 0 { named } else { i64::from(self.links.port) };
+        let port = if named > 0 {
+            named
+        } else {
+            i64::from(self.connector.port)
+        };
         Ok(Address {
             host,
             port: port.to_string(),
@@ -49,7 +53,7 @@ impl Kubelets {
         } else {
             Peer::UnverifiedKubelet
         };
-        self.links.backend(peer, &address.host, &address.port)
+        self.connector.backend(peer, &address.host, &address.port)
     }
 }
 

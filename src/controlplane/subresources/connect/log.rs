@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use http::{HeaderValue, StatusCode, header};
 
 /// Maximum bytes of a kubelet's error text that are relayed.
-const MOST_REFUSAL: usize = 10_000;
+const MAX_REFUSAL: usize = 10_000;
 
 /// Serves `pods/log`.
 pub(in crate::controlplane) struct Log {
@@ -175,13 +175,13 @@ impl Connect for Log {
             .header(header::USER_AGENT, "Go-http-client/1.1")
             .body(Body::empty())
             .map_err(|e| unreached(&e.to_string()))?;
-        let sent = backend::send(&kubelet, request, &self.kubelets.links.tasks).await;
+        let sent = backend::send(&kubelet, request, &self.kubelets.connector.tasks).await;
         let answer = sent.map_err(|e| unreached(&e.to_string()))?;
         let code = answer.status();
         let body = Body::stream(answer.into_body());
         // The status codes that upstream accepts.
         if !(200..=206).contains(&code.as_u16()) {
-            let text = body.collect(MOST_REFUSAL).await.unwrap_or_default();
+            let text = body.collect(MAX_REFUSAL).await.unwrap_or_default();
             return Err(refusal(code, &String::from_utf8_lossy(&text), name));
         }
         let mut answer = Response::new(body);
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn invalid_options_have_upstreams_messages() {
-        let said = |o: Value| check("p", &o).unwrap_err().message;
+        let outcome = |o: Value| check("p", &o).unwrap_err().message;
         assert_eq!(
-            said(json!({"tailLines": (-1i64), "limitBytes": 0})),
+            outcome(json!({"tailLines": (-1i64), "limitBytes": 0})),
             "PodLogOptions \"p\" is invalid: [tailLines: Invalid value: -1: must be greater than or equal to 0, \
              limitBytes: Invalid value: 0: must be greater than 0]"
         );
         assert_eq!(
-            said(json!({"sinceSeconds": 0, "sinceTime": "2024-01-01T00:00:00Z"})),
+            outcome(json!({"sinceSeconds": 0, "sinceTime": "2024-01-01T00:00:00Z"})),
             "PodLogOptions \"p\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
         );
     }
@@ -214,13 +214,13 @@ mod tests {
     fn the_container_must_be_unambiguous() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {
             "containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "init"}]}});
-        let said = |asked| container(&pod, asked).map_err(|s| s.message);
-        assert_eq!(said("init").unwrap(), "init");
+        let outcome = |asked| container(&pod, asked).map_err(|s| s.message);
+        assert_eq!(outcome("init").unwrap(), "init");
         let one = json!({"spec": {"containers": [{"name": "a"}], "ephemeralContainers": [{"name": "debug"}]}});
         assert_eq!(container(&one, "").unwrap(), "a");
-        assert_eq!(said("x").unwrap_err(), "container x is not valid for pod p");
+        assert_eq!(outcome("x").unwrap_err(), "container x is not valid for pod p");
         assert_eq!(
-            said("").unwrap_err(),
+            outcome("").unwrap_err(),
             "a container name must be specified for pod p, choose one of: [init a b]"
         );
     }

@@ -3,9 +3,9 @@
 //! To prevent server-side request forgery, only addresses of pods and nodes are dialled, and never loopback or
 //! link-local ones.
 
+use super::connector::Peer;
 use super::kubelet::Kubelets;
-use super::links::Peer;
-use super::pass;
+use super::relay;
 use super::target::{Target, may_proxy_to, not_allowed};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::GroupResource;
@@ -37,7 +37,7 @@ pub(in crate::controlplane) struct Services {
     pub(in crate::controlplane) endpoints: LateStore,
     pub(in crate::controlplane) pods: LateStore,
     /// Round-robin counter over subsets and addresses.
-    pub(in crate::controlplane) turn: AtomicUsize,
+    pub(in crate::controlplane) next: AtomicUsize,
 }
 
 /// Serves the `proxy` subresource of one resource.
@@ -82,7 +82,7 @@ impl ProxyHandler {
         let kubelet = self.kubelets.find(target.name, "nodes").await?;
         // Checked even for the kubelet port: whoever can write node addresses must not direct this server's
         // connections.
-        let addresses = checked(&*self.kubelets.links.names, &kubelet.host).await?;
+        let addresses = resolve_checked(&*self.kubelets.connector.names, &kubelet.host).await?;
         let own = target.port.is_empty() || target.port == kubelet.port;
         let mut backend = match own {
             true => self.kubelets.backend(&kubelet, true),
@@ -125,8 +125,8 @@ impl ProxyHandler {
         if subsets.is_empty() {
             return none(target.name);
         }
-        let turn = of.turn.fetch_add(1, Ordering::Relaxed);
-        for subset in rotated(subsets, turn) {
+        let first = of.next.fetch_add(1, Ordering::Relaxed);
+        for subset in round_robin(subsets, first) {
             let addresses = subset.get("addresses").items();
             let ports = subset.get("ports").items();
             let Some(number) = ports
@@ -136,7 +136,7 @@ impl ProxyHandler {
             else {
                 continue;
             };
-            for address in rotated(addresses, turn) {
+            for address in round_robin(addresses, first) {
                 let ip = address.str_at(&["ip"]);
                 if reachable(ip) && self.is_a_pods(of, cx, address, ip).await {
                     return Ok(self.workload(target.https, ip, &number.to_string()));
@@ -165,12 +165,12 @@ impl ProxyHandler {
             ("", false) => "80",
             (port, _) => port,
         };
-        self.kubelets.links.backend(Peer::Workload(https), host, port)
+        self.kubelets.connector.backend(Peer::Workload(https), host, port)
     }
 }
 
 /// Resolves a host. Fails unless every address may be proxied to, since any of them could be dialled.
-async fn checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
+async fn resolve_checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],
         Err(_) => {
@@ -188,8 +188,8 @@ async fn checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
 }
 
 /// All elements, starting at a round-robin offset.
-fn rotated(all: &[Value], turn: usize) -> impl Iterator<Item = &Value> {
-    let at = if all.is_empty() { 0 } else { turn % all.len() };
+fn round_robin(all: &[Value], first: usize) -> impl Iterator<Item = &Value> {
+    let at = if all.is_empty() { 0 } else { first % all.len() };
     all[at..].iter().chain(&all[..at])
 }
 
@@ -213,14 +213,20 @@ impl Connect for ProxyHandler {
             Proxy::Services(services) => self.service(services, cx, id).await?,
             Proxy::Nodes => self.node(id).await?,
         };
-        pass::any(&backend, options.str_at(&["path"]), req, self.kubelets.links.passing()).await
+        relay::relay_request(
+            &backend,
+            options.str_at(&["path"]),
+            req,
+            self.kubelets.connector.passing(),
+        )
+        .await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controlplane::subresources::connect::links::Links;
+    use crate::controlplane::subresources::connect::connector::BackendConnector;
     use crate::controlplane::tests::{config, running};
     use crate::json;
     use std::sync::Arc;
@@ -231,8 +237,8 @@ mod tests {
     impl Names for Rebinding {
         fn lookup<'a>(&'a self, _: &'a str) -> crate::client::names::Lookup<'a> {
             let answers = ["10.0.0.9", "127.0.0.1"];
-            let turn = self.0.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async move { Ok(vec![answers[turn % 2].parse().unwrap()]) })
+            let lookup = self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move { Ok(vec![answers[lookup % 2].parse().unwrap()]) })
         }
     }
 
@@ -251,7 +257,7 @@ mod tests {
             to: Proxy::Nodes,
             kubelets: Kubelets {
                 nodes: late,
-                links: Arc::new(Links::new(kubelets).unwrap()),
+                connector: Arc::new(BackendConnector::new(kubelets).unwrap()),
             },
         };
         let found = proxy.node("http:n:80").await.unwrap();
@@ -276,7 +282,7 @@ mod tests {
             to: Proxy::Nodes,
             kubelets: Kubelets {
                 nodes: late,
-                links: Arc::new(Links::new(config().kubelets).unwrap()),
+                connector: Arc::new(BackendConnector::new(config().kubelets).unwrap()),
             },
         };
         for (id, authority) in [

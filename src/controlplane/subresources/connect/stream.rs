@@ -3,7 +3,7 @@
 
 use super::kubelet::Kubelets;
 use super::log::container;
-use super::pass;
+use super::relay;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::client::url;
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 /// The subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controlplane) enum Kind {
+pub(in crate::controlplane) enum StreamKind {
     /// `exec`: runs a command in a container.
     Exec,
     /// `attach`: connects to the main process of a container.
@@ -26,15 +26,15 @@ pub(in crate::controlplane) enum Kind {
 
 /// Serves one of the subresources.
 pub(in crate::controlplane) struct Stream {
-    pub(in crate::controlplane) kind: Kind,
+    pub(in crate::controlplane) kind: StreamKind,
     pub(in crate::controlplane) pods: LateStore,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
 /// The kubelet's query string, whose parameter names differ from those of the options.
-fn query(kind: Kind, options: &Value) -> String {
+fn query(kind: StreamKind, options: &Value) -> String {
     let mut pairs: Vec<(&str, String)> = Vec::new();
-    if kind == Kind::PortForward {
+    if kind == StreamKind::PortForward {
         // For WebSocket clients only; SPDY clients send the ports in stream headers.
         let ports: Vec<String> = options
             .get("ports")
@@ -68,23 +68,23 @@ fn query(kind: Kind, options: &Value) -> String {
 impl Connect for Stream {
     fn options(&self) -> &'static str {
         match self.kind {
-            Kind::Exec => "PodExecOptions",
-            Kind::Attach => "PodAttachOptions",
-            Kind::PortForward => "PodPortForwardOptions",
+            StreamKind::Exec => "PodExecOptions",
+            StreamKind::Attach => "PodAttachOptions",
+            StreamKind::PortForward => "PodPortForwardOptions",
         }
     }
 
-    fn streams(&self) -> bool {
+    fn get_requires_create(&self) -> bool {
         true
     }
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
         let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
         let path = match self.kind {
-            Kind::PortForward => format!("/portForward/{}/{name}", cx.namespace),
+            StreamKind::PortForward => format!("/portForward/{}/{name}", cx.namespace),
             kind => {
                 let container = container(&pod, options.str_at(&["container"]))?;
-                let verb = if kind == Kind::Exec { "exec" } else { "attach" };
+                let verb = if kind == StreamKind::Exec { "exec" } else { "attach" };
                 format!("/{verb}/{}/{name}/{container}", cx.namespace)
             }
         };
@@ -95,7 +95,7 @@ impl Connect for Stream {
         let address = self.kubelets.find(node, "pods").await?;
         let kubelet = self.kubelets.backend(&address, true);
         let query = query(self.kind, options);
-        pass::stream(&kubelet, &path, &query, req, self.kubelets.links.passing()).await
+        relay::relay_upgrade(&kubelet, &path, &query, req, self.kubelets.connector.passing()).await
     }
 }
 
@@ -108,10 +108,13 @@ mod tests {
     fn options_map_to_kubelet_parameters() {
         let o = json!({"stdin": true, "stdout": true, "command": ["sh", "-c", "a b&c"]});
         assert_eq!(
-            query(Kind::Exec, &o),
+            query(StreamKind::Exec, &o),
             "command=sh&command=-c&command=a+b%26c&input=1&output=1"
         );
-        assert_eq!(query(Kind::PortForward, &json!({"ports": [80, 81]})), "port=80%2C81");
-        assert_eq!(query(Kind::Attach, &json!({"tty": true})), "tty=1");
+        assert_eq!(
+            query(StreamKind::PortForward, &json!({"ports": [80, 81]})),
+            "port=80%2C81"
+        );
+        assert_eq!(query(StreamKind::Attach, &json!({"tty": true})), "tty=1");
     }
 }

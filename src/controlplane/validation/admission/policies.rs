@@ -285,9 +285,9 @@ fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     const ALL: &[&str] = &["Audit", "Deny", "Warn"];
-    let said = strings(list);
+    let actions = strings(list);
     let mut seen: Seen<&str> = Seen::new();
-    for (i, a) in said.iter().enumerate() {
+    for (i, a) in actions.iter().enumerate() {
         if !ALL.contains(a) {
             out.push(FieldError::not_supported(&at.index(i), *a, ALL));
         }
@@ -302,7 +302,7 @@ fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
             "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)",
         ));
     }
-    if said.is_empty() {
+    if actions.is_empty() {
         out.push(FieldError::required(at, "at least one validation action is required"));
     }
 }
@@ -315,47 +315,47 @@ mod tests {
 
     #[test]
     fn binding_errors_match_the_recordings() {
-        let said = |edits: Value| {
+        let errors = |edits: Value| {
             let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
             for (k, x) in edits.as_object().unwrap().iter() {
                 v.set(&["spec", k], x.clone());
             }
             aggregate(&binding(&v, false))
         };
-        assert_eq!(said(json!({"policyName": ""})), "spec.policyName: Required value");
+        assert_eq!(errors(json!({"policyName": ""})), "spec.policyName: Required value");
         assert_eq!(
-            said(json!({"validationActions": []})),
+            errors(json!({"validationActions": []})),
             "spec.validationActions: Required value: at least one validation action is required"
         );
         assert_eq!(
-            said(json!({"validationActions": ["X"]})),
+            errors(json!({"validationActions": ["X"]})),
             "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\""
         );
         assert_eq!(
-            said(json!({"validationActions": ["Deny", "Deny"]})),
+            errors(json!({"validationActions": ["Deny", "Deny"]})),
             "spec.validationActions[1]: Duplicate value: \"Deny\""
         );
         assert!(
-            said(json!({"validationActions": ["Deny", "Warn"]}))
+            errors(json!({"validationActions": ["Deny", "Warn"]}))
                 .starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both")
         );
         assert_eq!(
-            said(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
+            errors(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
             "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]"
         );
         assert_eq!(
-            said(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})),
+            errors(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})),
             "spec.paramRef: Required value: one of name or selector must be specified"
         );
         assert_eq!(
-            said(json!({"paramRef": {"name": "a"}})),
+            errors(json!({"paramRef": {"name": "a"}})),
             "spec.paramRef.parameterNotFoundAction: Required value"
         );
     }
 
     #[test]
     fn mutating_policy_errors_match_the_recordings() {
-        let said = |edits: Value| {
+        let errors = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
                 "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
                 "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}});
@@ -364,17 +364,17 @@ mod tests {
             }
             aggregate(&policy(&v, true))
         };
-        assert_eq!(said(json!({})), "[]");
+        assert_eq!(errors(json!({})), "[]");
         assert_eq!(
-            said(json!({"mutations": []})),
+            errors(json!({"mutations": []})),
             "spec.mutations: Required value: mutations must contain at least one item"
         );
         assert_eq!(
-            said(json!({"mutations": [{"patchType": "X"}]})),
+            errors(json!({"mutations": [{"patchType": "X"}]})),
             "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\""
         );
         assert_eq!(
-            said(json!({"reinvocationPolicy": ""})),
+            errors(json!({"reinvocationPolicy": ""})),
             "spec.reinvocationPolicy: Required value"
         );
     }

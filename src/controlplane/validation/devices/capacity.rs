@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::validation::common::{is_positive, quantity};
 use std::borrow::Cow;
 
-const MOST_VALUES: usize = 10;
+const MAX_VALUES: usize = 10;
 
 /// Validates a capacity. Only a `shared` device, one that allows multiple allocations, may have a request policy.
 pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldPath) {
@@ -57,8 +57,8 @@ fn listed(out: &mut ErrorList, values: &[Value], default: Quantity, most: Quanti
             );
         }
     }
-    if values.len() > MOST_VALUES {
-        out.push(FieldError::too_many(at, values.len(), MOST_VALUES));
+    if values.len() > MAX_VALUES {
+        out.push(FieldError::too_many(at, values.len(), MAX_VALUES));
     } else {
         for (i, q) in values.iter().enumerate().filter(|(_, q)| **q > most) {
             let why = format!("option is larger than capacity value: {most}");
@@ -66,7 +66,7 @@ fn listed(out: &mut ErrorList, values: &[Value], default: Quantity, most: Quanti
         }
         super::duplicates(out, values.iter().map(|q| q.value().to_string()), at);
     }
-    if values.len() > MOST_VALUES || !values.contains(&default) {
+    if values.len() > MAX_VALUES || !values.contains(&default) {
         wrong(
             out,
             default,

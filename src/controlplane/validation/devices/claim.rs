@@ -1,7 +1,7 @@
 //! Validation of the devices a claim requests. Entry point: [`devices`].
 
 use super::{
-    MOST_CONFIGS, MOST_REQUESTS, at_most, configuration, duplicates, full_attribute_name, label_name, selectors,
+    MAX_CONFIGS, MAX_REQUESTS, at_most, configuration, duplicates, full_attribute_name, label_name, selectors,
     tolerations,
 };
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -11,8 +11,8 @@ use crate::controlplane::fields::{Seen, required_valid};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-const MOST_CONSTRAINTS: usize = 32;
-const MOST_ALTERNATIVES: usize = 8;
+const MAX_CONSTRAINTS: usize = 32;
+const MAX_ALTERNATIVES: usize = 8;
 const EITHER: &str = "exactly one of `exactly` or `firstAvailable` is required";
 
 /// Names of a claim's requests, each with the names of its subrequests (`firstAvailable`).
@@ -54,7 +54,7 @@ impl<'a> Requests<'a> {
 
     /// Checks a list of references without duplicates.
     pub(super) fn references(&self, out: &mut ErrorList, v: &Value, at: &FieldPath) {
-        let all = at_most(out, v, MOST_REQUESTS, at);
+        let all = at_most(out, v, MAX_REQUESTS, at);
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
         for (i, name) in all.iter().enumerate() {
             self.reference(out, &text(name), &at.index(i));
@@ -69,14 +69,14 @@ pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &Field
     let name = |r: &Value| r.str_at(&["name"]).to_owned();
 
     let at = path.child("requests");
-    let all = at_most(out, v.get("requests"), MOST_REQUESTS, &at);
+    let all = at_most(out, v.get("requests"), MAX_REQUESTS, &at);
     for (i, r) in all.iter().enumerate() {
         request(out, r, stored, &at.index(i));
     }
     duplicates(out, all.iter().map(name), &at);
 
     let at = path.child("constraints");
-    for (i, c) in at_most(out, v.get("constraints"), MOST_CONSTRAINTS, &at)
+    for (i, c) in at_most(out, v.get("constraints"), MAX_CONSTRAINTS, &at)
         .iter()
         .enumerate()
     {
@@ -84,7 +84,7 @@ pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &Field
     }
 
     let at = path.child("config");
-    for (i, c) in at_most(out, v.get("config"), MOST_CONFIGS, &at).iter().enumerate() {
+    for (i, c) in at_most(out, v.get("config"), MAX_CONFIGS, &at).iter().enumerate() {
         let at = at.index(i);
         known.references(out, c.get("requests"), &at.child("requests"));
         configuration(out, c, stored, &at);
@@ -101,14 +101,14 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
             let why = format!("{EITHER}, but multiple fields are set");
             out.push(FieldError::invalid(at, Value::Null, why));
         }
-        (false, true) => wish(out, v.get("exactly"), stored, &at.child("exactly")),
+        (false, true) => device_request(out, v.get("exactly"), stored, &at.child("exactly")),
         (true, false) => {
             let at = at.child("firstAvailable");
-            let all = at_most(out, others, MOST_ALTERNATIVES, &at);
+            let all = at_most(out, others, MAX_ALTERNATIVES, &at);
             for (i, s) in all.iter().enumerate() {
                 let at = at.index(i);
                 label_name(out, s.str_at(&["name"]), &at.child("name"));
-                wish(out, s, stored, &at);
+                device_request(out, s, stored, &at);
             }
             duplicates(out, all.iter().map(|s| s.str_at(&["name"]).to_owned()), &at);
         }
@@ -116,7 +116,7 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
 }
 
 /// Checks the fields that an exact request and a subrequest have in common.
-fn wish(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+fn device_request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
     required_valid(
         out,
         &at.child("deviceClassName"),

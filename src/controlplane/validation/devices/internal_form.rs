@@ -1,8 +1,8 @@
 //! Fields of upstream's internal structs in Go's order (`pkg/apis/resource/types.go`), for printing bad values with
-//! `internal::compact`. The wire names differ from Go's names.
+//! `go_form::compact`. The wire names differ from Go's names.
 
-use crate::controlplane::validation::internal::Kind::{Any, Int, List, Ptr, Said, Str, Struct};
-use crate::controlplane::validation::internal::{Field, TOLERATION};
+use crate::controlplane::validation::go_form::Printing::{Any, Int, List, OmitEmpty, Ptr, Str, Struct};
+use crate::controlplane::validation::go_form::{Field, TOLERATION};
 
 const CEL: &[Field] = &[("Expression", "expression", Str)];
 const SELECTOR: &[Field] = &[("CEL", "cel", Ptr(CEL))];
@@ -49,20 +49,20 @@ pub(super) const CLAIM_SPEC: &[Field] = &[("Devices", "devices", Struct(DEVICES)
 /// `ResourceClaimTemplateSpec`: the members of the embedded `ObjectMeta` under their wire names, omitted if absent,
 /// then the claim's spec.
 pub(super) const TEMPLATE_SPEC: &[Field] = &[
-    ("name", "name", Said),
-    ("generateName", "generateName", Said),
-    ("namespace", "namespace", Said),
-    ("uid", "uid", Said),
-    ("resourceVersion", "resourceVersion", Said),
-    ("generation", "generation", Said),
-    ("creationTimestamp", "creationTimestamp", Said),
-    ("deletionTimestamp", "deletionTimestamp", Said),
-    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds", Said),
-    ("labels", "labels", Said),
-    ("annotations", "annotations", Said),
-    ("ownerReferences", "ownerReferences", Said),
-    ("finalizers", "finalizers", Said),
-    ("managedFields", "managedFields", Said),
+    ("name", "name", OmitEmpty),
+    ("generateName", "generateName", OmitEmpty),
+    ("namespace", "namespace", OmitEmpty),
+    ("uid", "uid", OmitEmpty),
+    ("resourceVersion", "resourceVersion", OmitEmpty),
+    ("generation", "generation", OmitEmpty),
+    ("creationTimestamp", "creationTimestamp", OmitEmpty),
+    ("deletionTimestamp", "deletionTimestamp", OmitEmpty),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds", OmitEmpty),
+    ("labels", "labels", OmitEmpty),
+    ("annotations", "annotations", OmitEmpty),
+    ("ownerReferences", "ownerReferences", OmitEmpty),
+    ("finalizers", "finalizers", OmitEmpty),
+    ("managedFields", "managedFields", OmitEmpty),
     ("Spec", "spec", Struct(CLAIM_SPEC)),
 ];
 

@@ -8,20 +8,20 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
-use crate::controlplane::validation::internal::compact;
+use crate::controlplane::validation::go_form::compact;
 use crate::controlplane::validation::pod::node_selector;
 use crate::controlplane::validation::storage::driver;
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-const MOST_DEVICES: usize = 128;
-const MOST_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
-const MOST_COUNTER_SETS: usize = 8;
-const MOST_COUNTERS: usize = 32;
-const MOST_CONSUMPTIONS: usize = 2;
-const MOST_ATTRIBUTES: usize = 32;
-const MOST_TAINTS: usize = 16;
-const LONGEST_VALUE: usize = 64;
+const MAX_DEVICES: usize = 128;
+const MAX_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
+const MAX_COUNTER_SETS: usize = 8;
+const MAX_COUNTERS: usize = 32;
+const MAX_CONSUMPTIONS: usize = 2;
+const MAX_ATTRIBUTES: usize = 32;
+const MAX_TAINTS: usize = 16;
+const MAX_VALUE_LENGTH: usize = 64;
 
 /// Warns about uppercase characters in the driver's name.
 pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
@@ -63,9 +63,9 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     // Taints and counters make devices larger, so fewer are allowed per object.
     let special = |d: &Value| !d.get("taints").is_empty_value() || !d.get("consumesCounters").is_empty_value();
     let most = if all.iter().any(special) {
-        MOST_DEVICES_WITH_TAINTS_OR_COUNTERS
+        MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
     } else {
-        MOST_DEVICES
+        MAX_DEVICES
     };
     let at = path.child("devices");
     let each = spec.get("perDeviceNodeSelection").as_bool() == Some(true);
@@ -82,7 +82,7 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     duplicates(&mut out, all.iter().map(|d| d.str_at(&["name"]).to_owned()), &at);
 
     let at = path.child("sharedCounters");
-    let sets = at_most(&mut out, spec.get("sharedCounters"), MOST_COUNTER_SETS, &at);
+    let sets = at_most(&mut out, spec.get("sharedCounters"), MAX_COUNTER_SETS, &at);
     for (i, s) in sets.iter().enumerate() {
         counters(&mut out, s, "name", &at.index(i));
     }
@@ -173,8 +173,8 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     checkpoint();
     label_name(out, v.str_at(&["name"]), &at.child("name"));
     let count = entries(v.get("attributes")).count() + entries(v.get("capacity")).count();
-    if count > MOST_ATTRIBUTES {
-        let why = format!("the total number of attributes and capacities must not exceed {MOST_ATTRIBUTES}");
+    if count > MAX_ATTRIBUTES {
+        let why = format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
         out.push(FieldError::invalid(at, count as i64, why));
     }
     let path = at.child("attributes");
@@ -194,12 +194,12 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     }
     if !kept("taints") {
         let at = at.child("taints");
-        for (i, t) in at_most(out, v.get("taints"), MOST_TAINTS, &at).iter().enumerate() {
+        for (i, t) in at_most(out, v.get("taints"), MAX_TAINTS, &at).iter().enumerate() {
             taint(out, t, &at.index(i));
         }
     }
     let path = at.child("consumesCounters");
-    let all = at_most(out, v.get("consumesCounters"), MOST_CONSUMPTIONS, &path);
+    let all = at_most(out, v.get("consumesCounters"), MAX_CONSUMPTIONS, &path);
     for (i, c) in all.iter().enumerate() {
         counters(out, c, "counterSet", &path.index(i));
     }
@@ -211,23 +211,23 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
 /// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is cut in the
 /// middle.
 fn cut(key: &str) -> String {
-    const LONGEST: usize = 63 + 1 + 32;
-    if key.len() <= LONGEST {
+    const MAX_LENGTH: usize = 63 + 1 + 32;
+    if key.len() <= MAX_LENGTH {
         return key.to_owned();
     }
-    let (head, tail) = ((LONGEST - 2) / 2, (LONGEST - 3) / 2);
+    let (head, tail) = ((MAX_LENGTH - 2) / 2, (MAX_LENGTH - 3) / 2);
     let bytes = key.as_bytes();
     let part = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
     format!("{}...{}", part(&bytes[..head]), part(&bytes[bytes.len() - tail..]))
 }
 
 fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    let said = ["bool", "int", "string", "version"]
+    let given = ["bool", "int", "string", "version"]
         .iter()
         .filter(|k| !v.get(k).is_null())
         .count();
-    if v.str_at(&["string"]).len() > LONGEST_VALUE {
-        out.push(FieldError::too_long(&at.child("string"), LONGEST_VALUE as i64));
+    if v.str_at(&["string"]).len() > MAX_VALUE_LENGTH {
+        out.push(FieldError::too_long(&at.child("string"), MAX_VALUE_LENGTH as i64));
     }
     if let Some(version) = v.get("version").as_str() {
         let at = at.child("version");
@@ -235,12 +235,12 @@ fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             let why = "must be a string compatible with semver.org spec 2.0.0";
             out.push(FieldError::invalid(&at, version, why));
         }
-        if version.len() > LONGEST_VALUE {
-            out.push(FieldError::too_long(&at, LONGEST_VALUE as i64));
+        if version.len() > MAX_VALUE_LENGTH {
+            out.push(FieldError::too_long(&at, MAX_VALUE_LENGTH as i64));
         }
     }
     let why = "exactly one value must be specified";
-    match said {
+    match given {
         0 => out.push(FieldError::invalid(at, "", why)),
         1 => {}
         _ => out.push(FieldError::invalid_raw(at, compact(v, ATTRIBUTE), why)),
@@ -285,8 +285,8 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     let count = entries(v.get("counters")).count();
     if count == 0 {
         out.push(FieldError::required(&at, ""));
-    } else if count > MOST_COUNTERS {
-        out.push(FieldError::too_many(&at, count, MOST_COUNTERS));
+    } else if count > MAX_COUNTERS {
+        out.push(FieldError::too_many(&at, count, MAX_COUNTERS));
     } else {
         for (key, _) in entries(v.get("counters")) {
             label_name(out, key, &at);
@@ -296,9 +296,9 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
 
 /// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`), else none.
 fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
-    let said = |key: &str| !v.get(key).is_null();
+    let is_set = |key: &str| !v.get(key).is_null();
     if !each {
-        if ["nodeName", "nodeSelector", "allNodes"].into_iter().any(said) {
+        if ["nodeName", "nodeSelector", "allNodes"].into_iter().any(is_set) {
             let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
             out.push(FieldError::invalid(at, Value::Null, why));
         }
@@ -313,7 +313,7 @@ fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
             invalid_each(out, &at.child("nodeName"), name, dns1123_subdomain(name));
         }
     }
-    if said("nodeSelector") {
+    if is_set("nodeSelector") {
         set.push("`nodeSelector`");
         node_selector(out, v.get("nodeSelector"), &at.child("nodeSelector"));
     }

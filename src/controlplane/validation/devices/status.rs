@@ -4,8 +4,7 @@
 use super::claim::Requests;
 use super::internal_form::ALLOCATION;
 use super::{
-    MOST_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object,
-    tolerations,
+    MAX_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object, tolerations,
 };
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
@@ -13,18 +12,18 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{net, objects};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
-use crate::controlplane::validation::common::internal;
-use crate::controlplane::validation::internal::compact;
+use crate::controlplane::validation::common::go_struct;
+use crate::controlplane::validation::go_form::compact;
 use crate::controlplane::validation::pod::node_selector;
 use crate::controlplane::validation::storage::driver;
 
-const MOST_CONSUMERS: usize = 256;
-const MOST_RESULTS: usize = 32;
-const MOST_CONDITIONS: usize = 8;
-const MOST_ADDRESSES: usize = 16;
-const LONGEST_DATA: usize = 10 * 1024;
-const LONGEST_INTERFACE: usize = 256;
-const LONGEST_HARDWARE_ADDRESS: usize = 128;
+const MAX_CONSUMERS: usize = 256;
+const MAX_RESULTS: usize = 32;
+const MAX_CONDITIONS: usize = 8;
+const MAX_ADDRESSES: usize = 16;
+const MAX_DATA_LENGTH: usize = 10 * 1024;
+const MAX_INTERFACE_LENGTH: usize = 256;
+const MAX_HARDWARE_ADDRESS_LENGTH: usize = 128;
 
 /// A device's identity, formatted like upstream's internal struct. Used both as key and as bad value.
 fn device_id(v: &Value) -> String {
@@ -34,7 +33,7 @@ fn device_id(v: &Value) -> String {
         ("Device", "device", "\"\""),
         ("ShareID", "shareID", "\"\""),
     ];
-    internal(v, ID)
+    go_struct(v, ID)
 }
 
 /// Validates a status update. An allocation can be set and cleared, but not changed.
@@ -44,7 +43,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     let (allocation, before) = (status.get("allocation"), was.get("allocation"));
 
     let at = path.child("reservedFor");
-    let consumers = at_most(&mut out, status.get("reservedFor"), MOST_CONSUMERS, &at);
+    let consumers = at_most(&mut out, status.get("reservedFor"), MAX_CONSUMERS, &at);
     for (i, c) in consumers.iter().enumerate() {
         for key in ["resource", "name", "uid"] {
             if c.str_at(&[key]).is_empty() {
@@ -106,7 +105,7 @@ fn reservations(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {
 fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &FieldPath) {
     let devices = v.get("devices");
     let at = path.child("devices").child("results");
-    for (i, r) in at_most(out, devices.get("results"), MOST_RESULTS, &at)
+    for (i, r) in at_most(out, devices.get("results"), MAX_RESULTS, &at)
         .iter()
         .enumerate()
     {
@@ -121,7 +120,7 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
     }
     let at = path.child("devices").child("config");
     // Configurations come from the claim and from its classes, each with the same maximum.
-    for (i, c) in at_most(out, devices.get("config"), 2 * MOST_CONFIGS, &at)
+    for (i, c) in at_most(out, devices.get("config"), 2 * MAX_CONFIGS, &at)
         .iter()
         .enumerate()
     {
@@ -173,11 +172,11 @@ fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPa
         ));
     }
     let conditions = v.get("conditions");
-    if conditions.items().len() > MOST_CONDITIONS {
+    if conditions.items().len() > MAX_CONDITIONS {
         out.push(FieldError::too_many(
             &at.child("conditions"),
             conditions.items().len(),
-            MOST_CONDITIONS,
+            MAX_CONDITIONS,
         ));
     }
     let mut found = ErrorList::new();
@@ -187,22 +186,22 @@ fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPa
     missing.for_each(|e| e.detail.clear());
     out.extend(found);
     if !v.get("data").is_null() {
-        raw_object(out, v.get("data"), LONGEST_DATA, &at.child("data"));
+        raw_object(out, v.get("data"), MAX_DATA_LENGTH, &at.child("data"));
     }
     network(out, v.get("networkData"), &at.child("networkData"));
 }
 
 fn network(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     for (key, longest) in [
-        ("interfaceName", LONGEST_INTERFACE),
-        ("hardwareAddress", LONGEST_HARDWARE_ADDRESS),
+        ("interfaceName", MAX_INTERFACE_LENGTH),
+        ("hardwareAddress", MAX_HARDWARE_ADDRESS_LENGTH),
     ] {
         if v.str_at(&[key]).len() > longest {
             out.push(FieldError::too_long(&at.child(key), longest as i64));
         }
     }
     let at = at.child("ips");
-    let all = at_most(out, v.get("ips"), MOST_ADDRESSES, &at);
+    let all = at_most(out, v.get("ips"), MAX_ADDRESSES, &at);
     let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
     for (i, ip) in all.iter().enumerate() {
         let ip = text(ip);

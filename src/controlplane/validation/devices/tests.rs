@@ -44,27 +44,27 @@ fn claim_errors_match_the_recordings() {
 
 #[test]
 fn constraints_refer_to_requests_of_the_claim() {
-    let said = |c: Value| {
+    let errors = |c: Value| {
         wished(
             json!({"requests": [{"name": "a", "firstAvailable": [{"name": "x", "deviceClassName": "c", "allocationMode": "All"}]}],
                       "constraints": [(c)]}),
         )
     };
     assert_eq!(
-        said(json!({"requests": ["a", "a/x"], "matchAttribute": "d.io/n"})),
+        errors(json!({"requests": ["a", "a/x"], "matchAttribute": "d.io/n"})),
         "[]"
     );
     assert_eq!(
-        said(json!({"requests": ["zz"], "matchAttribute": "x"})),
+        errors(json!({"requests": ["zz"], "matchAttribute": "x"})),
         "[spec.devices.constraints[0].requests[0]: Invalid value: \"zz\": must be the name of a request in the claim or the name of a request and a subrequest separated by '/', \
          spec.devices.constraints[0].matchAttribute: Invalid value: \"x\": a fully qualified name must be a domain and a name separated by a slash]"
     );
     assert!(
-        said(json!({"requests": ["a/y"], "distinctAttribute": "d.io/n"}))
+        errors(json!({"requests": ["a/y"], "distinctAttribute": "d.io/n"}))
             .contains("requests[0]: Invalid value: \"a/y\"")
     );
     assert!(
-        said(json!({})).starts_with("spec.devices.constraints[0]: Required value: exactly one of \"matchAttribute\"")
+        errors(json!({})).starts_with("spec.devices.constraints[0]: Required value: exactly one of \"matchAttribute\"")
     );
 }
 
@@ -87,34 +87,34 @@ fn claim_spec_is_immutable_and_printed_in_internal_form() {
 #[test]
 fn template_spec_is_immutable_and_printed_with_metadata() {
     let of = |n: i64| json!({"spec": {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": (n)}}]}}}});
-    let said = aggregate(&template_update(&of(2), &of(1)));
+    let errors = aggregate(&template_update(&of(2), &of(1)));
     assert!(
-        said.starts_with("spec: Invalid value: {\"labels\":{\"a\":\"b\"},\"Spec\":{\"Devices\":"),
-        "{said}"
+        errors.starts_with("spec: Invalid value: {\"labels\":{\"a\":\"b\"},\"Spec\":{\"Devices\":"),
+        "{errors}"
     );
 }
 
 #[test]
 fn class_errors_match_the_recordings() {
-    let said = |spec: Value| {
+    let errors = |spec: Value| {
         let mut v = json!({});
         v.set(&["spec"], spec);
         aggregate(&class(&v, None))
     };
     assert_eq!(
-        said(json!({"selectors": [{}]})),
+        errors(json!({"selectors": [{}]})),
         "spec.selectors[0].cel: Required value"
     );
     assert!(
-        said(json!({"config": [{"opaque": {"driver": "A b", "parameters": {}}}]}))
+        errors(json!({"config": [{"opaque": {"driver": "A b", "parameters": {}}}]}))
             .starts_with("spec.config[0].opaque.driver: Invalid value: \"A b\": a lowercase RFC 1123 subdomain")
     );
     assert_eq!(
-        said(json!({"config": [{}, {"opaque": {"driver": "d", "parameters": []}}]})),
+        errors(json!({"config": [{}, {"opaque": {"driver": "d", "parameters": []}}]})),
         "[spec.config[0].opaque: Required value, spec.config[1].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object]"
     );
     assert_eq!(
-        said(json!({"extendedResourceName": "cpu"})),
+        errors(json!({"extendedResourceName": "cpu"})),
         "spec.extendedResourceName: Invalid value: \"cpu\": must be a valid extended resource name"
     );
 }
@@ -156,7 +156,7 @@ fn slice_errors_match_the_recordings() {
 
 #[test]
 fn request_policy_stays_within_the_capacity() {
-    let said = |policy: Value| {
+    let errors = |policy: Value| {
         published(
             json!({"allNodes": true, "devices": [{"name": "a", "allowMultipleAllocations": true,
             "capacity": {"m": {"value": "10", "requestPolicy": (policy)}}}]}),
@@ -164,22 +164,22 @@ fn request_policy_stays_within_the_capacity() {
     };
     let at = "spec.devices[0].capacity[m].requestPolicy";
     assert_eq!(
-        said(json!({"default": "2", "validRange": {"min": "2", "max": "10", "step": "2"}})),
+        errors(json!({"default": "2", "validRange": {"min": "2", "max": "10", "step": "2"}})),
         "[]"
     );
     assert_eq!(
-        said(json!({"validValues": ["1"]})),
+        errors(json!({"validValues": ["1"]})),
         format!("{at}.default: Required value: required when validValues is defined")
     );
     assert_eq!(
-        said(json!({"default": "3", "validValues": ["2", "11"]})),
+        errors(json!({"default": "3", "validValues": ["2", "11"]})),
         format!(
             "[{at}.validValues[1]: Invalid value: \"11\": option is larger than capacity value: 10, \
              {at}.validValues: Invalid value: \"3\": default value is not valid according to the requestPolicy]"
         )
     );
     assert_eq!(
-        said(json!({"default": "3", "validRange": {"min": "2", "step": "2"}})),
+        errors(json!({"default": "3", "validRange": {"min": "2", "step": "2"}})),
         format!("{at}.validRange.step: Invalid value: \"3\": value is not a multiple of a given step (2) from (2)")
     );
 }

@@ -171,18 +171,21 @@ mod tests {
 
     #[test]
     fn hand_size_is_bounded_by_queues() {
-        let said = |q: Value| {
+        let errors = |q: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue"}}}});
             v.set(&["spec", "limited", "limitResponse", "queuing"], q);
             aggregate(&priority_level(&v))
         };
-        assert_eq!(said(json!({"queues": 64, "handSize": 8, "queueLengthLimit": 50})), "[]");
+        assert_eq!(
+            errors(json!({"queues": 64, "handSize": 8, "queueLengthLimit": 50})),
+            "[]"
+        );
         assert!(
-            said(json!({"queues": 4, "handSize": 8, "queueLengthLimit": 50}))
+            errors(json!({"queues": 4, "handSize": 8, "queueLengthLimit": 50}))
                 .ends_with("should not be greater than queues (4)")
         );
         assert!(
-            said(json!({"queues": 512, "handSize": 8, "queueLengthLimit": 50}))
+            errors(json!({"queues": 512, "handSize": 8, "queueLengthLimit": 50}))
                 .contains("required entropy bits of deckSize 512")
         );
     }

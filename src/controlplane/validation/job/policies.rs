@@ -1,6 +1,6 @@
 //! Validation of a Job's pod failure policy, success policy and pod replacement policy.
 
-use super::super::internal;
+use super::super::go_form;
 use super::choice;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::qualified_name;
@@ -78,9 +78,9 @@ fn exit_codes(out: &mut ErrorList, v: &Value, names: &Seen<&str>, at: &FieldPath
     } else if values.len() > 255 {
         out.push(FieldError::too_many(&at, values.len(), 255));
     }
-    let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
+    let allocators: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
     let mut seen = Seen::new();
-    for (i, n) in numbers.iter().enumerate() {
+    for (i, n) in allocators.iter().enumerate() {
         if *n == 0 && v.str_at(&["operator"]) == "In" {
             out.push(FieldError::invalid(
                 &at.index(i),
@@ -92,13 +92,13 @@ fn exit_codes(out: &mut ErrorList, v: &Value, names: &Seen<&str>, at: &FieldPath
             out.push(FieldError::duplicate(&at.index(i), *n));
         }
     }
-    if !numbers.is_sorted() {
+    if !allocators.is_sorted() {
         out.push(FieldError::invalid(&at, v.get("values").clone(), "must be ordered"));
     }
 }
 
 pub(super) fn replacement(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    let Some(said) = spec.get("podReplacementPolicy").as_str() else {
+    let Some(policy) = spec.get("podReplacementPolicy").as_str() else {
         return;
     };
     let supported: &[&str] = if spec.get("podFailurePolicy").is_null() {
@@ -106,10 +106,10 @@ pub(super) fn replacement(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     } else {
         &["Failed"]
     };
-    if !supported.contains(&said) {
+    if !supported.contains(&policy) {
         out.push(FieldError::not_supported(
             &path.child("podReplacementPolicy"),
-            said,
+            policy,
             supported,
         ));
     }
@@ -122,7 +122,7 @@ pub(super) fn success(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     let at = path.child("successPolicy");
     if spec.str_at(&["completionMode"]) != "Indexed" {
-        let shown = internal::compact(policy, internal::SUCCESS_POLICY);
+        let shown = go_form::compact(policy, go_form::SUCCESS_POLICY);
         let why = "requires indexed completion mode";
         out.push(FieldError::invalid_raw(&at, shown, why));
         return;

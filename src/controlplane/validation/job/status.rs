@@ -117,13 +117,13 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
 /// Checks changed lists of completed and failed indexes.
 fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     let (spec, status) = (new.get("spec"), new.get("status"));
-    let said = |key: &str| {
+    let indexes = |key: &str| {
         let text = status.get(key).as_str();
         text.filter(|_| old.at(&["status", key]) != status.get(key))
     };
     let completions = spec.get("completions").as_i64().unwrap_or(0);
     let mut refuse = |key: &str, text: &str, why: String| out.push(FieldError::invalid(&path.child(key), text, why));
-    if let Some(text) = said("completedIndexes")
+    if let Some(text) = indexes("completedIndexes")
         && let Err(why) = parse_indexes(text, completions)
     {
         refuse(
@@ -132,7 +132,7 @@ fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             format!("error parsing completedIndexes: {why}"),
         );
     }
-    if let Some(text) = said("failedIndexes") {
+    if let Some(text) = indexes("failedIndexes") {
         if spec.get("backoffLimitPerIndex").is_null() {
             let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
             refuse("failedIndexes", text, why.to_owned());

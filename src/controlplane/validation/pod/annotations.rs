@@ -130,12 +130,14 @@ pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
 
 /// Checks that profiles set by both an annotation and a field agree; `path` is the spec's.
 pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
-    let mut agree = |said: Option<&str>, field: &Value, at: FieldPath, word: &str| {
-        let Some(said) = said else { return };
-        let local = said.strip_prefix("localhost/");
+    let mut agree = |annotation: Option<&str>, field: &Value, at: FieldPath, word: &str| {
+        let Some(annotation) = annotation else { return };
+        let local = annotation.strip_prefix("localhost/");
         let fine = match field.str_at(&["type"]) {
-            "Unconfined" => said == "unconfined",
-            "RuntimeDefault" => said == "runtime/default" || (word == "seccomp" && said == "docker/default"),
+            "Unconfined" => annotation == "unconfined",
+            "RuntimeDefault" => {
+                annotation == "runtime/default" || (word == "seccomp" && annotation == "docker/default")
+            }
             "Localhost" => local.is_some(),
             _ => return,
         };

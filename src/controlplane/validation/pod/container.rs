@@ -219,9 +219,9 @@ fn restarts(out: &mut ErrorList, c: &Value, at: &FieldPath) {
 
 /// Checks an enum; an absent value is reported as unsupported, not as missing.
 fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: &[&str]) {
-    let said = v.str_at(&[key]);
-    if !supported.contains(&said) {
-        out.push(FieldError::not_supported(&at.child(key), said, supported));
+    let value = v.str_at(&[key]);
+    if !supported.contains(&value) {
+        out.push(FieldError::not_supported(&at.child(key), value, supported));
     }
 }
 

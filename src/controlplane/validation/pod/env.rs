@@ -259,19 +259,19 @@ fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
     if !prefix.is_empty() {
         invalid_each(out, &at.child("prefix"), prefix, env_var_name(prefix));
     }
-    let mut said = 0;
+    let mut sources = 0;
     for key in ["configMapRef", "secretRef"] {
         if e.get(key).is_null() {
             continue;
         }
-        said += 1;
+        sources += 1;
         let at = at.child(key).child("name");
         match e.str_at(&[key, "name"]) {
             "" => out.push(FieldError::required(&at, "")),
             name => invalid_each(out, &at, name, name_is_dns_subdomain(name, true)),
         }
     }
-    let why = match said {
+    let why = match sources {
         0 => "must specify one of: `configMapRef` or `secretRef`",
         1 => return,
         _ => "may not have more than one field specified at a time",

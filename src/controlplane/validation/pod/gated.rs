@@ -56,20 +56,20 @@ mod tests {
 
     #[test]
     fn gated_pod_constraints_only_narrow() {
-        let said = |new: Value, old: Value| {
+        let errors = |new: Value, old: Value| {
             let mut out = ErrorList::new();
             places(&mut out, &new, &old, &FieldPath::new("spec"));
             aggregate(&out)
         };
         assert_eq!(
-            said(
+            errors(
                 json!({"nodeSelector": {"a": "b", "c": "d"}}),
                 json!({"nodeSelector": {"a": "b"}})
             ),
             "[]"
         );
         assert_eq!(
-            said(json!({"nodeSelector": {"c": "d"}}), json!({"nodeSelector": {"a": "b"}})),
+            errors(json!({"nodeSelector": {"c": "d"}}), json!({"nodeSelector": {"a": "b"}})),
             "spec.nodeSelector: Invalid value: {\"c\":\"d\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         );
     }

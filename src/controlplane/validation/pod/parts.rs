@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, same};
 use crate::controlplane::strategies::pod::quality_of_service;
-use crate::controlplane::validation::internal;
+use crate::controlplane::validation::go_form;
 use std::collections::HashMap;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -43,7 +43,7 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
                 format!("existing ephemeral containers {shown} may not be removed\n"),
             )),
             Some(is) if !same(is, was) => {
-                let difference = internal::difference(was, is, &internal::EPHEMERAL_CONTAINER);
+                let difference = go_form::difference(was, is, &go_form::EPHEMERAL_CONTAINER);
                 let why = format!("existing ephemeral containers {shown} may not be changed{difference}");
                 out.push(FieldError::forbidden(&path, why));
             }
@@ -230,21 +230,21 @@ mod tests {
     #[test]
     fn only_cpu_and_memory_are_resizable() {
         let old = pod(json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}));
-        let said = |resources: Value| aggregate(&resize(&pod(resources), &old));
+        let errors = |resources: Value| aggregate(&resize(&pod(resources), &old));
         assert_eq!(
-            said(json!({"requests": {"cpu": "150m"}, "limits": {"cpu": "200m"}})),
+            errors(json!({"requests": {"cpu": "150m"}, "limits": {"cpu": "200m"}})),
             "[]"
         );
         assert_eq!(
-            said(json!({"requests": {"cpu": "100m"}})),
+            errors(json!({"requests": {"cpu": "100m"}})),
             "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"
         );
         assert_eq!(
-            said(json!({"requests": {"cpu": "100m", "a.b/x": "1"}, "limits": {"cpu": "200m", "a.b/x": "1"}})),
+            errors(json!({"requests": {"cpu": "100m", "a.b/x": "1"}, "limits": {"cpu": "200m", "a.b/x": "1"}})),
             "spec: Forbidden: only cpu and memory resources are mutable"
         );
         assert_eq!(
-            said(json!({})),
+            errors(json!({})),
             "[spec: Invalid value: null: Pod QOS Class may not change as a result of resizing, \
              spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed, \
              spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed]"

@@ -1,7 +1,7 @@
 //! Validation of security contexts of pods and containers, and of fields that the pod's operating system lacks.
 
 use super::super::sources::local_path;
-use super::super::{common, internal};
+use super::super::{common, go_form};
 use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::net;
@@ -111,7 +111,7 @@ fn seccomp(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         (false, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
             // As upstream, the bad value is the whole profile.
-            out.push(FieldError::invalid_raw(&local_at, common::internal(v, SECCOMP), why));
+            out.push(FieldError::invalid_raw(&local_at, common::go_struct(v, SECCOMP), why));
         }
         (false, None) => {}
     }
@@ -164,13 +164,7 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
     }
     seccomp(out, v.get("seccompProfile"), &at.child("seccompProfile"));
     if v.get("allowPrivilegeEscalation").as_bool() == Some(false) {
-        let mut refuse = |why: &str| {
-            out.push(FieldError::invalid_raw(
-                at,
-                internal::compact(v, internal::CONTEXT),
-                why,
-            ))
-        };
+        let mut refuse = |why: &str| out.push(FieldError::invalid_raw(at, go_form::compact(v, go_form::CONTEXT), why));
         if v.get("privileged").as_bool() == Some(true) {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }
@@ -253,12 +247,12 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                     (spec, path)
                 };
                 // Host namespace flags are plain bools in Go, where false equals absent; the other two are pointers.
-                let said = match holder.get(key) {
+                let is_set = match holder.get(key) {
                     Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
                     Value::Array(a) => !a.is_empty(),
                     v => !v.is_null(),
                 };
-                if said {
+                if is_set {
                     out.push(FieldError::forbidden(&at.child(key), why));
                 }
             }

@@ -1,7 +1,7 @@
 //! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines the order
 //! of causes. Entry point: [`spec`].
 
-use super::super::common::internal;
+use super::super::common::go_struct;
 use super::resources::Claims;
 use super::{affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -105,7 +105,7 @@ fn host_ports(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if let Some(name) = spec.get("hostnameOverride").as_str() {
         let at = path.child("hostnameOverride");
-        for (key, said) in [
+        for (key, message) in [
             (
                 "setHostnameAsFQDN",
                 "may not be specified when setHostnameAsFQDN is true",
@@ -113,7 +113,7 @@ fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             ("hostNetwork", "may not be specified when hostNetwork is true"),
         ] {
             if spec.get(key).as_bool() == Some(true) {
-                out.push(FieldError::forbidden(&at, said));
+                out.push(FieldError::forbidden(&at, message));
             }
         }
         if name.len() > 64 {
@@ -262,16 +262,16 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
             invalid_each(out, &at.child("name"), name, dns1123_label(name));
             names.insert(name);
         }
-        let said = ["resourceClaimName", "resourceClaimTemplateName"];
-        let why = match said.iter().filter(|k| !c.get(k).is_null()).count() {
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let why = match sources.iter().filter(|k| !c.get(k).is_null()).count() {
             0 => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
             1 => None,
             _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
         };
         if let Some(why) = why {
-            out.push(FieldError::invalid_raw(&at, internal(c, CLAIM), why));
+            out.push(FieldError::invalid_raw(&at, go_struct(c, CLAIM), why));
         }
-        for key in said {
+        for key in sources {
             if let Some(name) = c.get(key).as_str() {
                 invalid_each(out, &at.child(key), name, dns1123_subdomain(name));
             }

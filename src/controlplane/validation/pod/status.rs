@@ -88,10 +88,10 @@ fn by_name(all: &[Value]) -> HashMap<&str, &Value> {
 fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     let matches = |rule: &Value| {
         let codes = rule.get("exitCodes");
-        let said = codes.get("values").items().iter().any(|c| c.as_i64() == Some(code));
+        let listed = codes.get("values").items().iter().any(|c| c.as_i64() == Some(code));
         match codes.str_at(&["operator"]) {
-            "In" => said,
-            "NotIn" => !said,
+            "In" => listed,
+            "NotIn" => !listed,
             _ => false,
         }
     };
@@ -313,8 +313,8 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
                     &at.child("message"),
                     "must be non-empty if specified",
                 )),
-                Some(text) if text.len() > LONGEST_MESSAGE as usize => {
-                    out.push(FieldError::too_long(&at.child("message"), LONGEST_MESSAGE));
+                Some(text) if text.len() > MAX_MESSAGE_LENGTH as usize => {
+                    out.push(FieldError::too_long(&at.child("message"), MAX_MESSAGE_LENGTH));
                 }
                 _ => {}
             }
@@ -326,7 +326,7 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
 }
 
 /// Maximum length, in bytes, of a message about a device's health.
-const LONGEST_MESSAGE: i64 = 1024;
+const MAX_MESSAGE_LENGTH: i64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -334,7 +334,7 @@ mod tests {
     use crate::apimachinery::field::aggregate;
     use crate::json;
 
-    fn said(spec: Value, old: Value, new: Value) -> String {
+    fn errors(spec: Value, old: Value, new: Value) -> String {
         let mut pods = [json!({}), json!({})];
         for (pod, status) in pods.iter_mut().zip([old, new]) {
             pod.set(&["spec"], spec.clone());
@@ -350,7 +350,7 @@ mod tests {
         let of = |policy: &str| {
             let mut spec = json!({"containers": [{"name": "a"}]});
             spec.set(&["restartPolicy"], policy);
-            said(spec, ended.clone(), runs.clone())
+            errors(spec, ended.clone(), runs.clone())
         };
         assert_eq!(of("Always"), "[]");
         for policy in ["Never", "OnFailure"] {
@@ -366,7 +366,7 @@ mod tests {
         let new =
             json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "hostIP": "a", "hostIPs": [{"ip": "10.0.0.1"}]});
         assert_eq!(
-            said(json!({}), json!({}), new),
+            errors(json!({}), json!({}), new),
             "[status.podIPs: Invalid value: [{\"IP\":\"10.0.0.1\"},{\"IP\":\"10.0.0.2\"}]: may specify no more than one IP for each IP family, \
              status.hostIPs[0].ip: Invalid value: \"10.0.0.1\": must be equal to `hostIP`]"
         );

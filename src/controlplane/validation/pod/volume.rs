@@ -1,6 +1,6 @@
 //! Validation of a pod's volumes. The rules of each source are in `validation::sources`.
 
-use super::super::sources::{self, Whose};
+use super::super::sources::{self, SourceOwner};
 use super::spec::Of;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
@@ -102,16 +102,16 @@ pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath
 fn sources(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
     let name = v.str_at(&["name"]);
     let mut count = 0;
-    for (key, told) in SOURCES {
+    for (key, field) in SOURCES {
         if v.get(key).is_null() {
             continue;
         }
         count += 1;
         if count > 1 {
             let why = "may not specify more than 1 volume type";
-            out.push(FieldError::forbidden(&at.child(told), why));
+            out.push(FieldError::forbidden(&at.child(field), why));
         } else {
-            sources::source(out, v, key, at, Whose::Pod(name));
+            sources::source(out, v, key, at, SourceOwner::Pod(name));
             match (*key, of) {
                 ("ephemeral", Of::Pod { name: pod, .. }) if !pod.is_empty() && !name.is_empty() => {
                     let claim = format!("{pod}-{name}");

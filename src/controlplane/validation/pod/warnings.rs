@@ -85,11 +85,11 @@ pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
     let mut out = Vec::new();
     let base = if at.is_empty() { String::new() } else { format!("{at}.") };
     let (spec, path) = (v.get("spec"), format!("{base}spec"));
-    let said = format!("{base}metadata.annotations");
+    let annotations = format!("{base}metadata.annotations");
     places(&mut out, spec, &path);
     for (key, text) in ANNOTATIONS {
         if !v.at(&["metadata", "annotations", key]).is_null() {
-            out.push(format!("{said}[{key}]: {text}"));
+            out.push(format!("{annotations}[{key}]: {text}"));
         }
     }
     for (i, v) in spec.get("volumes").items().iter().enumerate() {
@@ -107,9 +107,9 @@ pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
         );
     }
     let seccomp = |out: &mut Vec<String>, key: &str, holder: &Value| {
-        let unsaid = holder.at(&["securityContext", "seccompProfile"]).is_null();
-        if unsaid && !v.at(&["metadata", "annotations", key]).is_null() {
-            out.push(format!("{said}[{key}]: {SECCOMP_TEXT}"));
+        let unset = holder.at(&["securityContext", "seccompProfile"]).is_null();
+        if unset && !v.at(&["metadata", "annotations", key]).is_null() {
+            out.push(format!("{annotations}[{key}]: {SECCOMP_TEXT}"));
         }
     };
     seccomp(&mut out, SECCOMP_POD, spec);
@@ -173,9 +173,9 @@ fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
     for (term, at) in preferred.clone() {
         for (i, e) in term.get("matchExpressions").items().iter().enumerate() {
             for (j, value) in strings(e.get("values")).into_iter().enumerate() {
-                let said = label_value(value).into_iter();
+                let messages = label_value(value).into_iter();
                 out.extend(
-                    said.map(|why| format!("{at}.matchExpressions[{i}].values[{j}]: {value} is invalid, {why}")),
+                    messages.map(|why| format!("{at}.matchExpressions[{i}].values[{j}]: {value} is invalid, {why}")),
                 );
             }
         }

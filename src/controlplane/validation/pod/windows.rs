@@ -5,9 +5,9 @@ use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
-const LONGEST_SPEC: usize = 64 * 1024;
-const LONGEST_DOMAIN: usize = 256;
-const LONGEST_USER: usize = 104;
+const MAX_SPEC_LENGTH: usize = 64 * 1024;
+const MAX_DOMAIN_LENGTH: usize = 256;
+const MAX_USER_LENGTH: usize = 104;
 
 fn options(holder: &Value) -> &Value {
     holder.at(&["securityContext", "windowsOptions"])
@@ -66,8 +66,8 @@ pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
                 text,
                 "gmsaCredentialSpec cannot be an empty string",
             ));
-        } else if text.len() > LONGEST_SPEC {
-            let why = format!("gmsaCredentialSpec size must be under {} KiB", LONGEST_SPEC / 1024);
+        } else if text.len() > MAX_SPEC_LENGTH {
+            let why = format!("gmsaCredentialSpec size must be under {} KiB", MAX_SPEC_LENGTH / 1024);
             out.push(FieldError::invalid(&at, text, why));
         }
     }
@@ -101,9 +101,9 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
         [domain, user] => (*domain, *user),
         _ => return wrong("runAsUserName cannot contain more than one backslash".to_owned()),
     };
-    if domain.len() >= LONGEST_DOMAIN {
+    if domain.len() >= MAX_DOMAIN_LENGTH {
         wrong(format!(
-            "runAsUserName's Domain length must be under {LONGEST_DOMAIN} characters"
+            "runAsUserName's Domain length must be under {MAX_DOMAIN_LENGTH} characters"
         ));
     }
     if parts.len() == 2 && !is_domain(domain) {
@@ -111,9 +111,9 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
     if user.is_empty() {
         wrong("runAsUserName's User cannot be empty".to_owned());
-    } else if user.len() > LONGEST_USER {
+    } else if user.len() > MAX_USER_LENGTH {
         wrong(format!(
-            "runAsUserName's User length must not be longer than {LONGEST_USER} characters"
+            "runAsUserName's User length must not be longer than {MAX_USER_LENGTH} characters"
         ));
     }
     if !user.is_empty() && user.chars().all(|c| matches!(c, '.' | ' ')) {
@@ -130,7 +130,7 @@ mod tests {
     use crate::apimachinery::field::aggregate;
     use crate::json;
 
-    fn said(spec: Value) -> String {
+    fn errors(spec: Value) -> String {
         let mut out = ErrorList::new();
         let path = FieldPath::new("spec");
         credentials(&mut out, options(&spec), &path);
@@ -143,20 +143,20 @@ mod tests {
         let host = json!({"securityContext": {"windowsOptions": {"hostProcess": true}}});
         let mixed = json!({"hostNetwork": true, "containers": [(host.clone()), {}]});
         assert_eq!(
-            said(mixed),
+            errors(mixed),
             "spec: Invalid value: \"\": If pod contains any hostProcess containers then all containers must be HostProcess containers"
         );
         assert_eq!(
-            said(json!({"containers": [(host)]})),
+            errors(json!({"containers": [(host)]})),
             "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers"
         );
-        assert_eq!(said(json!({"containers": [{}]})), "[]");
+        assert_eq!(errors(json!({"containers": [{}]})), "[]");
     }
 
     #[test]
     fn user_names_follow_windows_rules() {
         let of = |name: &str| {
-            said(json!({"securityContext": {"windowsOptions": {"runAsUserName": name}}, "containers": []}))
+            errors(json!({"securityContext": {"windowsOptions": {"runAsUserName": name}}, "containers": []}))
         };
         assert_eq!(of("NT AUTHORITY\\Network"), "[]");
         assert!(of("a\\b\\c").ends_with("cannot contain more than one backslash"));

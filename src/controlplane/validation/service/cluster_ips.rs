@@ -1,7 +1,7 @@
 //! Validation of the interdependent fields `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`
 //! (`ValidateServiceClusterIPsRelatedFields` upstream).
 
-use super::super::super::allocators::Family;
+use super::super::super::allocators::IpFamily;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{net, parse_ip};
 use crate::apimachinery::value::Value;
@@ -37,7 +37,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut seen = Seen::new();
     for (i, f) in families.iter().enumerate() {
         let at = path.child("ipFamilies").index(i);
-        if Family::parse(f).is_none() {
+        if IpFamily::parse(f).is_none() {
             out.push(FieldError::not_supported(&at, *f, &["IPv4", "IPv6"]));
         }
         if !seen.insert(*f) {
@@ -80,7 +80,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     if !ips_fine {
         return out;
     }
-    let of = |s: &str| parse_ip(s).map(Family::of);
+    let of = |s: &str| parse_ip(s).map(IpFamily::of);
     let both = ips.iter().any(|ip| of(ip) != of(ips[0]));
     if ips.len() > 1 && !both {
         out.push(FieldError::invalid(
@@ -93,7 +93,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
         if *ip == "None" {
             break;
         }
-        if Family::parse(family).is_some_and(|f| of(ip) != Some(f)) {
+        if IpFamily::parse(family).is_some_and(|f| of(ip) != Some(f)) {
             out.push(FieldError::invalid(
                 &at.index(i),
                 *ip,

@@ -4,7 +4,7 @@ use crate::controlplane::defaults;
 use crate::json;
 
 /// The error text without upstream's prefix `Service "x" is invalid: `.
-fn said(spec: Value) -> String {
+fn errors(spec: Value) -> String {
     let mut v = json!({"metadata": {"name": "x"}});
     v.set(&["spec"], spec);
     defaults::service::service(&mut v);
@@ -50,7 +50,7 @@ fn errors_match_the_recordings() {
         (json!({"ports": [{"port": 80}], "loadBalancerSourceRanges": ["1.2.3.4/8"]}), r#"[spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer', spec.LoadBalancerSourceRanges[0]: Invalid value: "1.2.3.4/8": must not have bits set beyond the prefix length]"#.into()),
     ];
     for (spec, want) in cases {
-        assert_eq!(said(spec.clone()), want, "{spec:?}");
+        assert_eq!(errors(spec.clone()), want, "{spec:?}");
     }
 }
 

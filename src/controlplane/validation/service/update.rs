@@ -39,19 +39,19 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
 }
 
 /// Error texts of a list: primary cleared, and secondary released without a change of the policy.
-struct Words {
+struct UpdateMessages {
     key: &'static str,
     unset: &'static str,
     released: &'static str,
 }
 
-const IPS: Words = Words {
+const IPS: UpdateMessages = UpdateMessages {
     key: "clusterIPs",
     unset: "primary clusterIP can not be unset",
     released: "must be set to 'SingleStack' when releasing the secondary clusterIP",
 };
 
-const FAMILIES: Words = Words {
+const FAMILIES: UpdateMessages = UpdateMessages {
     key: "ipFamilies",
     unset: "primary ipFamily can not be unset",
     released: "must be set to 'SingleStack' when releasing the secondary ipFamily",
@@ -98,7 +98,7 @@ const CHANGED: &str = "may not change once set";
 fn resized(
     out: &mut ErrorList,
     new: &Value,
-    words: &Words,
+    words: &UpdateMessages,
     (now, was): (&[&str], &[&str]),
     nothing: bool,
     shown: &Value,

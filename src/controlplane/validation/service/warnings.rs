@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn headless_external_ips_warn_as_ignored_not_deprecated() {
-        let said = |cluster_ip: &str| {
+        let warnings = |cluster_ip: &str| {
             service(
                 &crate::json!({"spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
                 "externalIPs": ["1.1.1.1"]}}),
             )
         };
-        assert_eq!(said("None"), ["spec.externalIPs is ignored for headless services"]);
+        assert_eq!(warnings("None"), ["spec.externalIPs is ignored for headless services"]);
         assert_eq!(
-            said("10.0.0.1"),
+            warnings("10.0.0.1"),
             ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
         );
     }

@@ -88,9 +88,9 @@ struct Taken<'a>(Seen<&'a str>);
 
 impl<'a> Taken<'a> {
     /// Records `file`; if it is a duplicate, reports it with the bad value `told`.
-    fn take(&mut self, out: &mut ErrorList, file: &'a str, told: &str, at: &FieldPath) {
+    fn take(&mut self, out: &mut ErrorList, file: &'a str, shown: &str, at: &FieldPath) {
         if !self.0.insert(file) {
-            out.push(FieldError::invalid(at, told, "conflicting duplicate paths"));
+            out.push(FieldError::invalid(at, shown, "conflicting duplicate paths"));
         }
     }
 }
@@ -128,8 +128,8 @@ pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         if !token.is_null() {
             self::token(out, token, &at.child("serviceAccountToken"), path);
         }
-        let said = s.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
-        if said > 1 {
+        let sources = s.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
+        if sources > 1 {
             let why = "may not specify more than 1 volume type per source";
             out.push(FieldError::forbidden(&at, why));
         }

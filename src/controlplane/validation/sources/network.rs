@@ -1,6 +1,6 @@
 //! Validation of network volume sources: NFS, iSCSI, Fibre Channel, Quobyte, Flocker and Glusterfs.
 
-use super::Whose;
+use super::SourceOwner;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::name_is_dns_label;
 use crate::apimachinery::value::Value;
@@ -14,7 +14,7 @@ pub(super) fn nfs(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 /// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's text is less specific for PersistentVolumes.
-fn iscsi_name(name: &str, whose: Whose<'_>) -> Option<&'static str> {
+fn iscsi_name(name: &str, owner: SourceOwner<'_>) -> Option<&'static str> {
     let alphanumeric = |s: &str, n: usize| s.len() == n && s.bytes().all(|c| c.is_ascii_alphanumeric());
     let fine = if name.starts_with("iqn") {
         qualified(name)
@@ -22,7 +22,7 @@ fn iscsi_name(name: &str, whose: Whose<'_>) -> Option<&'static str> {
         rest.split_at_checked(1).is_some_and(|(_, id)| alphanumeric(id, 16))
     } else if let Some(rest) = name.strip_prefix("naa") {
         rest.split_at_checked(1).is_some_and(|(_, id)| alphanumeric(id, 32))
-    } else if whose.persists() {
+    } else if owner.persists() {
         false
     } else {
         return Some("must be valid format starting with iqn, eui, or naa");
@@ -56,24 +56,24 @@ fn qualified(name: &str) -> bool {
     })
 }
 
-pub(super) fn iscsi(out: &mut ErrorList, v: &Value, volume: &FieldPath, whose: Whose<'_>) {
+pub(super) fn iscsi(out: &mut ErrorList, v: &Value, volume: &FieldPath, owner: SourceOwner<'_>) {
     let at = volume.child("iscsi");
     let portal = v.str_at(&["targetPortal"]);
     if portal.is_empty() {
         out.push(FieldError::required(&at.child("targetPortal"), ""));
     }
-    let (Whose::Pod(owner) | Whose::Persistent(owner)) = whose;
+    let (SourceOwner::Pod(owner_name) | SourceOwner::Persistent(owner_name)) = owner;
     let initiator = v.get("initiatorName").as_str();
-    let long = initiator.is_some() && owner.len() + 1 + portal.len() > 64;
+    let long = initiator.is_some() && owner_name.len() + 1 + portal.len() > 64;
     const LONG: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
     // Upstream's two functions report this at different points and paths.
-    if long && whose.persists() {
+    if long && owner.persists() {
         out.push(FieldError::invalid(&at.child("targetportal"), portal, LONG));
     }
     let name = v.str_at(&["iqn"]);
     if name.is_empty() {
         out.push(FieldError::required(&at.child("iqn"), ""));
-    } else if let Some(why) = iscsi_name(name, whose) {
+    } else if let Some(why) = iscsi_name(name, owner) {
         out.push(FieldError::invalid(&at.child("iqn"), name, why));
     }
     lun(out, v, &at);
@@ -82,16 +82,16 @@ pub(super) fn iscsi(out: &mut ErrorList, v: &Value, volume: &FieldPath, whose: W
     if (chap("chapAuthDiscovery") || chap("chapAuthSession")) && secret.is_null() {
         out.push(FieldError::required(&at.child("secretRef"), ""));
     }
-    if whose.persists() && !secret.is_null() && secret.str_at(&["name"]).is_empty() {
+    if owner.persists() && !secret.is_null() && secret.str_at(&["name"]).is_empty() {
         out.push(FieldError::required(&at.child("secretRef").child("name"), ""));
     }
     if let Some(name) = initiator
-        && let Some(why) = iscsi_name(name, whose)
+        && let Some(why) = iscsi_name(name, owner)
     {
         out.push(FieldError::invalid(&at.child("initiatorname"), name, why));
     }
-    if long && !whose.persists() {
-        out.push(FieldError::invalid(&volume.child("name"), owner, LONG));
+    if long && !owner.persists() {
+        out.push(FieldError::invalid(&volume.child("name"), owner_name, LONG));
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::apimachinery::field::aggregate;
 use crate::json;
 
-fn said(holder: Value, whose: Whose<'_>) -> String {
+fn errors(holder: Value, owner: SourceOwner<'_>) -> String {
     let mut out = ErrorList::new();
     let keys: Vec<String> = holder
         .as_object()
@@ -11,17 +11,17 @@ fn said(holder: Value, whose: Whose<'_>) -> String {
         .map(str::to_owned)
         .collect();
     for key in keys {
-        source(&mut out, &holder, &key, &FieldPath::new("v"), whose);
+        source(&mut out, &holder, &key, &FieldPath::new("v"), owner);
     }
     aggregate(&out)
 }
 
 fn pod(holder: Value) -> String {
-    said(holder, Whose::Pod("data"))
+    errors(holder, SourceOwner::Pod("data"))
 }
 
 fn persistent(holder: Value) -> String {
-    said(holder, Whose::Persistent("data"))
+    errors(holder, SourceOwner::Persistent("data"))
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn with(default: fn(&mut Value), changes: &[(&[&str], Value)]) -> Value {
 
 #[test]
 fn deployment_errors_match_the_recordings() {
-    let said = |changes: &[(&[&str], Value)]| aggregate(&deployment(&with(defaults::deployment, changes)));
+    let errors = |changes: &[(&[&str], Value)]| aggregate(&deployment(&with(defaults::deployment, changes)));
     let cases: Vec<(Vec<(&[&str], Value)>, String)> = vec![
         (vec![], "[]".into()),
         (vec![(&["selector", "matchLabels", "app"], json!("other"))], MISMATCH.into()),
@@ -40,7 +40,7 @@ fn deployment_errors_match_the_recordings() {
         (vec![(&["replicas"], json!(-1))], "spec.replicas: Invalid value: -1: must be greater than or equal to 0".into()),
     ];
     for (changes, want) in cases {
-        assert_eq!(said(&changes), want);
+        assert_eq!(errors(&changes), want);
     }
 }
 
@@ -51,24 +51,24 @@ fn unparsable_selector_skips_template_validation() {
         &["spec", "selector", "matchExpressions"],
         json!([{"key": "a", "operator": "Is"}]),
     );
-    let said = aggregate(&deployment(&v));
-    assert!(said.starts_with("[spec.selector.matchExpressions[0].operator: Invalid value: \"Is\": not a valid selector operator, spec.selector: Invalid value: {"), "{said}");
-    assert!(said.ends_with("invalid label selector]"), "{said}");
+    let errors = aggregate(&deployment(&v));
+    assert!(errors.starts_with("[spec.selector.matchExpressions[0].operator: Invalid value: \"Is\": not a valid selector operator, spec.selector: Invalid value: {"), "{errors}");
+    assert!(errors.ends_with("invalid label selector]"), "{errors}");
 }
 
 #[test]
 fn daemon_set_errors_match_the_recordings() {
-    let said = |changes: &[(&[&str], Value)]| aggregate(&daemon_set(&with(defaults::daemon_set, changes)));
-    assert_eq!(said(&[(&["selector"], Value::Null)]), MISMATCH);
+    let errors = |changes: &[(&[&str], Value)]| aggregate(&daemon_set(&with(defaults::daemon_set, changes)));
+    assert_eq!(errors(&[(&["selector"], Value::Null)]), MISMATCH);
     assert_eq!(
-        said(&[(
+        errors(&[(
             &["updateStrategy", "rollingUpdate"],
             json!({"maxSurge": 1, "maxUnavailable": 1})
         )]),
         "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"
     );
     assert_eq!(
-        said(&[(
+        errors(&[(
             &["updateStrategy", "rollingUpdate"],
             json!({"maxSurge": 0, "maxUnavailable": 0})
         )]),

@@ -1,6 +1,6 @@
 //! Encodes watch events as JSON lines, length-prefixed protobuf messages or CBOR items.
 //!
-//! Entry point: [`Frames::make`].
+//! Entry point: [`Frames::encode`].
 
 use crate::api::protobuf;
 use crate::apimachinery::codec::protobuf::{frame, frame_around};
@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
 use crate::endpoints::respond::stored::{self, Rows};
 use crate::endpoints::respond::table::{self, Include};
-use crate::endpoints::respond::{kept, partial};
+use crate::endpoints::respond::{encoded, partial};
 use crate::registry::Resource;
 use crate::storage::{Budget, Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// The representation of the objects in events.
 #[derive(Clone, Copy, Debug)]
-pub enum Form {
+pub enum Representation {
     Object,
     Partial(&'static str),
     Table(&'static str, Include),
 }
 
 /// An encoded event.
-pub enum Made {
+pub enum EncodedFrame {
     /// Built for this watch only.
     Own(Vec<u8>),
     /// Shared with other watches.
@@ -46,7 +46,7 @@ const HEAVY_TO_COPY: usize = 1 << 20;
 pub struct Frames {
     resource: Arc<Resource>,
     media: Media,
-    form: Form,
+    representation: Representation,
     bookmarks: bool,
     /// Annotate the bookmark that ends the initial events.
     mark_initial_end: bool,
@@ -73,7 +73,7 @@ fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
 const LINE_END: &[u8] = b"}\n";
 
 /// The frame of a tree.
-fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
+fn encode_frame(media: Media, kind: &str, object: &Value) -> Vec<u8> {
     match media {
         // Negotiation never selects protobuf for kinds without messages, so encoding succeeds.
         Media::Protobuf => frame(kind, &protobuf::encode(object).unwrap_or_default()),
@@ -84,7 +84,7 @@ fn encoded(media: Media, kind: &str, object: &Value) -> Vec<u8> {
 
 /// The frame of an ERROR event.
 pub fn error(status: &Status, media: Media) -> Vec<u8> {
-    encoded(media, "ERROR", &status.to_value())
+    encode_frame(media, "ERROR", &status.to_value())
 }
 
 const fn text(t: EventType) -> &'static str {
@@ -96,11 +96,17 @@ const fn text(t: EventType) -> &'static str {
 }
 
 impl Frames {
-    pub fn new(resource: Arc<Resource>, media: Media, form: Form, bookmarks: bool, mark_initial_end: bool) -> Self {
+    pub fn new(
+        resource: Arc<Resource>,
+        media: Media,
+        representation: Representation,
+        bookmarks: bool,
+        mark_initial_end: bool,
+    ) -> Self {
         Self {
             resource,
             media,
-            form,
+            representation,
             bookmarks,
             mark_initial_end,
             columns_sent: false,
@@ -121,67 +127,67 @@ impl Frames {
             WatchItem::Initial(entry) => (entry.json.len(), false),
             WatchItem::Bookmark { .. } => (0, false),
         };
-        match (self.form, self.media) {
-            (Form::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
+        match (self.representation, self.media) {
+            (Representation::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
             _ => size >= HEAVY,
         }
     }
 
     /// Encodes an item; `None` for bookmarks the client did not request.
-    pub fn make(&mut self, item: WatchItem) -> Option<Made> {
+    pub fn encode(&mut self, item: WatchItem) -> Option<EncodedFrame> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
             WatchItem::Initial(entry) => Some(
                 self.around("ADDED", &entry)
-                    .unwrap_or_else(|| Made::Own(self.entry("ADDED", &entry))),
+                    .unwrap_or_else(|| EncodedFrame::Own(self.entry("ADDED", &entry))),
             ),
             WatchItem::Bookmark { revision, initial_end } => {
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
                     return None;
                 }
-                Some(Made::Own(self.bookmark(&revision.0.to_string(), initial_end)))
+                Some(EncodedFrame::Own(self.bookmark(&revision.0.to_string(), initial_end)))
             }
         }
     }
 
-    fn change(&mut self, t: EventType, event: &Event) -> Made {
+    fn change(&mut self, t: EventType, event: &Event) -> EncodedFrame {
         // The object of a deletion is the previous one with a new revision, so its bytes cannot be shared.
         if t != EventType::Deleted
             && let Some(made) = self.around(text(t), &event.entry)
         {
             return made;
         }
-        let metadata = match self.form {
+        let metadata = match self.representation {
             // Rows contain ages relative to now and cannot be shared.
-            Form::Table(..) => return Made::Own(self.entry(text(t), &event.object(t))),
-            Form::Object => None,
-            Form::Partial(version) => Some(version),
+            Representation::Table(..) => return EncodedFrame::Own(self.entry(text(t), &event.object(t))),
+            Representation::Object => None,
+            Representation::Partial(version) => Some(version),
         };
         let budget = self.budget.clone();
-        let form = kept::frame(t, self.media, metadata);
-        Made::Shared(
+        let key = encoded::frame(t, self.media, metadata);
+        EncodedFrame::Shared(
             event
-                .forms
-                .bytes(budget.as_ref(), form, || self.entry(text(t), &event.object(t)).into()),
+                .encodings
+                .bytes(budget.as_ref(), key, || self.entry(text(t), &event.object(t)).into()),
         )
     }
 
     /// A frame around a large object that is shared instead of copied; `None` if the frame must be built.
-    fn around(&self, kind: &str, entry: &Entry) -> Option<Made> {
-        if !matches!(self.form, Form::Object) || entry.json.len() < LARGE {
+    fn around(&self, kind: &str, entry: &Entry) -> Option<EncodedFrame> {
+        if !matches!(self.representation, Representation::Object) || entry.json.len() < LARGE {
             return None;
         }
         match self.media {
             Media::Json => {
                 let mut head = line(kind, &[]);
                 head.truncate(head.len() - LINE_END.len());
-                Some(Made::Around(head, entry.json.clone(), LINE_END))
+                Some(EncodedFrame::Around(head, entry.json.clone(), LINE_END))
             }
             Media::Protobuf => {
-                let message = kept::message(entry, self.resource.schema.definition()?, self.budget.as_ref());
+                let message = encoded::message(entry, self.resource.schema.definition()?, self.budget.as_ref());
                 let gvk = self.resource.gvk();
                 let (head, tail) = frame_around(kind, &gvk.api_version(), &gvk.kind, message.len());
-                Some(Made::Around(head, message, tail))
+                Some(EncodedFrame::Around(head, message, tail))
             }
             _ => None,
         }
@@ -190,29 +196,29 @@ impl Frames {
     /// The frame of an entry, decoding no more of it than necessary.
     fn entry(&mut self, kind: &str, entry: &Entry) -> Vec<u8> {
         let budget = self.budget.as_ref();
-        match (self.form, self.media) {
-            (Form::Object, Media::Json) => line(kind, &entry.json),
-            (Form::Object, Media::Protobuf) => match self.resource.schema.definition() {
+        match (self.representation, self.media) {
+            (Representation::Object, Media::Json) => line(kind, &entry.json),
+            (Representation::Object, Media::Protobuf) => match self.resource.schema.definition() {
                 Some(def) => {
                     let gvk = self.resource.gvk();
-                    let message = kept::message(entry, def, budget);
-                    frame(kind, &kept::enveloped(&gvk.api_version(), &gvk.kind, &message))
+                    let message = encoded::message(entry, def, budget);
+                    frame(kind, &encoded::enveloped(&gvk.api_version(), &gvk.kind, &message))
                 }
-                None => encoded(self.media, kind, &entry.decode()),
+                None => encode_frame(self.media, kind, &entry.decode()),
             },
-            (Form::Object, _) => encoded(self.media, kind, &entry.decode()),
-            (Form::Partial(version), Media::Protobuf) => {
+            (Representation::Object, _) => encode_frame(self.media, kind, &entry.decode()),
+            (Representation::Partial(version), Media::Protobuf) => {
                 let message = partial::message(&self.resource, entry, version, budget);
                 let group = format!("meta.k8s.io/{version}");
-                frame(kind, &kept::enveloped(&group, "PartialObjectMetadata", &message))
+                frame(kind, &encoded::enveloped(&group, "PartialObjectMetadata", &message))
             }
-            (Form::Partial(version), Media::Cbor) => {
-                encoded(self.media, kind, &stored::partial(&self.resource, entry, version))
+            (Representation::Partial(version), Media::Cbor) => {
+                encode_frame(self.media, kind, &stored::partial(&self.resource, entry, version))
             }
-            (Form::Partial(version), _) => line_of(kind, 1024, |out| {
+            (Representation::Partial(version), _) => line_of(kind, 1024, |out| {
                 stored::write_partial(&self.resource, entry, version, out);
             }),
-            (Form::Table(version, include), media) => {
+            (Representation::Table(version, include), media) => {
                 let columns = self.columns();
                 let rows = Rows {
                     resource: &self.resource,
@@ -220,7 +226,7 @@ impl Frames {
                     include,
                 };
                 if matches!(media, Media::Protobuf | Media::Cbor) {
-                    encoded(media, kind, &rows.table(entry, columns))
+                    encode_frame(media, kind, &rows.table(entry, columns))
                 } else {
                     line_of(kind, 1024, |out| rows.write_table(entry, columns, out))
                 }
@@ -251,26 +257,26 @@ impl Frames {
         if initial_end {
             object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
         }
-        match (self.form, initial_end) {
-            (Form::Object, _) => encoded(self.media, "BOOKMARK", &object),
+        match (self.representation, initial_end) {
+            (Representation::Object, _) => encode_frame(self.media, "BOOKMARK", &object),
             // The initial-events-end annotation must be visible even if rows embed no objects.
-            (Form::Table(version, Include::None), true) => {
-                self.formed_as("BOOKMARK", object, Form::Table(version, Include::Metadata))
+            (Representation::Table(version, Include::None), true) => {
+                self.encode_as("BOOKMARK", object, Representation::Table(version, Include::Metadata))
             }
-            (form, _) => self.formed_as("BOOKMARK", object, form),
+            (representation, _) => self.encode_as("BOOKMARK", object, representation),
         }
     }
 
-    fn formed_as(&mut self, kind: &str, object: Value, form: Form) -> Vec<u8> {
-        let value = match form {
-            Form::Object => object,
-            Form::Partial(version) => partial::of(&self.resource, &object, version),
-            Form::Table(version, include) => {
+    fn encode_as(&mut self, kind: &str, object: Value, representation: Representation) -> Vec<u8> {
+        let value = match representation {
+            Representation::Object => object,
+            Representation::Partial(version) => partial::of(&self.resource, &object, version),
+            Representation::Table(version, include) => {
                 let columns = self.columns();
                 table::of_event(&self.resource, &object, version, include, columns)
             }
         };
-        encoded(self.media, kind, &value)
+        encode_frame(self.media, kind, &value)
     }
 }
 
@@ -283,7 +289,7 @@ mod tests {
         for size in [0, 1, 100, 127, 128, 16_000, 16_383, 16_384, 3 << 20] {
             let message = vec![7; size];
             let (head, tail) = frame_around("ADDED", "apps/v1", "Deployment", size);
-            let whole = frame("ADDED", &kept::enveloped("apps/v1", "Deployment", &message));
+            let whole = frame("ADDED", &encoded::enveloped("apps/v1", "Deployment", &message));
             assert_eq!([&head, &message, tail].concat(), whole, "{size} bytes");
         }
     }

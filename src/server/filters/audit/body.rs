@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use crate::audit::event::ResponseStatus;
-use crate::audit::{Stage, answer};
+use crate::audit::{Stage, response};
 use crate::request::body::BoxError;
 use crate::request::{Body, FromBackend, Response};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 /// stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
     let worth = record.wants_answers() && FromBackend::of(&response).is_none();
-    let copy = (worth && answer::is_object(response.headers())).then(|| Copy {
+    let copy = (worth && response::is_object(response.headers())).then(|| Copy {
         headers: response.headers().clone(),
         bytes: Vec::new(),
         too_large: false,
@@ -44,14 +44,14 @@ struct Last {
 }
 
 impl Last {
-    fn submit(self) -> crate::audit::Pending {
+    fn submit(self) -> crate::audit::PendingWrites {
         let trail = &self.record.trail;
         let object = self.copy.and_then(|copy| {
             if copy.too_large {
                 trail.annotate("audit.k8s.io/truncated", "true");
                 return None;
             }
-            answer::decode(&copy.headers, &copy.bytes)
+            response::decode(&copy.headers, &copy.bytes)
         });
         let object = object.map(|o| trail.encoded(&o));
         self.record.submit(Stage::ResponseComplete, Some(self.status), object)
@@ -109,7 +109,7 @@ impl http_body::Body for Recorded {
 
 impl Copy {
     fn add(&mut self, data: &[u8]) {
-        if self.too_large || self.bytes.len() + data.len() > answer::LARGEST {
+        if self.too_large || self.bytes.len() + data.len() > response::MAX_BYTES {
             self.too_large = true;
             self.bytes = Vec::new();
         } else {

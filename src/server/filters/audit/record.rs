@@ -1,7 +1,7 @@
 //! A recorded request: the data collected about it ([`Seen`]), and its events ([`Record::submit`]).
 
 use crate::audit::event::{ObjectRef, ResponseStatus, Subject};
-use crate::audit::{Audit, Event, Pending, Stage, Verdict};
+use crate::audit::{Audit, Event, PendingWrites, Stage, Verdict};
 use crate::request::audit::AuditFacts;
 use crate::request::{AuditLevel, AuditTrail, Facts, RequestInfo, UserInfo};
 use crate::server::respond;
@@ -127,9 +127,9 @@ impl Record {
     }
 
     /// Submits the event of a stage to the backends, unless the policy omits that stage.
-    pub fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> Pending {
+    pub fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> PendingWrites {
         if self.verdict.omit_stages.has(stage) {
-            return Pending::default();
+            return PendingWrites::default();
         }
         let info = &self.subject.info;
         let AuditFacts {

@@ -1,6 +1,6 @@
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
-use crate::audit::backend::{Sink, Write};
+use crate::audit::backend::{Sink, WriteOutcome};
 use crate::audit::{Audit, Backend, Event, Mode, Policy};
 use crate::authn::{BearerToken, TokenFile, Union};
 use crate::authz::{self, PrivilegedGroups};
@@ -30,12 +30,12 @@ impl Sink for Kept {
         "kept"
     }
 
-    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> Write {
+    fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome {
         let mut kept = self.events.lock().unwrap();
         kept.extend(events.iter().map(|e| json::decode(&e.encode(false)).unwrap()));
         let (tell, stored) = oneshot::channel();
         tell.send(!self.fails).unwrap();
-        Write::Queued(stored)
+        WriteOutcome::Queued(stored)
     }
 }
 

@@ -71,7 +71,7 @@ fn history_is_bounded_in_bytes() {
         history.push(now, feed.put("ns/a"), &state);
         history.trim(now, usize::MAX);
     }
-    let (events, bytes, _) = history.figures();
+    let (events, bytes, _) = history.stats();
     assert!(
         events > 2 && events < 100 && bytes <= 20_000,
         "{events} events of {bytes} bytes"
@@ -89,7 +89,7 @@ fn histories_shrink_under_a_shared_budget() {
     }
     a.cacher.trim();
     b.cacher.trim();
-    let (read, kept) = (budget.read(), a.cacher.figures());
+    let (read, kept) = (budget.stats(), a.cacher.stats());
     assert!(read.objects + read.history <= 60_000 * 11 / 10, "{read:?}");
     assert!((100..300).contains(&kept.events), "{} events", kept.events);
     assert!(!budget.is_over());
@@ -98,12 +98,12 @@ fn histories_shrink_under_a_shared_budget() {
         b.put(&format!("ns/{i}"));
     }
     a.cacher.trim();
-    assert_eq!((a.cacher.figures().events, b.cacher.figures().events), (100, 100));
+    assert_eq!((a.cacher.stats().events, b.cacher.stats().events), (100, 100));
     assert!(budget.is_over());
     assert_eq!(b.cacher.count(), 1001);
     drop(b);
     assert!(!budget.is_over(), "a dropped cache returns its share");
-    assert_eq!(budget.read().objects, a.cacher.snapshot().bytes());
+    assert_eq!(budget.stats().objects, a.cacher.snapshot().bytes());
 }
 
 #[tokio::test]
@@ -138,5 +138,5 @@ async fn pinned_snapshots_are_bounded_in_bytes() {
     assert!(feed.cacher.list(next.clone()).await.is_ok(), "4 MB is within the bound");
     (0..100).for_each(|i| put(&mut feed, i));
     assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
-    assert!(feed.cacher.figures().history_bytes <= 8 << 20);
+    assert!(feed.cacher.stats().history_bytes <= 8 << 20);
 }

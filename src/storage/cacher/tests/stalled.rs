@@ -15,11 +15,11 @@ fn feed() -> Feed {
         window: Duration::ZERO,
     };
     let watches = WatchBounds {
-        pinned: 10 * OBJECT,
-        stall: Duration::from_secs(60),
+        max_pinned_bytes: 10 * OBJECT,
+        stall_timeout: Duration::from_secs(60),
         ..WatchBounds::default()
     };
-    Feed::within(bounds, Budget::bounded(usize::MAX, 0, watches))
+    Feed::within(bounds, Budget::with_watch_bounds(usize::MAX, 0, watches))
 }
 
 fn put(feed: &mut Feed, key: &str) -> Weak<Entry> {

@@ -32,12 +32,12 @@ fn full_queue_read_in_time_does_not_end_the_watch() {
         hub.dispatch(&[event], start + after, 0);
         hub.terminated
     };
-    let (soon, late) = (hub::PATIENCE / 2, hub::PATIENCE * 2);
+    let (soon, late) = (hub::FULL_QUEUE_GRACE / 2, hub::FULL_QUEUE_GRACE * 2);
     for _ in 0..3 {
         assert_eq!(offer(&mut hub, Duration::ZERO), 0);
     }
     assert_eq!(offer(&mut hub, soon), 0);
-    while let hub::Taken::Some(_) = subscriber.take() {}
+    while let hub::Dequeued::Some(_) = subscriber.take() {}
     assert_eq!(offer(&mut hub, late), 0, "it was read in time");
     assert_eq!(offer(&mut hub, late), 0);
     assert_eq!(offer(&mut hub, late), 0, "full again, but only now");
@@ -163,7 +163,7 @@ async fn initial_state_is_read_in_batches() {
     let cacher = Arc::new(Cacher::new(
         progress,
         initial,
-        Setting::new(Bounds::default(), Budget::unlimited()),
+        CacherConfig::new(Bounds::default(), Budget::unlimited()),
     ));
     let options = WatchOptions {
         initial: Some(MinRevision::Any),

@@ -3,7 +3,7 @@
 use super::super::DirectoryLock;
 use super::super::disk::{Disk, Row};
 use super::super::format::checksum;
-use super::{OpenError, Progress, clear, file, look_in};
+use super::{OpenError, Progress, clear, file, open_store};
 use bytes::Bytes;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub struct Object {
 /// [`OpenError`] if the store is missing, damaged or inaccessible.
 pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     let path = file(dir);
-    let db = look_in(dir)?;
+    let db = open_store(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
     let revision: i64 = db
         .query_row("SELECT revision FROM meta", [], |r| r.get(0))
@@ -68,17 +68,17 @@ pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_
         return Err(OpenError::Exists { path });
     }
     // Built in a subdirectory and renamed, so that no partial store can be opened.
-    let aside = dir.join("filling");
+    let staging = dir.join("filling");
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
         source,
     };
-    std::fs::create_dir_all(&aside).map_err(|e| io(&aside, e))?;
-    clear(&file(&aside))?;
-    let filled = fill_file(&aside, revision, objects, progress);
-    let moved = filled.and_then(|()| std::fs::rename(file(&aside), &path).map_err(|e| io(&path, e)));
+    std::fs::create_dir_all(&staging).map_err(|e| io(&staging, e))?;
+    clear(&file(&staging))?;
+    let filled = fill_file(&staging, revision, objects, progress);
+    let moved = filled.and_then(|()| std::fs::rename(file(&staging), &path).map_err(|e| io(&path, e)));
     // Best effort: an incomplete attempt is useless.
-    let _ = std::fs::remove_dir_all(&aside);
+    let _ = std::fs::remove_dir_all(&staging);
     moved?;
     let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
     synced.map_err(|e| io(dir, e))
@@ -105,6 +105,6 @@ fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'
         disk.commit(&rows, done).map_err(|e| OpenError::sqlite(&path, e))?;
         progress(done, total);
     }
-    disk.stand_at(revision).map_err(|e| OpenError::sqlite(&path, e))?;
+    disk.set_revision(revision).map_err(|e| OpenError::sqlite(&path, e))?;
     disk.close().map_err(|e| OpenError::sqlite(&path, e))
 }

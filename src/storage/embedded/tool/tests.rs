@@ -41,8 +41,8 @@ async fn store_in_use_can_be_checked_and_backed_up_then_restored() {
     ));
     engine.shutdown();
     drop(engine);
-    let aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
-    assert!(aside.is_some_and(|p| p.exists()));
+    let set_aside = restore(&copy, &store, 1000, &mut quiet()).expect("restored");
+    assert!(set_aside.is_some_and(|p| p.exists()));
     let found = check(&store, &mut quiet()).expect("it is intact");
     assert_eq!(
         (found.revision, found.compacted, found.objects, found.writes),

@@ -5,12 +5,12 @@ use super::*;
 use crate::apimachinery::value::Value;
 use crate::json;
 
-fn said(level: &str, version: &str, pod: &Value) -> String {
+fn violations(level: &str, version: &str, pod: &Value) -> String {
     let policy = LevelVersion {
         level: Level::parse(level).unwrap(),
         version: Version::parse(version).unwrap(),
     };
-    details(&violations(policy, Pod::of(pod)))
+    details(&super::violations(policy, Pod::of(pod)))
 }
 
 /// A pod with one container `main` with this security context.
@@ -141,7 +141,7 @@ fn baseline_messages_name_the_field_and_container() {
             "hostProcess (pod and container \"a\" must not set securityContext.windowsOptions.hostProcess=true)",
         ),
     ] {
-        assert_eq!(said("baseline", version, &pod), want, "{version}");
+        assert_eq!(violations("baseline", version, &pod), want, "{version}");
     }
 }
 
@@ -157,7 +157,7 @@ fn each_version_allows_more_sysctls() {
     let pod = json!({"spec": {"securityContext": {"sysctls": (sysctls.to_vec())}}});
     for (version, forbidden) in [("v1.26", 4), ("v1.27", 3), ("v1.29", 2), ("v1.32", 1), ("latest", 1)] {
         let want = format!("forbidden sysctls ({})", names[..forbidden].join(", "));
-        assert_eq!(said("baseline", version, &pod), want, "{version}");
+        assert_eq!(violations("baseline", version, &pod), want, "{version}");
     }
 }
 
@@ -235,7 +235,7 @@ fn restricted_messages_name_the_field_and_container() {
              securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")",
         ),
     ] {
-        assert_eq!(said("restricted", version, &pod), want, "{version}");
+        assert_eq!(violations("restricted", version, &pod), want, "{version}");
     }
 }
 
@@ -246,12 +246,12 @@ fn user_namespaced_pods_may_run_as_root_since_v1_35() {
     ));
     pod.set(&["spec", "hostUsers"], false);
     assert_eq!(
-        said("restricted", "v1.35", &pod),
+        violations("restricted", "v1.35", &pod),
         "procMount (container \"main\" must not set securityContext.procMount to \"Unmasked\")"
     );
-    assert_eq!(said("baseline", "v1.35", &pod), "");
-    assert!(said("baseline", "v1.34", &pod).starts_with("procMount ("));
-    assert_eq!(said("restricted", "v1.34", &pod).matches('(').count(), 3);
+    assert_eq!(violations("baseline", "v1.35", &pod), "");
+    assert!(violations("baseline", "v1.34", &pod).starts_with("procMount ("));
+    assert_eq!(violations("restricted", "v1.34", &pod).matches('(').count(), 3);
 }
 
 #[test]
@@ -262,5 +262,5 @@ fn pod_level_settings_apply_to_containers_without_their_own() {
         let value = containers[0].unset(&["securityContext", key]).unwrap();
         pod.set(&["spec", "securityContext", key], value);
     }
-    assert_eq!(said("restricted", "latest", &pod), "");
+    assert_eq!(violations("restricted", "latest", &pod), "");
 }

@@ -9,8 +9,8 @@ type File<'a> = (&'a str, Rc<str>);
 
 /// Quotes a name, cut to a bounded length: it comes from the client and is repeated for every file.
 fn named(name: &str) -> String {
-    const LONGEST: usize = 300;
-    format!("{:?}", &name[..name.floor_char_boundary(LONGEST)])
+    const MAX_LENGTH: usize = 300;
+    format!("{:?}", &name[..name.floor_char_boundary(MAX_LENGTH)])
 }
 
 fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
@@ -33,7 +33,7 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
                 "" => word.to_owned(),
                 _ => format!("{word} {}", named(source.str_at(&[name_key]))),
             };
-            told(out, &files(source, ""), &format!("volume {} ({of})", named(name)));
+            warn_overlaps(out, &files(source, ""), &format!("volume {} ({of})", named(name)));
         }
         let mut all: Vec<File<'_>> = Vec::new();
         for source in v.at(&["projected", "sources"]).items() {
@@ -50,11 +50,11 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
                 all.push((token.str_at(&["path"]), "ServiceAccountToken".into()));
             }
         }
-        told(out, &all, &format!("volume {} (Projected)", named(name)));
+        warn_overlaps(out, &all, &format!("volume {} (Projected)", named(name)));
     }
 }
 
-fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
+fn warn_overlaps(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
     fn plain(path: &str) -> &str {
         path.trim_end_matches('/')
     }
@@ -90,9 +90,9 @@ fn told(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
 
 /// The directories above a path, innermost first. Bounded, because a path may consist of thousands of slashes.
 fn folders(path: &str) -> impl Iterator<Item = &str> {
-    const MOST: usize = 256;
+    const MAX: usize = 256;
     let slashes = path.bytes().enumerate().rev().filter(|(_, b)| *b == b'/');
-    slashes.map(|(at, _)| &path[..at]).take(MOST)
+    slashes.map(|(at, _)| &path[..at]).take(MAX)
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
         ) {
             let files: Vec<File<'_>> = paths.iter().map(|p| (p.as_str(), Rc::from(""))).collect();
             let mut got = Vec::new();
-            told(&mut got, &files, "v");
+            warn_overlaps(&mut got, &files, "v");
             let shown = |i: usize| format!("{:?}", paths[i].trim_end_matches('/'));
             let expected: Vec<String> = plainly(&paths)
                 .into_iter()

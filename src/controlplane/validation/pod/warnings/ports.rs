@@ -7,12 +7,12 @@ use std::collections::hash_map::Entry;
 
 /// Upper bound on the conflicts examined per pod. Each port is compared with all earlier ones of the same number and
 /// protocol, which is quadratic, and response headers hold fewer warnings anyway.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 /// Warns about ports with the same number and protocol, then about duplicate names.
 pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     let mut seen: HashMap<(i64, &str), Vec<(&Value, String)>> = HashMap::new();
-    let mut told = 0;
+    let mut warned = 0;
     for (c, at) in containers {
         for (i, port) in c.get("ports").items().iter().enumerate() {
             let at = format!("{at}.ports[{i}]");
@@ -22,8 +22,8 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
             let same = seen
                 .entry((number(port, "containerPort"), port.str_at(&["protocol"])))
                 .or_default();
-            for (other, other_at) in same.iter().take(MOST.saturating_sub(told)) {
-                told += 1;
+            for (other, other_at) in same.iter().take(MAX.saturating_sub(warned)) {
+                warned += 1;
                 let (mine, theirs) = (number(port, "hostPort"), number(other, "hostPort"));
                 let what = match () {
                     () if host(port) == host(other) && mine == theirs => "duplicate",

@@ -1,0 +1,213 @@
+//! Prints objects the way upstream's error messages print its internal Go structs: every field under its Go name and in
+//! Go's order, absent ones as `null` or zero.
+//!
+//! Entry points: [`compact`] prints one line for a bad value, [`difference`] a unified diff for immutable pod specs.
+//! `tables` has the fields of each struct. Output is bounded, since a small object can print as a large one.
+
+mod diff;
+mod tables;
+
+use crate::apimachinery::field::{quote, show};
+use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
+pub(super) use tables::{
+    BUDGET, CLAIM_SPEC, CONTEXT, EPHEMERAL_CONTAINER, FAILURE_POLICY, PERSISTENT, POD_SPEC, SCOPE_SELECTOR, SELECTOR,
+    SET_ROLLING, SET_STRATEGY, STRATEGY, SUCCESS_POLICY, TOLERATION, VOLUME_NODES,
+};
+
+/// How a field is printed.
+#[derive(Clone, Copy)]
+pub(super) enum Printing {
+    /// A string; `""` if absent.
+    Str,
+    /// A number; `0` if absent.
+    Int,
+    /// A bool; `false` if absent.
+    Bool,
+    /// Any other value, printed as it is; `null` if absent.
+    Any,
+    /// Any other value; omitted if absent (`omitempty`).
+    OmitEmpty,
+    /// A pointer to a struct; `null` if absent.
+    Ptr(&'static [Field]),
+    /// A struct by value; printed with zero fields if absent.
+    Struct(&'static [Field]),
+    /// A list of structs; `null` if absent.
+    List(&'static [Field]),
+}
+
+/// A field: Go name, JSON name, and how it is printed.
+pub(super) type Field = (&'static str, &'static str, Printing);
+
+/// A value prepared for printing on one line or several.
+enum Tree {
+    Leaf(String),
+    Object(Vec<(String, Tree)>),
+    List(Vec<Tree>),
+}
+
+/// Budget of values printed per object. A struct prints all of its Go fields, so each `{}` in a request expands to
+/// dozens of values; without a limit a client could make the server print far more than it sent.
+struct PrintBudget(usize);
+
+impl PrintBudget {
+    /// Budget for one line; error messages are cut at 16 KiB anyway.
+    const LINE: usize = 4_000;
+    /// Budget for each side of a difference.
+    const DIFFERENCE: usize = 100_000;
+
+    fn take(&mut self) -> bool {
+        checkpoint();
+        let free = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        free
+    }
+
+    /// Converts items until the budget is spent, then adds `...`.
+    fn list<'v>(&mut self, items: &'v [Value], mut show: impl FnMut(&'v Value, &mut Self) -> Tree) -> Tree {
+        let mut out = Vec::new();
+        for item in items {
+            if !self.take() {
+                out.push(Tree::Leaf("...".to_owned()));
+                break;
+            }
+            out.push(show(item, self));
+        }
+        Tree::List(out)
+    }
+}
+
+fn any(v: &Value, budget: &mut PrintBudget) -> Tree {
+    match v {
+        Value::Object(m) => {
+            let entries = m
+                .iter()
+                .map_while(|(k, x)| budget.take().then(|| (k.to_owned(), any(x, budget))));
+            Tree::Object(entries.collect())
+        }
+        Value::Array(a) => budget.list(a, any),
+        other => Tree::Leaf(show(other)),
+    }
+}
+
+fn tree(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Tree {
+    Tree::Object(
+        fields
+            .iter()
+            .filter(|(_, key, kind)| !matches!(kind, Printing::OmitEmpty) || !v.get(key).is_null())
+            .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, budget)))
+            .collect(),
+    )
+}
+
+fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
+    // The result is ignored: the fields of a struct are printed even if the budget is spent.
+    budget.take();
+    let nil = || Tree::Leaf("null".to_owned());
+    match (kind, v.is_null()) {
+        (Printing::Str, true) => Tree::Leaf("\"\"".to_owned()),
+        (Printing::Int, true) => Tree::Leaf("0".to_owned()),
+        (Printing::Bool, true) => Tree::Leaf("false".to_owned()),
+        (Printing::Struct(fields), _) | (Printing::Ptr(fields), false) => tree(v, fields, budget),
+        (Printing::List(fields), false) => budget.list(v.items(), |x, budget| tree(x, fields, budget)),
+        (_, true) => nil(),
+        (_, false) => any(v, budget),
+    }
+}
+
+impl Tree {
+    fn compact(&self) -> String {
+        match self {
+            Self::Leaf(s) => s.clone(),
+            Self::List(all) => {
+                let all: Vec<String> = all.iter().map(Self::compact).collect();
+                format!("[{}]", all.join(","))
+            }
+            Self::Object(all) => {
+                let all: Vec<String> = all
+                    .iter()
+                    .map(|(k, v)| format!("{}:{}", quote(k), v.compact()))
+                    .collect();
+                format!("{{{}}}", all.join(","))
+            }
+        }
+    }
+
+    /// Formats as lines, indented by one space per level, with `head` before the first and `tail` after the last.
+    fn lines(&self, depth: usize, head: &str, tail: &str, out: &mut Vec<String>) {
+        let pad = " ".repeat(depth);
+        let (open, close, members): (_, _, Vec<(String, &Self)>) = match self {
+            Self::Leaf(s) => return out.push(format!("{pad}{head}{s}{tail}")),
+            Self::List(all) => ("[", "]", all.iter().map(|t| (String::new(), t)).collect()),
+            Self::Object(all) => {
+                let named = all.iter().map(|(k, t)| (format!("{}: ", quote(k)), t));
+                ("{", "}", named.collect())
+            }
+        };
+        if members.is_empty() {
+            return out.push(format!("{pad}{head}{open}{close}{tail}"));
+        }
+        out.push(format!("{pad}{head}{open}"));
+        for (i, (head, t)) in members.iter().enumerate() {
+            t.lines(depth + 1, head, if i + 1 < members.len() { "," } else { "" }, out);
+        }
+        out.push(format!("{pad}{close}{tail}"));
+    }
+}
+
+/// Rearranges a pod's spec like the internal struct, whose security context holds the host namespace fields.
+pub(super) fn pod_spec(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    for key in [
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "shareProcessNamespace",
+        "hostUsers",
+    ] {
+        let value = spec.get(key).clone();
+        if !value.is_null() {
+            spec.set(&["securityContext", key], value);
+        }
+    }
+    spec
+}
+
+/// Prints the struct on one line.
+pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
+    tree(v, fields, &mut PrintBudget(PrintBudget::LINE)).compact()
+}
+
+/// A unified diff from `old` to `new`, preceded by a newline.
+pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
+    let lines = |v: &Value| {
+        let mut out = Vec::new();
+        tree(v, fields, &mut PrintBudget(PrintBudget::DIFFERENCE)).lines(0, "", "", &mut out);
+        out
+    };
+    format!("\n{}", diff::unified(&lines(old), &lines(new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn struct_prints_all_fields() {
+        let fields: &[Field] = &[
+            ("Name", "name", Printing::Str),
+            ("Args", "args", Printing::Any),
+            ("Ports", "ports", Printing::List(&[("Port", "port", Printing::Int)])),
+        ];
+        assert_eq!(
+            compact(&json!({"name": "a", "ports": [{}]}), fields),
+            r#"{"Name":"a","Args":null,"Ports":[{"Port":0}]}"#
+        );
+        let text = difference(&json!({"name": "a"}), &json!({"name": "a", "args": ["x"]}), fields);
+        assert_eq!(
+            text,
+            "\n@@ -1,5 +1,7 @@\n {\n  \"Name\": \"a\",\n- \"Args\": null,\n+ \"Args\": [\n+  \"x\"\n+ ],\n  \"Ports\": null\n }\n"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! [`CachedDocument`]: an OpenAPI document that is encoded once, cached in compressed form, and served with an ETag.
+
+use super::gnostic;
+use crate::api::openapi::Dialect;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::endpoints::discovery::aggregated::hash;
+use crate::endpoints::negotiate::{Clause, accept_line, clauses};
+use crate::endpoints::respond::gzip;
+use crate::request::{Body, Response, WhenRead};
+use crate::tasks::off_thread;
+use bytes::{Buf as _, Bytes};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use http::StatusCode;
+use http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+};
+use http_body::{Frame, SizeHint};
+use std::io::{Read as _, Write as _};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+/// Bytes decompressed per body frame.
+const CHUNK: usize = 64 << 10;
+/// Approximate memory for compressing or decompressing a document, in bytes.
+pub const MEMORY: usize = 1 << 20;
+
+/// The encodings of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentEncoding {
+    /// JSON.
+    Json,
+    /// The protobuf messages of gnostic-models.
+    Protobuf,
+}
+
+/// An encoded and compressed document. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct CachedDocument {
+    /// Upper-case hexadecimal SHA-512 of the JSON.
+    pub hash: String,
+    dialect: Dialect,
+    packed: Bytes,
+    /// Compressed protobuf encoding, created on first use.
+    protobuf: Arc<OnceLock<Bytes>>,
+}
+
+impl CachedDocument {
+    /// Encodes and compresses a document. Takes tens of milliseconds for a large one, so do not call it on a reactor
+    /// thread.
+    pub fn new(document: &Value, dialect: Dialect) -> Self {
+        let json = json::to_vec(document);
+        Self {
+            hash: hash(&json),
+            dialect,
+            packed: pack(&json),
+            protobuf: Arc::default(),
+        }
+    }
+
+    /// The ETag: the quoted hash.
+    pub fn etag(&self) -> String {
+        format!("\"{}\"", self.hash)
+    }
+
+    /// Decompresses the JSON, which takes milliseconds for a large document.
+    pub fn json(&self) -> Vec<u8> {
+        unpack(&self.packed)
+    }
+
+    /// The compressed document. The first use of an encoding takes tens of milliseconds for a large document.
+    fn packed(&self, encoding: DocumentEncoding) -> &Bytes {
+        match encoding {
+            DocumentEncoding::Json => &self.packed,
+            DocumentEncoding::Protobuf => self.protobuf.get_or_init(|| {
+                let document = json::decode(&self.json()).expect("this JSON was written by this crate");
+                pack(&gnostic::encode(&document, self.dialect))
+            }),
+        }
+    }
+
+    /// Selects the encoding by `Accept`; `None` if the client accepts neither.
+    pub fn negotiate(&self, headers: &HeaderMap) -> Option<DocumentEncoding> {
+        let offers = [DocumentEncoding::Json, DocumentEncoding::Protobuf];
+        let clauses = clauses(accept_line(headers));
+        let best = |c: &Clause<'_>| {
+            offers
+                .into_iter()
+                .find(|e| e.spellings(self.dialect).iter().any(|t| c.takes(t)))
+        };
+        clauses.iter().find_map(best)
+    }
+
+    /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded off the
+    /// reactor. Cancel safe.
+    pub async fn respond(&self, headers: &HeaderMap) -> Response {
+        let Some(encoding) = self.negotiate(headers) else {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        };
+        let etag = self.etag();
+        let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
+        let fresh = known.is_some_and(|k| {
+            k.split(',')
+                .any(|t| t.trim().trim_start_matches("W/") == etag || t.trim() == "*")
+        });
+        let zipped = gzip::accepted(headers);
+        let mut response = if fresh {
+            bare(StatusCode::NOT_MODIFIED)
+        } else {
+            let me = self.clone();
+            let packed = off_thread(MEMORY, move || me.packed(encoding).clone()).await;
+            match packed {
+                Some(packed) if zipped => Response::new(Body::full(packed)),
+                Some(packed) => unpacked(packed),
+                None => return bare(StatusCode::SERVICE_UNAVAILABLE),
+            }
+        };
+        if !fresh {
+            set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
+            if zipped {
+                set(&mut response, CONTENT_ENCODING, "gzip");
+            }
+        }
+        self.mark(&mut response);
+        response
+    }
+
+    /// Sets the headers of every response about this document: ETag and `Vary`. Upstream does not compress v3
+    /// documents; clients that do not request compression see no difference.
+    fn mark(&self, response: &mut Response) {
+        set(response, ETAG, &self.etag());
+        if self.dialect == Dialect::V2 || response.headers().contains_key(CONTENT_ENCODING) {
+            response
+                .headers_mut()
+                .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
+    }
+
+    /// 301 to the URL under which the current document may be cached forever, or 406.
+    pub(super) fn moved(&self, headers: &HeaderMap, location: &str) -> Response {
+        let Some(encoding) = self.negotiate(headers) else {
+            return bare(StatusCode::NOT_ACCEPTABLE);
+        };
+        let mut response = bare(StatusCode::MOVED_PERMANENTLY);
+        set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
+        set(&mut response, LOCATION, location);
+        self.mark(&mut response);
+        response
+    }
+}
+
+impl DocumentEncoding {
+    /// The media types that select this encoding; the first is used in responses.
+    const fn spellings(self, dialect: Dialect) -> &'static [&'static str] {
+        match (self, dialect) {
+            (Self::Json, _) => &["application/json"],
+            (Self::Protobuf, Dialect::V2) => &[
+                "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+                "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            ],
+            (Self::Protobuf, Dialect::V3) => &[
+                "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+                "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            ],
+        }
+    }
+}
+
+fn pack(bytes: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::new(5));
+    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    packed.expect("writing to a Vec cannot fail").into()
+}
+
+/// A response that is decompressed while it is sent, so that a slow client only occupies one chunk of memory.
+fn unpacked(packed: Bytes) -> Response {
+    // The last four bytes of a gzip stream are the length of its content.
+    let length = packed.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
+    let unpacking = Unpacking {
+        decoder: GzDecoder::new(packed.reader()),
+        left: u64::from(length),
+    };
+    let mut response = Response::new(Body::stream(unpacking).computed());
+    response.extensions_mut().insert(WhenRead);
+    response
+}
+
+struct Unpacking {
+    decoder: GzDecoder<bytes::buf::Reader<Bytes>>,
+    left: u64,
+}
+
+impl http_body::Body for Unpacking {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let read = (&mut self.decoder).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        self.left = self.left.saturating_sub(read as u64);
+        Poll::Ready((read > 0).then(|| Ok(Frame::data(chunk.into()))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+fn unpack(packed: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(packed.len() * 8);
+    let read = GzDecoder::new(packed).read_to_end(&mut out);
+    read.expect("these bytes were compressed by this crate");
+    out
+}
+
+/// Sets a header to a value known to be valid; otherwise does nothing.
+pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(v) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, v);
+    }
+}
+
+/// An empty response with the given status code.
+pub(super) fn bare(code: StatusCode) -> Response {
+    let mut r = Response::new(Body::empty());
+    *r.status_mut() = code;
+    r
+}
+
+#[cfg(test)]
+mod tests;

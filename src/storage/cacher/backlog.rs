@@ -1,0 +1,208 @@
+//! [`Backlog`]: what a watch sends before live changes, which is either an initial state or past changes.
+//!
+//! Neither is copied. The state is a shared snapshot with a cursor, and past changes are read from the ring in small
+//! batches, so that a watch whose client does not read uses almost no memory of its own.
+
+use super::history::History;
+use super::hub::{Change, Subscriber};
+use super::snapshot::Snapshot;
+use crate::storage::{Entry, Event, Revision};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Selected objects buffered per batch.
+const BATCH: usize = 64;
+/// Objects or past changes examined per poll, which bounds the time one poll takes.
+const MAX_EXAMINED: usize = 1024;
+
+/// Position of a watch before its live changes.
+#[derive(Default)]
+pub(super) enum Backlog {
+    /// Finished: continue with the queue.
+    #[default]
+    Over,
+    /// Cancelled by a sweep; the watch ends.
+    Cancelled,
+    State(State),
+    Replay(Replay),
+}
+
+/// The initial state.
+pub(super) struct State {
+    snapshot: Snapshot,
+    /// The last key examined.
+    cursor: Option<Box<str>>,
+    batch: VecDeque<Arc<Entry>>,
+    /// [`History::discarded_bytes`] when the snapshot was current.
+    discarded_at: u64,
+    reads: u64,
+}
+
+/// Past changes from the ring.
+pub(super) struct Replay {
+    /// Changes after this revision, up to `until`, have not been read from the ring yet.
+    after: Revision,
+    until: Revision,
+    batch: VecDeque<Arc<Event>>,
+    /// [`History::discarded_bytes`] when `batch` was read.
+    discarded_at: u64,
+    reads: u64,
+}
+
+/// Result of [`Backlog::next`].
+pub(super) enum Next {
+    Entry(Arc<Entry>),
+    Change(Change),
+    /// Nothing found within the per-poll limit; there may be more.
+    Later,
+    /// Continue with the queue.
+    Over,
+    /// The watch has ended.
+    Ended,
+}
+
+impl Backlog {
+    pub fn state(snapshot: Snapshot, discarded_at: u64) -> Self {
+        Self::State(State {
+            snapshot,
+            cursor: None,
+            batch: VecDeque::new(),
+            discarded_at,
+            reads: 0,
+        })
+    }
+
+    /// Past changes after `after`, up to `until`.
+    pub fn replay(after: Revision, until: Revision, discarded_at: u64) -> Self {
+        Self::Replay(Replay {
+            after,
+            until,
+            batch: VecDeque::new(),
+            discarded_at,
+            reads: 0,
+        })
+    }
+
+    /// If it keeps objects alive: the value of [`History::discarded_bytes`] since which it does.
+    pub fn discarded_at(&self) -> Option<u64> {
+        match self {
+            Self::State(state) => Some(state.discarded_at),
+            Self::Replay(replay) if !replay.batch.is_empty() => Some(replay.discarded_at),
+            _ => None,
+        }
+    }
+
+    /// Number of reads so far.
+    pub fn reads(&self) -> u64 {
+        match self {
+            Self::State(state) => state.reads,
+            Self::Replay(replay) => replay.reads,
+            Self::Over | Self::Cancelled => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        match self {
+            Self::State(state) => state.batch.len(),
+            Self::Replay(replay) => replay.batch.len(),
+            Self::Over | Self::Cancelled => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn has_snapshot(&self) -> bool {
+        matches!(self, Self::State(_))
+    }
+
+    /// Returns the next item. `history` gives access to the ring and is called only when a batch of past changes is
+    /// needed.
+    pub fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+        let next = match self {
+            Self::Over => return Next::Over,
+            Self::Cancelled => return Next::Ended,
+            Self::State(state) => state.next(of),
+            Self::Replay(replay) => replay.next(of, history),
+        };
+        if matches!(next, Next::Over) {
+            *self = Self::Over;
+        }
+        next
+    }
+}
+
+impl State {
+    fn next(&mut self, of: &Subscriber) -> Next {
+        self.reads += 1;
+        if let Some(entry) = self.batch.pop_front() {
+            return Next::Entry(entry);
+        }
+        if of.single {
+            if self.cursor.is_some() {
+                return Next::Over;
+            }
+            self.cursor = Some(of.prefix.clone());
+            let found = self.snapshot.get(&of.prefix).filter(|e| of.predicate.matches(e));
+            return found.cloned().map_or(Next::Over, Next::Entry);
+        }
+        // A cursor instead of an iterator: an iterator would borrow the snapshot across polls.
+        let from = self.cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        let mut examined = 0;
+        for entry in self.snapshot.candidates(&of.predicate, &of.prefix, from) {
+            examined += 1;
+            if of.predicate.matches(entry) {
+                self.batch.push_back(entry.clone());
+            }
+            if self.batch.len() == BATCH || examined == MAX_EXAMINED {
+                last = Some(entry.key.clone());
+                break;
+            }
+        }
+        match (last, self.batch.pop_front()) {
+            (None, None) => Next::Over,
+            (None, Some(entry)) => {
+                // The last batch has been taken, so the snapshot can be released. `discarded_at` stays valid for the
+                // batch.
+                self.snapshot = Snapshot::new(Vec::new(), self.snapshot.revision);
+                Next::Entry(entry)
+            }
+            (last, found) => {
+                self.cursor = last;
+                found.map_or(Next::Later, Next::Entry)
+            }
+        }
+    }
+}
+
+impl Replay {
+    fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+        self.reads += 1;
+        if self.batch.is_empty() {
+            if self.after >= self.until {
+                return Next::Over;
+            }
+            let mut read = Ok(Vec::new());
+            history(&mut |history| {
+                read = history.after(self.after, MAX_EXAMINED);
+                self.discarded_at = history.discarded_bytes();
+            });
+            // The ring has discarded the position: end the watch. The client resumes and gets 410 Gone.
+            let Ok(events) = read else { return Next::Ended };
+            let last = events.last().map(|e| e.entry.revision);
+            self.after = match last {
+                Some(last) if events.len() == MAX_EXAMINED => last,
+                _ => self.until,
+            };
+            let wanted = |e: &Arc<Event>| e.entry.revision <= self.until && of.covers(&e.entry.key);
+            self.batch.extend(events.into_iter().filter(wanted));
+        }
+        while let Some(event) = self.batch.pop_front() {
+            if let Some(kind) = event.seen_by(&of.predicate) {
+                return Next::Change((kind, event));
+            }
+        }
+        Next::Later
+    }
+}

@@ -1,0 +1,161 @@
+//! Periodic work of the committer thread: compaction, free space, recovery from a full disk, and consistency checks
+//! of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
+
+use super::committer::{Committer, now};
+use super::{lock, space};
+use crate::storage::cacher::{Comparison as Outcome, Digest};
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Interval between maintenance runs.
+pub(super) const MAINTENANCE: Duration = Duration::from_secs(1);
+/// Writes of history processed by one compaction step.
+const COMPACTION_STEP: usize = 2000;
+/// Number of steps combined into one while history takes too much space.
+const CROWDED_STEPS: usize = 4;
+/// Seconds between marks: the precision with which history is kept by age.
+const MARK_EVERY: i64 = 30;
+
+/// Schedule of the consistency checks: one resource per run, a round every `every`.
+pub(super) struct Comparison {
+    every: Duration,
+    round: Instant,
+    /// The prefix compared last in this round.
+    last: Option<String>,
+}
+
+impl Comparison {
+    pub fn new(every: Duration) -> Self {
+        Self {
+            every,
+            round: Instant::now() + every,
+            last: None,
+        }
+    }
+}
+
+impl Committer {
+    /// Runs the maintenance that is due after a batch; `idle` if the batch was empty.
+    pub(super) fn maintain(&mut self, idle: bool) {
+        if self.shared.failed.get().is_some() {
+            return;
+        }
+        let due = self.maintained.elapsed() >= MAINTENANCE;
+        // A busy store also compacts between the intervals, so that history does not outgrow compaction.
+        if !due && self.written < COMPACTION_STEP / 2 {
+            return;
+        }
+        self.written = 0;
+        if due {
+            self.maintained = Instant::now();
+            self.shared.trim_caches();
+            self.compare();
+        }
+        let outcome = if !self.shared.full.load(Ordering::Acquire) {
+            self.maintain_file(idle, due)
+        } else if due {
+            self.recover_from_full()
+        } else {
+            Ok(())
+        };
+        if let Err(e) = outcome {
+            self.fail(&e);
+        }
+    }
+
+    fn maintain_file(&mut self, idle: bool, due: bool) -> rusqlite::Result<()> {
+        let now = now() / 1000;
+        if due {
+            let (marked, at) = self.marks.back().copied().unwrap_or((1, 0));
+            if self.revision > marked && now - at >= MARK_EVERY {
+                self.disk.mark(self.revision, now)?;
+                self.marks.push_back((self.revision, now));
+            }
+        }
+        let old = now.saturating_sub(i64::try_from(self.options.history.as_secs()).unwrap_or(i64::MAX));
+        let mut target = self.revision.saturating_sub(self.options.max_history);
+        let over_history_budget = self.disk.exceeds_history_budget(self.packed)?;
+        if over_history_budget {
+            let next = self.disk.compacted() + (CROWDED_STEPS * COMPACTION_STEP) as u64;
+            target = target.max(next.min(self.revision.saturating_sub(space::MIN_HISTORY)));
+        }
+        while let Some((revision, at)) = self.marks.front()
+            && (*at <= old || *revision < target)
+        {
+            target = target.max(*revision);
+            self.marks.pop_front();
+        }
+        self.compact_to = self.compact_to.max(target);
+        if self.disk.compacted() < self.compact_to {
+            let step = if over_history_budget {
+                CROWDED_STEPS * COMPACTION_STEP
+            } else {
+                COMPACTION_STEP
+            };
+            self.disk.compact(self.compact_to, step)?;
+        } else if idle && due {
+            self.disk.reclaim(self.packed, false)?;
+            self.disk.checkpoint()?;
+            return Ok(());
+        }
+        if due {
+            self.disk.reclaim(self.packed, true)?;
+        }
+        Ok(())
+    }
+
+    /// The disk was full: discards all history and probes whether there is space now.
+    fn recover_from_full(&mut self) -> rusqlite::Result<()> {
+        self.disk.checkpoint()?;
+        self.compact_to = self.revision;
+        if self.disk.compacted() < self.compact_to {
+            self.disk.compact(self.compact_to, COMPACTION_STEP)?;
+        }
+        self.disk.probe()?;
+        self.shared.full.store(false, Ordering::Release);
+        tracing::warn!("the disk has space again; writes are accepted");
+        Ok(())
+    }
+
+    /// Compares the cache of one resource with the disk, if that is due. No write is in progress here, so they must
+    /// agree.
+    fn compare(&mut self) {
+        let c = &mut self.comparison;
+        if Instant::now() < c.round {
+            return;
+        }
+        let from = c.last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = {
+            let catalog = lock(&self.shared.catalog);
+            let mut rest = catalog.resources.range::<str, _>((from, Bound::Unbounded));
+            rest.next().map(|(prefix, resource)| (prefix.clone(), resource.clone()))
+        };
+        let Some((prefix, resource)) = next else {
+            c.last = None;
+            c.round = Instant::now() + c.every;
+            return;
+        };
+        let of_disk = self.disk.digest(&prefix);
+        let of_cache = Digest::of(&resource.cacher.snapshot());
+        let outcome = match of_disk {
+            // Values that could not be decrypted are not in the cache.
+            Ok(digest) if digest == of_cache || resource.broken.is_some() => Outcome::Equal,
+            Ok(digest) => {
+                tracing::error!(
+                    prefix,
+                    cache = of_cache.objects,
+                    disk = digest.objects,
+                    "the watch cache differs from the disk"
+                );
+                Outcome::Different
+            }
+            Err(error) => {
+                tracing::warn!(prefix, %error, "the watch cache could not be compared with the disk");
+                Outcome::Impossible
+            }
+        };
+        resource.cacher.counters().compared(outcome);
+        c.last = Some(prefix);
+    }
+}

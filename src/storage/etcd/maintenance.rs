@@ -1,0 +1,207 @@
+//! Background tasks of a cluster: health and readiness probes, version and alarm checks, database size, and
+//! compaction, which all API servers of a cluster coordinate through a key.
+
+use super::client::{Limits, kv};
+use super::error::Failure;
+use super::resource::Shared;
+use etcd_client::{AlarmAction, AlarmType, Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The key that coordinates compaction; outside every prefix. Upstream's.
+const COMPACTED: &str = "compact_rev_key";
+/// Interval of version and alarm checks.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Result of the last probe.
+pub(super) struct ProbeResult(Mutex<Result<(), String>>);
+
+impl Default for ProbeResult {
+    fn default() -> Self {
+        Self(Mutex::new(Err("etcd client connection not yet established".to_owned())))
+    }
+}
+
+impl ProbeResult {
+    pub fn get(&self) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set(&self, found: Result<(), String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+}
+
+/// Results of the background probes.
+#[derive(Default)]
+pub(super) struct Probe {
+    pub health: ProbeResult,
+    pub readiness: ProbeResult,
+    /// Database size, in bytes.
+    pub size: AtomicU64,
+}
+
+/// True for versions that send the response to a progress request after all preceding events: 3.4.31, 3.5.13 and
+/// later (etcd issues 15220 and 17507).
+pub(super) fn is_trusted(version: &str) -> bool {
+    let mut parts = version.splitn(3, '.');
+    let mut number = || {
+        let part = parts.next()?;
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse::<u32>().ok()
+    };
+    match (number(), number(), number()) {
+        (Some(3), Some(4), Some(patch)) => patch >= 31,
+        (Some(3), Some(5), Some(patch)) => patch >= 13,
+        (Some(major), Some(minor), Some(_)) => (major, minor) > (3, 5),
+        _ => false,
+    }
+}
+
+/// Probes by reading a key, twice per `timeout`. One attempt gets half the time, so that another member can be tried
+/// if the first does not answer. Never returns.
+pub(super) async fn probe(shared: &Shared, result: &ProbeResult, key: &str, timeout: Duration) {
+    let half = timeout / 2;
+    let limits = Limits {
+        attempt: half,
+        total: timeout,
+    };
+    let every = half.max(Duration::from_millis(100));
+    loop {
+        let read = shared.members.range_within(limits, key, GetOptions::new());
+        result.set(match tokio::time::timeout(timeout, read).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(Failure::TimedOut)) | Err(_) => {
+                Err("error getting data from etcd: context deadline exceeded".to_owned())
+            }
+            Ok(Err(e)) => Err(format!("error getting data from etcd: {e}")),
+        });
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Checks versions and alarms periodically. Never returns.
+pub(super) async fn check_versions_and_alarms_periodically(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        check_versions_and_alarms(&shared).await;
+    }
+}
+
+/// Checks versions and alarms once.
+pub(super) async fn check_versions_and_alarms(shared: &Shared) {
+    if shared.decide_by_version {
+        let versions = shared.members.versions().await;
+        let trusted = versions.iter().all(|v| v.as_deref().is_some_and(is_trusted));
+        shared.progress_reliable.store(trusted, Ordering::Release);
+    }
+    let alarms = shared
+        .members
+        .call(|client| async move {
+            let mut maintenance = client.maintenance_client();
+            maintenance.alarm(AlarmAction::Get, AlarmType::None, None).await
+        })
+        .await;
+    let Ok(alarms) = alarms else { return };
+    let full = alarms.alarms().iter().any(|a| a.alarm() == AlarmType::Nospace);
+    if shared.no_space.swap(full, Ordering::AcqRel) != full {
+        if full {
+            tracing::error!(
+                "etcd is out of space (alarm NOSPACE): it refuses writes until it is compacted, defragmented and the \
+                 alarm is disarmed"
+            );
+        } else {
+            tracing::info!("etcd accepts writes again");
+        }
+    }
+}
+
+/// Reads the database size periodically. Never returns.
+pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Duration) {
+    loop {
+        let status = shared
+            .members
+            .call(|client| async move { client.maintenance_client().status().await })
+            .await;
+        if let Ok(status) = status {
+            probe.size.store(status.db_size().cast_unsigned(), Ordering::Release);
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Compacts periodically, coordinated with other API servers (upstream: `pkg/storage/etcd3/compact.go`). The server
+/// that finds the key's version unchanged since its last look writes to it and compacts to the revision of its last
+/// look; the others only update what they know. History is thus kept for one to two intervals. Never returns.
+pub(super) async fn compact(shared: Arc<Shared>, interval: Duration) {
+    let (mut version, mut revision) = (0, 0);
+    loop {
+        tokio::time::sleep(interval).await;
+        match compact_once(&shared, version, revision).await {
+            Ok((v, r)) => (version, revision) = (v, r),
+            Err(e) => tracing::warn!(error = %e, "compaction failed and will be retried"),
+        }
+    }
+}
+
+async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i64, i64), Failure> {
+    let answer = shared
+        .members
+        .call(|client| {
+            let txn = Txn::new()
+                .when([Compare::version(COMPACTED, CompareOp::Equal, version)])
+                .and_then([TxnOp::put(COMPACTED, revision.to_string(), None)])
+                .or_else([TxnOp::get(COMPACTED, None)]);
+            async move { kv(&client).txn(txn).await }
+        })
+        .await?;
+    let now = shared.members.saw(answer.header()).0.cast_signed();
+    if !answer.succeeded() {
+        let theirs = match answer.op_responses().first() {
+            Some(TxnOpResponse::Get(found)) => found.kvs().first().map_or(0, etcd_client::KeyValue::version),
+            _ => 0,
+        };
+        return Ok((theirs, now));
+    }
+    if revision > 0 {
+        let compacted = shared
+            .members
+            .call(|client| async move { kv(&client).compact(revision, None).await })
+            .await;
+        match compacted {
+            // Another server has compacted further already.
+            Err(e) if e.is_compacted() => {}
+            Err(e) => return Err(e),
+            Ok(_) => tracing::debug!(revision, "etcd is compacted"),
+        }
+    }
+    Ok((version + 1, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_trusted;
+
+    #[test]
+    fn progress_requests_are_trusted_from_fixed_versions_on() {
+        for (version, trusted) in [
+            ("3.4.23", false),
+            ("3.4.30", false),
+            ("3.4.31", true),
+            ("3.5.0", false),
+            ("3.5.12", false),
+            ("3.5.13", true),
+            ("3.6.0", true),
+            ("3.6.0-rc.1", true),
+            ("3.5.13-alpha", true),
+            ("4.0.0", true),
+            ("3.3.99", false),
+            ("", false),
+            ("3.6", false),
+            ("x.y.z", false),
+        ] {
+            assert_eq!(is_trusted(version), trusted, "{version}");
+        }
+    }
+}
