@@ -1,26 +1,26 @@
 //! Bodies in transit, in both directions.
 
 use crate::backend::{Event, Framing, Part, Script};
-use crate::client::{Http, Upload, answer};
-use crate::row::Expect::{
+use crate::case::Expect::{
     Body, Early, Header, NoHeader, NoSentTrailer, NotSent, Sent, SentBody, SentLength, Status, Trailer, Whole,
 };
-use crate::row::{Row, Told, row, story};
+use crate::case::{Case, ScenarioFuture, case, scenario};
+use crate::client::{Http, RequestBody, answer};
+use crate::environment::Scene;
 use crate::wire;
-use crate::world::Scene;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 fn data(text: &str) -> Part {
     Part::Data(text.as_bytes().to_vec())
 }
 
-fn pieces(texts: &[&str]) -> Upload {
-    Upload::Pieces(texts.iter().map(|t| t.as_bytes().to_vec()).collect(), vec![])
+fn pieces(texts: &[&str]) -> RequestBody {
+    RequestBody::Chunked(texts.iter().map(|t| t.as_bytes().to_vec()).collect(), vec![])
 }
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     vec![
-        row("3.4.1a", "a response body with Content-Length keeps its length")
+        case("3.4.1a", "a response body with Content-Length keeps its length")
             .answer_body("hello")
             .with("Accept-Encoding", "identity")
             .expect([
@@ -29,25 +29,25 @@ pub(super) fn rows() -> Vec<Row> {
                 Header("content-length", &["5"]),
                 Whole(true),
             ]),
-        row("3.4.1b", "a chunked response body arrives without a Content-Length")
+        case("3.4.1b", "a chunked response body arrives without a Content-Length")
             .answer_parts([data("a"), data("b"), data("c")])
             .framed(Framing::Chunked)
             .expect([Body("abc"), NoHeader("content-length"), Whole(true)]),
-        row(
+        case(
             "3.4.1c",
             "a response body delimited by the end of the connection arrives complete",
         )
-        .at(&["h1"])
+        .on(&["h1"])
         .answer_parts([data("abc")])
         .framed(Framing::Close)
         .expect([Body("abc"), Whole(true)]),
-        row("3.4.1d", "response trailers are forwarded")
+        case("3.4.1d", "response trailers are forwarded")
             .beyond()
             .with("TE", "trailers")
             .answer_trailer("X-Sum", "42")
             .answer_trailer("X-Second", "b")
             .expect([Body("{}"), Trailer("X-Sum", "42"), Trailer("X-Second", "b")]),
-        row(
+        case(
             "3.4.1p",
             "response trailers that the head does not announce are forwarded",
         )
@@ -56,14 +56,14 @@ pub(super) fn rows() -> Vec<Row> {
         .unannounced()
         .beyond()
         .expect([Trailer("X-Sum", "42")]),
-        row(
+        case(
             "3.4.1q",
             "response trailers are forwarded to a client that did not request them",
         )
         .answer_trailer("X-Sum", "42")
         .beyond()
         .expect([Trailer("X-Sum", "42")]),
-        row("3.4.1e", "204 has no body and no Content-Length")
+        case("3.4.1e", "204 has no body and no Content-Length")
             .answers(204)
             .answer_headers(&[("X-Mine", "1")])
             .answer_parts([])
@@ -74,46 +74,46 @@ pub(super) fn rows() -> Vec<Row> {
                 NoHeader("content-length"),
                 Header("x-mine", &["1"]),
             ]),
-        row("3.4.1f", "304 keeps its validators and has no body")
+        case("3.4.1f", "304 keeps its validators and has no body")
             .answers(304)
             .answer_headers(&[("ETag", "\"x\"")])
             .answer_parts([])
             .framed(Framing::Bodiless)
             .with("If-None-Match", "\"x\"")
             .expect([Status(304), Body(""), Header("etag", &["\"x\""])]),
-        row("3.4.1g", "HEAD has the Content-Length of the corresponding GET")
-            .ask("HEAD", "{base}/things/a")
+        case("3.4.1g", "HEAD has the Content-Length of the corresponding GET")
+            .request("HEAD", "{base}/things/a")
             .answer_headers(&[("Content-Type", "text/plain"), ("Content-Length", "1234")])
             .expect([Status(200), Body(""), Header("content-length", &["1234"])]),
-        row("3.4.1h", "early hints are forwarded before the response")
+        case("3.4.1h", "early hints are forwarded before the response")
             .early(103)
             .expect([Status(200), Body("{}"), Early(&[103])]),
-        row("3.4.1i", "several informational responses are forwarded in order")
+        case("3.4.1i", "several informational responses are forwarded in order")
             .early(102)
             .early(103)
             .beyond()
             .expect([Status(200), Early(&[102, 103])]),
-        row("3.4.1j", "an empty response body is forwarded")
+        case("3.4.1j", "an empty response body is forwarded")
             .answer_parts([])
             .expect([Status(200), Body(""), Whole(true)]),
-        row(
+        case(
             "3.2.4i",
             "a chunked upload arrives, without a Content-Length over HTTP/1.1",
         )
-        .ask("POST", "{base}/things")
+        .request("POST", "{base}/things")
         .upload(pieces(&["one ", "two ", "three"]))
         .expect([Status(200), SentBody(b"one two three"), NotSent("content-length")]),
-        row("3.2.4j", "an upload with Content-Length keeps it in either protocol")
-            .ask("POST", "{base}/things")
-            .upload(Upload::Whole(vec![b'x'; 100_000]))
+        case("3.2.4j", "an upload with Content-Length keeps it in either protocol")
+            .request("POST", "{base}/things")
+            .upload(RequestBody::Sized(vec![b'x'; 100_000]))
             .expect([Sent("content-length", &["100000"]), SentLength(100_000)]),
-        row("3.2.4k", "a chunked upload without data has no body")
-            .ask("POST", "{base}/things")
+        case("3.2.4k", "a chunked upload without data has no body")
+            .request("POST", "{base}/things")
             .upload(pieces(&[]))
             .expect([Status(200), SentLength(0)]),
-        row("3.2.4l", "request trailers that name an identity are dropped")
-            .ask("POST", "{base}/things")
-            .upload(Upload::Pieces(
+        case("3.2.4l", "request trailers that name an identity are dropped")
+            .request("POST", "{base}/things")
+            .upload(RequestBody::Chunked(
                 vec![b"a".to_vec()],
                 vec![
                     ("X-Remote-User".into(), "root".into()),
@@ -128,40 +128,40 @@ pub(super) fn rows() -> Vec<Row> {
                 NoSentTrailer("x-remote-group"),
                 NoSentTrailer("impersonate-user"),
             ]),
-        row("3.4.1k", "a response before the end of the upload is forwarded")
-            .ask("POST", "{base}/things")
-            .upload(Upload::Whole(vec![b'x'; 100]))
-            .unread()
+        case("3.4.1k", "a response before the end of the upload is forwarded")
+            .request("POST", "{base}/things")
+            .upload(RequestBody::Sized(vec![b'x'; 100]))
+            .answer_before_body()
             .answers(413)
             .answer_headers(&[("Content-Type", "text/plain"), ("Connection", "close")])
             .answer_body("too much")
             .expect([Status(413), Body("too much")]),
-        row("3.2.4m", "Expect: 100-continue is handled, and the body arrives")
-            .front1()
-            .ask("POST", "{base}/things")
+        case("3.2.4m", "Expect: 100-continue is handled, and the body arrives")
+            .http1_only()
+            .request("POST", "{base}/things")
             .with("Expect", "100-continue")
-            .upload(Upload::Whole(b"hello".to_vec()))
+            .upload(RequestBody::Sized(b"hello".to_vec()))
             .expect([Status(200), SentBody(b"hello")]),
-        story(
+        scenario(
             "3.2.4n",
             "a client that waits for 100 Continue gets it before it sends the body",
             expects_first,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.4.4a",
             "each chunk of a response of unknown length is forwarded immediately",
             flushed,
         )
-        .front1(),
-        story("3.4.4b", "each line of a watch is forwarded immediately", watched).front1(),
-        story(
+        .http1_only(),
+        scenario("3.4.4b", "each line of a watch is forwarded immediately", watched).http1_only(),
+        scenario(
             "3.2.4o",
             "each chunk of an upload is forwarded immediately, in both directions at once",
             both_ways,
         )
         .beyond()
-        .front1(),
+        .http1_only(),
     ]
 }
 
@@ -171,13 +171,13 @@ fn e(error: impl std::fmt::Display) -> String {
 
 /// Writes the head of a request over HTTP/1.1.
 async fn begin(scene: &Scene<'_>, line: &str, more: &[(&str, &str)]) -> Result<crate::client::Io, String> {
-    let target = &scene.world.target;
-    let mut io = BufReader::new(target.connect(Http::One).await?);
+    let target = &scene.environment.target;
+    let mut io = BufReader::new(target.connect(Http::Http1).await?);
     let mut headers = vec![("Host".to_owned(), target.authority.clone())];
     headers.extend(target.credentials());
-    headers.push((crate::backend::ROW.to_owned(), scene.world.next_row()));
+    headers.push((crate::backend::CASE_HEADER.to_owned(), scene.environment.next_case()));
     headers.extend(more.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
-    let head = wire::written(&scene.fill(line), &headers);
+    let head = wire::encode_head(&scene.fill(line), &headers);
     io.write_all(&head).await.map_err(e)?;
     io.flush().await.map_err(e)?;
     Ok(io)
@@ -194,9 +194,9 @@ async fn chunk(io: &mut crate::client::Io) -> Result<String, String> {
     String::from_utf8(data).map_err(e)
 }
 
-fn expects_first<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn expects_first<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let mut stage = scene.stage(Script::default());
+        let mut handle = scene.script_backend(Script::default());
         let more = [("Expect", "100-continue"), ("Content-Length", "5")];
         let mut io = begin(scene, "POST {base}/things HTTP/1.1", &more).await?;
         let head = wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
@@ -205,10 +205,10 @@ fn expects_first<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         }
         io.write_all(b"hello").await.map_err(e)?;
         io.flush().await.map_err(e)?;
-        let got = answer(&mut io, "POST").await?;
-        match stage.next().await? {
-            Event::Request(seen) if seen.body.data == b"hello" && got.status == 200 => Ok(()),
-            other => Err(format!("{got:?}, {other:?}")),
+        let response = answer(&mut io, "POST").await?;
+        match handle.next().await? {
+            Event::Request(seen) if seen.body.data == b"hello" && response.status == 200 => Ok(()),
+            other => Err(format!("{response:?}, {other:?}")),
         }
     })
 }
@@ -219,11 +219,11 @@ async fn piece_by_piece(scene: &Scene<'_>, path: &str) -> Result<(), String> {
         framing: Framing::Chunked,
         ..Script::default()
     };
-    let stage = scene.stage(script);
+    let handle = scene.script_backend(script);
     let mut io = begin(scene, &format!("GET {path} HTTP/1.1"), &[]).await?;
     wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
     let first = chunk(&mut io).await?;
-    stage.go();
+    handle.go();
     let second = chunk(&mut io).await?;
     match (first.as_str(), second.as_str()) {
         ("one\n", "two\n") => Ok(()),
@@ -231,15 +231,15 @@ async fn piece_by_piece(scene: &Scene<'_>, path: &str) -> Result<(), String> {
     }
 }
 
-fn flushed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn flushed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(piece_by_piece(scene, "{base}/things"))
 }
 
-fn watched<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn watched<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(piece_by_piece(scene, "{base}/things?watch=1"))
 }
 
-fn both_ways<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn both_ways<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let script = Script {
             reads_body: false,
@@ -247,13 +247,13 @@ fn both_ways<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             framing: Framing::Chunked,
             ..Script::default()
         };
-        let mut stage = scene.stage(script);
+        let mut handle = scene.script_backend(script);
         let more = [("Transfer-Encoding", "chunked")];
         let mut io = begin(scene, "POST {base}/things HTTP/1.1", &more).await?;
         io.write_all(&wire::chunk(b"first")).await.map_err(e)?;
         io.flush().await.map_err(e)?;
         // The request has reached the backend and was answered before its body ended.
-        stage.next().await?;
+        handle.next().await?;
         wire::head(&mut io).await.map_err(e)?.ok_or("no response")?;
         let text = chunk(&mut io).await?;
         if text == "early" { Ok(()) } else { Err(text) }

@@ -1,20 +1,20 @@
 //! The caller's identity as sent to backends.
 
-use crate::row::Expect::{Answer, Body, NotSent, Reached, Sent, SentLike, Spelled, Status};
-use crate::row::{Row, row};
-use crate::world::MEMBER;
+use crate::case::Expect::{Answer, Body, NotSent, Reached, Sent, SentLike, Spelled, Status};
+use crate::case::{Case, case};
+use crate::environment::MEMBER;
 
 /// A case with the identity `alice`, in the group [`MEMBER`].
-fn alice(id: &'static str, fact: &'static str) -> Row {
-    row(id, fact)
+fn alice(id: &'static str, fact: &'static str) -> Case {
+    case(id, fact)
         .with("Impersonate-User", "alice")
         .with("Impersonate-Group", MEMBER)
 }
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     vec![
-        row("3.3.1a", "the caller's credentials are not forwarded").expect([NotSent("authorization"), Status(200)]),
-        row("3.3.2a", "the caller's identity is sent with every request").expect([
+        case("3.3.1a", "the caller's credentials are not forwarded").expect([NotSent("authorization"), Status(200)]),
+        case("3.3.2a", "the caller's identity is sent with every request").expect([
             SentLike("x-remote-user", |v| !v.is_empty()),
             SentLike("x-remote-group", |v| !v.is_empty()),
         ]),
@@ -72,32 +72,32 @@ pub(super) fn rows() -> Vec<Row> {
                 "x-remote-group",
                 &[MEMBER, "caf\u{c3}\u{a9}", "system:authenticated"],
             )]),
-        row("7.8.1", "impersonated groups without a user are refused")
+        case("7.8.1", "impersonated groups without a user are refused")
             .with("Impersonate-Group", "system:masters")
             .expect([Status(400), Reached(0)]),
-        row("7.10.1a", "an unauthorized request does not reach the backend")
+        case("7.10.1a", "an unauthorized request does not reach the backend")
             .with("Impersonate-User", "nobody")
             .expect([
                 Status(403),
                 Reached(0),
-                Answer("it is a Status that says Forbidden", |got| {
-                    let status: serde_json::Value = serde_json::from_slice(&got.body.data).unwrap_or_default();
+                Answer("it is a Status that says Forbidden", |response| {
+                    let status: serde_json::Value = serde_json::from_slice(&response.body.data).unwrap_or_default();
                     status["kind"] == "Status" && status["reason"] == "Forbidden"
                 }),
             ])
-            .ask("GET", "{base}/namespaces/proxy-conformance/things"),
-        row(
+            .request("GET", "{base}/namespaces/proxy-conformance/things"),
+        case(
             "3.1.2",
             "a backend that is not Available gets no requests: 503 in plain text",
         )
-        .at(&["other-ca", "expired"])
+        .on(&["other-ca", "expired"])
         .expect([
             Status(503),
             Body("service unavailable\n"),
             Reached(0),
-            crate::row::Expect::Header("content-type", &["text/plain; charset=utf-8"]),
-            crate::row::Expect::Header("x-content-type-options", &["nosniff"]),
-            crate::row::Expect::NoHeader("retry-after"),
+            crate::case::Expect::Header("content-type", &["text/plain; charset=utf-8"]),
+            crate::case::Expect::Header("x-content-type-options", &["nosniff"]),
+            crate::case::Expect::NoHeader("retry-after"),
         ]),
     ]
 }

@@ -1,38 +1,38 @@
 //! Ambiguously framed requests: none of them may bring an unauthorized request to a backend.
 
-use crate::backend::{Event, ROW, Script, Seen};
+use crate::backend::{CASE_HEADER, Event, ReceivedRequest, Script};
+use crate::case::Expect::{Authority, NeverTarget, Reached, ReachedAtMost, SentBody, Status, StatusIn, Target};
+use crate::case::{Case, ScenarioFuture, case, scenario};
 use crate::client::Http;
 use crate::client::frames::{self, Frames};
-use crate::row::Expect::{Authority, NeverTarget, Reached, ReachedAtMost, SentBody, Status, StatusIn, Target};
-use crate::row::{Row, Told, row, story};
-use crate::world::{LIMITED, NAMESPACE, Scene};
+use crate::environment::{LIMITED, NAMESPACE, Scene};
 
 /// The request to be smuggled, after the end of another one.
 const INNER: &str = "POST {base}/smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     [lengths(), chunks(), lines(), targets(), sizes(), paths()].concat()
 }
 
 /// A POST with these headers, with the inner request as its body or after it.
-fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> Row {
+fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> Case {
     let text =
-        format!("POST {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n{before}{INNER}");
-    row(id, fact).raw(&text).at(&["f1", "f2"])
+        format!("POST {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{case}}{headers}\r\n{before}{INNER}");
+    case(id, fact).raw(&text).on(&["f1", "f2"])
 }
 
-fn lengths() -> Vec<Row> {
+fn lengths() -> Vec<Case> {
     let refused = "a length that is not one number is refused";
-    let mut rows = vec![
+    let mut cases = vec![
         inner("S.1a", "two different Content-Lengths are refused", "Content-Length: 0\r\nContent-Length: 67\r\n", "")
             .expect([Status(400), Reached(0)]),
         inner("S.1b", "a Content-Length before Transfer-Encoding smuggles nothing", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
             .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
         inner("S.1c", "a Content-Length after Transfer-Encoding smuggles nothing", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n")
             .expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]),
-        row("S.1d", "the same Content-Length twice counts once, or is refused")
-            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Content-Length: 2\r\nContent-Length: 2\r\n\r\nok")
-            .at(&["f1", "f2"])
+        case("S.1d", "the same Content-Length twice counts once, or is refused")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}Content-Length: 2\r\nContent-Length: 2\r\n\r\nok")
+            .on(&["f1", "f2"])
             .expect([StatusIn(&[200, 400]), ReachedAtMost(1)]),
     ];
     for (id, value) in [
@@ -45,8 +45,8 @@ fn lengths() -> Vec<Row> {
         ("S.1k", "\""),
         ("S.1l", "0\u{b}"),
     ] {
-        let row = inner(id, refused, &format!("Content-Length: {value}\r\n"), "");
-        rows.push(row.expect([Status(400), Reached(0)]));
+        let case = inner(id, refused, &format!("Content-Length: {value}\r\n"), "");
+        cases.push(case.expect([Status(400), Reached(0)]));
     }
     for (id, fact, line) in [
         (
@@ -95,31 +95,31 @@ fn lengths() -> Vec<Row> {
             "X-A: b\r\n Transfer-Encoding: chunked",
         ),
     ] {
-        let row = inner(id, fact, &format!("{line}\r\nContent-Length: 5\r\n"), "0\r\n\r\n");
-        rows.push(row.expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]));
+        let case = inner(id, fact, &format!("{line}\r\nContent-Length: 5\r\n"), "0\r\n\r\n");
+        cases.push(case.expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]));
     }
-    rows
+    cases
 }
 
-fn chunks() -> Vec<Row> {
+fn chunks() -> Vec<Case> {
     let chunked = "Transfer-Encoding: chunked\r\n";
-    let mut rows = vec![
-        row("S.3a", "chunk extensions are dropped")
-            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\n\r\n")
-            .at(&["f1", "f2"])
+    let mut cases = vec![
+        case("S.3a", "chunk extensions are dropped")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\n\r\n")
+            .on(&["f1", "f2"])
             .expect([Status(200), SentBody(b"ok")]),
-        row("S.3b", "chunked is recognised in any case")
-            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: cHuNKed\r\n\r\n2\r\nok\r\n0\r\n\r\n")
-            .at(&["f1", "f2"])
+        case("S.3b", "chunked is recognised in any case")
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}Transfer-Encoding: cHuNKed\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+            .on(&["f1", "f2"])
             .expect([Status(200), SentBody(b"ok")]),
-        row("S.3c", "HTTP/1.0 does not support chunked")
-            .raw("POST {base}/things HTTP/1.0\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
-            .at(&["f1", "f2"])
+        case("S.3c", "HTTP/1.0 does not support chunked")
+            .raw("POST {base}/things HTTP/1.0\r\nHost: {gateway}\r\n{auth}{case}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+            .on(&["f1", "f2"])
             .expect([ReachedAtMost(1), StatusIn(&[200, 400, 501])]),
-        row("S.3l", "a malformed chunk is reported as the client's error")
+        case("S.3l", "a malformed chunk is reported as the client's error")
             .beyond()
-            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nZZ\r\n")
-            .at(&["f1", "f2"])
+            .raw("POST {base}/things HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nZZ\r\n")
+            .on(&["f1", "f2"])
             .expect([Status(400), ReachedAtMost(1)]),
     ];
     for (id, size) in [
@@ -132,7 +132,7 @@ fn chunks() -> Vec<Row> {
         ("S.3j", "0\u{b}"),
         ("S.3k", ""),
     ] {
-        let row = inner(
+        let case = inner(
             id,
             "a size of a chunk that is none smuggles nothing",
             chunked,
@@ -140,22 +140,22 @@ fn chunks() -> Vec<Row> {
         );
         // The backend may have received a request that breaks off. Bytes after its end count as a new request of the
         // same client.
-        rows.push(row.expect([ReachedAtMost(2), crate::row::Expect::NotSpoofed, never_inner_of(size)]));
+        cases.push(case.expect([ReachedAtMost(2), crate::case::Expect::NotSpoofed, never_inner_of(size)]));
     }
-    rows
+    cases
 }
 
 /// Where a lenient parser finds the end of the body, the rest is an ordinary request of the same client, not a
 /// smuggled one.
-fn never_inner_of(size: &str) -> crate::row::Expect {
+fn never_inner_of(size: &str) -> crate::case::Expect {
     match size {
         "0;\n" | " 0" => ReachedAtMost(2),
         _ => NeverTarget("{base}/smuggled"),
     }
 }
 
-fn lines() -> Vec<Row> {
-    let mut rows = Vec::new();
+fn lines() -> Vec<Case> {
+    let mut cases = Vec::new();
     for (id, fact, headers) in [
         ("S.4a", "a NUL in a value is refused", "X-A: a\0b\r\n"),
         (
@@ -171,23 +171,23 @@ fn lines() -> Vec<Row> {
     ] {
         let first = if id == "S.4g" { headers } else { "" };
         let rest = if id == "S.4g" { "" } else { headers };
-        let text = format!("GET {{base}}/things HTTP/1.1\r\n{first}Host: {{gateway}}\r\n{{auth}}{{row}}{rest}\r\n");
-        let row = row(id, fact).raw(&text).at(&["f1", "f2"]);
-        rows.push(row.expect([Status(400), Reached(0)]));
+        let text = format!("GET {{base}}/things HTTP/1.1\r\n{first}Host: {{gateway}}\r\n{{auth}}{{case}}{rest}\r\n");
+        let case = case(id, fact).raw(&text).on(&["f1", "f2"]);
+        cases.push(case.expect([Status(400), Reached(0)]));
     }
-    rows.push(
-        row("S.4h", "HTTP/1.1 without a Host is refused")
-            .raw("GET {base}/things HTTP/1.1\r\n{auth}{row}\r\n")
-            .at(&["f1"])
+    cases.push(
+        case("S.4h", "HTTP/1.1 without a Host is refused")
+            .raw("GET {base}/things HTTP/1.1\r\n{auth}{case}\r\n")
+            .on(&["f1"])
             .upstream()
             .expect([Status(400), Reached(0)]),
     );
-    rows
+    cases
 }
 
-fn targets() -> Vec<Row> {
-    let rest = "HTTP/1.1\r\nHost: {gateway}\r\n{auth}{row}\r\n";
-    let raw = |id, fact, target: &str| row(id, fact).raw(&format!("GET {target} {rest}")).at(&["f1", "f2"]);
+fn targets() -> Vec<Case> {
+    let rest = "HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}\r\n";
+    let raw = |id, fact, target: &str| case(id, fact).raw(&format!("GET {target} {rest}")).on(&["f1", "f2"]);
     vec![
         raw(
             "S.5a",
@@ -232,82 +232,82 @@ fn targets() -> Vec<Row> {
         .expect([ReachedAtMost(1), NeverTarget("{base}/things#{base}/smuggled")]),
         raw("S.5g", "a space in the target is refused", "{base}/things HTTP/1.1 x").expect([Status(400), Reached(0)]),
         raw("S.5h", "an invalid escape is refused", "{base}/things/%zz").expect([Status(400), Reached(0)]),
-        row("S.5i", "CONNECT does not reach the backend")
-            .raw("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n{auth}{row}\r\n")
-            .at(&["f1"])
+        case("S.5i", "CONNECT does not reach the backend")
+            .raw("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n{auth}{case}\r\n")
+            .on(&["f1"])
             .expect([StatusIn(&[400, 403, 404, 405]), Reached(0)]),
         raw("S.5j", "a Host with a path has no effect on the path", "{base}/things")
             .expect([Status(200), Target("{base}/things")]),
     ]
 }
 
-fn sizes() -> Vec<Row> {
+fn sizes() -> Vec<Case> {
     let many: String = (0..90).map(|i| format!("X-Header-{i}: {i}\r\n")).collect();
     let very_many: String = (0..400).map(|i| format!("X-Header-{i}: {i}\r\n")).collect();
     let with =
-        |headers: &str| format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n");
+        |headers: &str| format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{case}}{headers}\r\n");
     let long = |n: usize| format!("X-Long: {}\r\n", "x".repeat(n));
     vec![
-        row("S.6a", "ninety headers are forwarded")
+        case("S.6a", "ninety headers are forwarded")
             .raw(&with(&many))
-            .at(&["f1", "f2"])
+            .on(&["f1", "f2"])
             .expect([Status(200)]),
-        row(
+        case(
             "S.6b",
             "four hundred headers are forwarded, or refused by the gateway itself",
         )
         .raw(&with(&very_many))
-        .at(&["f1", "f2"])
+        .on(&["f1", "f2"])
         .expect([StatusIn(&[200, 431]), ReachedAtMost(1)]),
-        row("S.6c", "a header of 200 KiB is forwarded")
+        case("S.6c", "a header of 200 KiB is forwarded")
             .raw(&with(&long(200 << 10)))
-            .at(&["f1", "f2"])
+            .on(&["f1", "f2"])
             .expect([Status(200)]),
-        row("7.2.2", "headers of more than 1 MiB are refused by the gateway itself")
+        case("7.2.2", "headers of more than 1 MiB are refused by the gateway itself")
             .raw(&with(&long(3 << 20)))
-            .at(&["f1"])
+            .on(&["f1"])
             .expect([Reached(0)]),
-        row("S.6d", "a target of 60 KiB is forwarded completely")
-            .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(60 << 10)))
-            .at(&["f1", "f2"])
+        case("S.6d", "a target of 60 KiB is forwarded completely")
+            .request("GET", &format!("{{base}}/things?a={}", "x".repeat(60 << 10)))
+            .on(&["f1", "f2"])
             .expect([Status(200)]),
-        row(
+        case(
             "S.6e",
             "a target of 200 KiB is forwarded, or refused by the gateway itself",
         )
-        .ask("GET", &format!("{{base}}/things?a={}", "x".repeat(200 << 10)))
-        .front1()
-        .at(&["f1", "f2"])
+        .request("GET", &format!("{{base}}/things?a={}", "x".repeat(200 << 10)))
+        .http1_only()
+        .on(&["f1", "f2"])
         .expect([StatusIn(&[200, 414]), ReachedAtMost(1)]),
     ]
 }
 
-fn paths() -> Vec<Row> {
+fn paths() -> Vec<Case> {
     vec![
-        story(
+        scenario(
             "S.7a",
             "no spelling of a path over HTTP/1.1 gives a limited user more rights",
             paths_over_1,
         )
-        .at(&["f1", "f2"])
-        .front1(),
-        story(
+        .on(&["f1", "f2"])
+        .http1_only(),
+        scenario(
             "S.7b",
             "no spelling of a path over HTTP/2 gives a limited user more rights",
             paths_over_2,
         )
-        .at(&["f1", "f2"])
-        .front2(),
-        story(
+        .on(&["f1", "f2"])
+        .http2_only(),
+        scenario(
             "S.7d",
             "no OpenAPI document gives a limited user more rights",
             documents,
         )
-        .at(&["house"])
-        .front1(),
-        story("S.7c", "no upgrade gives a limited user more rights", paths_of_upgrades)
-            .at(&["f1"])
-            .front1(),
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario("S.7c", "no upgrade gives a limited user more rights", paths_of_upgrades)
+            .on(&["f1"])
+            .http1_only(),
     ]
 }
 
@@ -433,8 +433,8 @@ const TRICKS: &[&str] = &[
 
 /// # Errors
 /// If a request reached the backend that its user is not allowed to make.
-fn allowed(scene: &Scene<'_>, trick: &str, seen: &Seen) -> Result<(), String> {
-    crate::row::not_spoofed(seen)?;
+fn allowed(scene: &Scene<'_>, trick: &str, seen: &ReceivedRequest) -> Result<(), String> {
+    crate::case::not_spoofed(seen)?;
     if seen.values("x-remote-user") != [LIMITED] {
         return Err(format!(
             "{trick} reached the backend as {:?}",
@@ -477,28 +477,28 @@ const DOCUMENTS: &[&str] = &[
 ];
 
 async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(), String> {
-    let mut stage = scene.stage(Script::default());
-    let target = &scene.world.target;
+    let mut handle = scene.script_backend(Script::default());
+    let target = &scene.environment.target;
     let mut reached = 0;
     for trick in tricks {
         let path = spelled(scene, trick);
-        let row = scene.world.next_row();
-        match scene.front {
-            Http::One => {
+        let case = scene.environment.next_case();
+        match scene.http {
+            Http::Http1 => {
                 let mut headers = vec![("Host".to_owned(), target.authority.clone())];
                 headers.extend(target.credentials());
-                headers.push((ROW.to_owned(), row.clone()));
+                headers.push((CASE_HEADER.to_owned(), case.clone()));
                 headers.push(("Impersonate-User".to_owned(), LIMITED.to_owned()));
                 if upgrade {
                     headers.push(("Connection".to_owned(), "Upgrade".to_owned()));
                     headers.push(("Upgrade".to_owned(), "SPDY/3.1".to_owned()));
                 }
-                let mut ask = scene.ask("GET", &path);
-                ask.raw = Some(crate::wire::written(&format!("GET {path} HTTP/1.1"), &headers));
+                let mut request = scene.request("GET", &path);
+                request.raw = Some(crate::wire::encode_head(&format!("GET {path} HTTP/1.1"), &headers));
                 // The response does not matter, only what reaches the backend.
-                let _ = target.exchange(Http::One, &ask).await;
+                let _ = target.exchange(Http::Http1, &request).await;
             }
-            Http::Two => {
+            Http::Http2 => {
                 let credentials = target.credentials();
                 let mut fields = vec![
                     (":method", "GET"),
@@ -507,7 +507,7 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
                     (":path", path.as_str()),
                 ];
                 fields.extend(credentials.iter().map(|(_, v)| ("authorization", v.as_str())));
-                fields.extend([(ROW, row.as_str()), ("impersonate-user", LIMITED)]);
+                fields.extend([(CASE_HEADER, case.as_str()), ("impersonate-user", LIMITED)]);
                 let frames = Frames {
                     fields,
                     ..Frames::default()
@@ -515,10 +515,10 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
                 let _ = frames::send(target, &frames).await;
             }
         }
-        for event in stage.so_far() {
+        for event in handle.so_far() {
             // A delayed request of an earlier case may arrive now.
             if let Event::Request(seen) = event
-                && (seen.values(ROW) == [row.as_str()] || seen.values(ROW).is_empty())
+                && (seen.values(CASE_HEADER) == [case.as_str()] || seen.values(CASE_HEADER).is_empty())
             {
                 allowed(scene, trick, &seen)?;
                 reached += 1;
@@ -532,18 +532,18 @@ async fn tricks(scene: &Scene<'_>, tricks: &[&str], upgrade: bool) -> Result<(),
     }
 }
 
-fn paths_over_1<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn paths_over_1<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(tricks(scene, TRICKS, false))
 }
 
-fn documents<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn documents<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(tricks(scene, DOCUMENTS, false))
 }
 
-fn paths_over_2<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn paths_over_2<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(tricks(scene, TRICKS, false))
 }
 
-fn paths_of_upgrades<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn paths_of_upgrades<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(tricks(scene, TRICKS, true))
 }

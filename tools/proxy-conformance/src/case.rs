@@ -5,9 +5,9 @@ mod expect;
 pub use expect::Expect;
 pub(crate) use expect::{Outcome, not_spoofed};
 
-use crate::backend::{Fault, Framing, Part, Script, Turn};
-use crate::client::{Ask, Http, Upload};
-use crate::world::Scene;
+use crate::backend::{Fault, Framing, Part, Script, StreamAction};
+use crate::client::{Http, Request, RequestBody};
+use crate::environment::Scene;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -30,19 +30,19 @@ pub enum Need {
     RedirectsRefused,
     /// It passes redirects on (`--redirects=passed`).
     RedirectsPassed,
-    /// It trusts a front proxy whose certificate is available (`--front-proxy-certificate`).
+    /// It trusts a front proxy whose certificate is available (`--http_versions-proxy-certificate`).
     FrontProxy,
 }
 
 /// The result of a scenario: success, or what is wrong.
-pub type Told<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+pub type ScenarioFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// A case that consists of several exchanges.
-pub type Story = for<'a> fn(&'a Scene<'a>) -> Told<'a>;
+pub type Scenario = for<'a> fn(&'a Scene<'a>) -> ScenarioFuture<'a>;
 
 /// One case.
 #[derive(Clone)]
-pub struct Row {
+pub struct Case {
     /// The number of the fact, with a letter if several cases cover it.
     pub id: &'static str,
     /// The fact, as a sentence.
@@ -50,46 +50,46 @@ pub struct Row {
     /// How binding it is.
     pub level: Level,
     /// The HTTP versions towards the gateway to run it with.
-    pub front: &'static [Http],
+    pub http_versions: &'static [Http],
     /// The backends to run it with.
-    pub places: &'static [&'static str],
+    pub backends: &'static [&'static str],
     /// What it requires.
     pub needs: Option<Need>,
-    pub(crate) shows: Shows,
+    pub(crate) body: CaseBody,
 }
 
 #[derive(Clone)]
-pub(crate) enum Shows {
+pub(crate) enum CaseBody {
     Exchange(Box<Exchange>),
-    Story(Story),
+    Scenario(Scenario),
 }
 
 /// One request and its response.
 #[derive(Clone, Default)]
 pub(crate) struct Exchange {
-    pub(crate) ask: Ask,
+    pub(crate) request: Request,
     pub(crate) scripts: Vec<Script>,
     pub(crate) expects: Vec<Expect>,
 }
 
-const BOTH: &[Http] = &[Http::One, Http::Two];
+const BOTH: &[Http] = &[Http::Http1, Http::Http2];
 
 /// A case with a plain `GET {base}/things`, answered by `200 {}`, in every combination.
-pub fn row(id: &'static str, fact: &'static str) -> Row {
-    let ask = Ask {
+pub fn case(id: &'static str, fact: &'static str) -> Case {
+    let request = Request {
         method: "GET".into(),
         target: "{base}/things".into(),
-        ..Ask::default()
+        ..Request::default()
     };
-    Row {
+    Case {
         id,
         fact,
         level: Level::Must,
-        front: BOTH,
-        places: &["h1", "h2"],
+        http_versions: BOTH,
+        backends: &["h1", "h2"],
         needs: None,
-        shows: Shows::Exchange(Box::new(Exchange {
-            ask,
+        body: CaseBody::Exchange(Box::new(Exchange {
+            request,
             scripts: vec![Script::default()],
             expects: vec![],
         })),
@@ -97,16 +97,16 @@ pub fn row(id: &'static str, fact: &'static str) -> Row {
 }
 
 /// A case implemented by a function.
-pub fn story(id: &'static str, fact: &'static str, story: Story) -> Row {
-    Row {
-        shows: Shows::Story(story),
-        ..row(id, fact)
+pub fn scenario(id: &'static str, fact: &'static str, scenario: Scenario) -> Case {
+    Case {
+        body: CaseBody::Scenario(scenario),
+        ..case(id, fact)
     }
 }
 
-impl Row {
+impl Case {
     fn exchange(mut self, change: impl FnOnce(&mut Exchange)) -> Self {
-        if let Shows::Exchange(e) = &mut self.shows {
+        if let CaseBody::Exchange(e) = &mut self.body {
             change(e);
         }
         self
@@ -133,14 +133,14 @@ impl Row {
     }
 
     /// Uses HTTP/1.1 towards the gateway only.
-    pub fn front1(mut self) -> Self {
-        self.front = &[Http::One];
+    pub fn http1_only(mut self) -> Self {
+        self.http_versions = &[Http::Http1];
         self
     }
 
     /// Uses HTTP/2 towards the gateway only.
-    pub fn front2(mut self) -> Self {
-        self.front = &[Http::Two];
+    pub fn http2_only(mut self) -> Self {
+        self.http_versions = &[Http::Http2];
         self
     }
 
@@ -151,33 +151,34 @@ impl Row {
     }
 
     /// Uses these backends only.
-    pub fn at(mut self, places: &'static [&'static str]) -> Self {
-        self.places = places;
+    pub fn on(mut self, backends: &'static [&'static str]) -> Self {
+        self.backends = backends;
         self
     }
 
     /// Sets the method and the request target.
-    pub fn ask(self, method: &str, target: &str) -> Self {
+    pub fn request(self, method: &str, target: &str) -> Self {
         self.exchange(|e| {
-            e.ask.method = method.into();
-            e.ask.target = target.into();
+            e.request.method = method.into();
+            e.request.target = target.into();
         })
     }
 
     /// Adds a request header.
     pub fn with(self, name: &str, value: &str) -> Self {
-        self.exchange(|e| e.ask.headers.push((name.into(), value.into())))
+        self.exchange(|e| e.request.headers.push((name.into(), value.into())))
     }
 
     /// Sets the request's body.
-    pub fn upload(self, body: Upload) -> Self {
-        self.exchange(|e| e.ask.body = body)
+    pub fn upload(self, body: RequestBody) -> Self {
+        self.exchange(|e| e.request.body = body)
     }
 
-    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line, `{row}` for
+    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line, `{case}` for
     /// the case's.
     pub fn raw(self, text: &str) -> Self {
-        self.front1().exchange(|e| e.ask.raw = Some(text.as_bytes().to_vec()))
+        self.http1_only()
+            .exchange(|e| e.request.raw = Some(text.as_bytes().to_vec()))
     }
 
     /// Sets the backend's response status.
@@ -231,26 +232,26 @@ impl Row {
 
     /// Sends exactly these bytes as the response, over HTTP/1.1.
     pub fn answer_raw(self, bytes: &[u8]) -> Self {
-        self.at(&["h1"]).script(|s| s.raw = Some(bytes.to_vec()))
+        self.on(&["h1"]).script(|s| s.raw = Some(bytes.to_vec()))
     }
 
     /// Makes the connection fail after this many bytes of the response.
-    pub fn fails(self, after: usize, fault: Fault) -> Self {
+    pub fn fault_after(self, after: usize, fault: Fault) -> Self {
         self.script(|s| s.fault = Some((after, fault)))
     }
 
     /// Sets an HTTP/2 action on the stream.
-    pub fn turns(self, turn: Turn) -> Self {
-        self.at(&["h2"]).script(|s| s.turn = Some(turn))
+    pub fn stream_action(self, stream_action: StreamAction) -> Self {
+        self.on(&["h2"]).script(|s| s.stream_action = Some(stream_action))
     }
 
     /// Makes the backend respond before it has read the request's body.
-    pub fn unread(self) -> Self {
+    pub fn answer_before_body(self) -> Self {
         self.script(|s| s.reads_body = false)
     }
 
     /// Delays the response.
-    pub fn late(self, time: Duration) -> Self {
+    pub fn delayed(self, time: Duration) -> Self {
         self.script(|s| s.delay = time)
     }
 

@@ -1,76 +1,76 @@
 //! Upgrades: WebSocket, SPDY, any protocol.
 
-use crate::backend::{Event, Script, Seen};
-use crate::client::{Ask, Got, Io};
-use crate::row::{Row, Told, story};
+use crate::backend::{Event, ReceivedRequest, Script};
+use crate::case::{Case, ScenarioFuture, scenario};
+use crate::client::{Io, Request, Response};
+use crate::environment::Scene;
 use crate::wire;
-use crate::world::Scene;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SPDY: &str = "SPDY/3.1";
 const WEBSOCKET: &str = "websocket";
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     vec![
-        story(
+        scenario(
             "3.8.3a",
             "a WebSocket is established, and bytes are forwarded in both directions",
             websocket,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.3b",
             "SPDY is established, and bytes are forwarded in both directions",
             spdy,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.3c",
             "bytes that the backend sends with its 101 arrive",
             early_payload,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.3d",
             "bytes that the client sends with its request arrive",
             early_bytes,
         )
         .beyond()
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.3e",
             "when the backend closes, the client's connection closes",
             backend_ends,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.3f",
             "when the client closes, the backend's connection closes",
             client_ends,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.1",
             "the backend receives Connection, Upgrade and Sec headers, the identity and its own Host",
             request,
         )
-        .front1(),
-        story(
+        .http1_only(),
+        scenario(
             "3.8.2",
             "of the forwarding headers the backend receives X-Forwarded-For only",
             forwarded,
         )
-        .front1(),
-        story("3.3.8c", "an upgrade without a User-Agent gets Go's", user_agent)
-            .front1()
+        .http1_only(),
+        scenario("3.3.8c", "an upgrade without a User-Agent gets Go's", user_agent)
+            .http1_only()
             .upstream(),
-        story("3.8.3g", "a mebibyte is echoed unchanged", much).front1(),
-        story(
+        scenario("3.8.3g", "a mebibyte is echoed unchanged", much).http1_only(),
+        scenario(
             "3.8.2b",
             "an upgrade cannot make identity headers hop-by-hop",
             named_in_connection,
         )
-        .front1(),
+        .http1_only(),
     ]
 }
 
@@ -78,8 +78,8 @@ fn e(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub(super) fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Ask {
-    let mut ask = scene.ask("GET", path);
+pub(super) fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Request {
+    let mut request = scene.request("GET", path);
     for (name, value) in [
         ("Connection", "Upgrade"),
         ("Upgrade", protocol),
@@ -87,9 +87,9 @@ pub(super) fn asking(scene: &Scene<'_>, protocol: &str, path: &str) -> Ask {
         ("Sec-WebSocket-Version", "13"),
         ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
     ] {
-        ask.headers.push((name.into(), value.into()));
+        request.headers.push((name.into(), value.into()));
     }
-    ask
+    request
 }
 
 fn upgrading(protocol: &str, first: &[u8]) -> Script {
@@ -104,15 +104,15 @@ fn upgrading(protocol: &str, first: &[u8]) -> Script {
     }
 }
 
-async fn connected(scene: &Scene<'_>, ask: &Ask) -> Result<(Got, Io), String> {
-    let (got, io) = scene.world.target.over_http1(ask).await?;
-    if got.status != 101 {
-        let mut got = got;
+async fn connected(scene: &Scene<'_>, request: &Request) -> Result<(Response, Io), String> {
+    let (response, io) = scene.environment.target.over_http1(request).await?;
+    if response.status != 101 {
+        let mut response = response;
         let mut io = io;
-        got.body = wire::body(&mut io, &got.headers, false).await;
-        return Err(format!("{} {}", got.status, got.text()));
+        response.body = wire::body(&mut io, &response.headers, false).await;
+        return Err(format!("{} {}", response.status, response.text()));
     }
-    Ok((got, io))
+    Ok((response, io))
 }
 
 async fn echoes(io: &mut Io, text: &[u8]) -> Result<(), String> {
@@ -128,10 +128,10 @@ async fn echoes(io: &mut Io, text: &[u8]) -> Result<(), String> {
 }
 
 async fn echo(scene: &Scene<'_>, protocol: &str) -> Result<(), String> {
-    let _stage = scene.stage(upgrading(protocol, b""));
-    let (got, mut io) = connected(scene, &asking(scene, protocol, "{base}/things/a/exec")).await?;
-    if got.values("upgrade") != [protocol] || got.values("sec-websocket-protocol") != ["v5.channel.k8s.io"] {
-        return Err(format!("the 101 says {:?}", got.headers));
+    let _handle = scene.script_backend(upgrading(protocol, b""));
+    let (response, mut io) = connected(scene, &asking(scene, protocol, "{base}/things/a/exec")).await?;
+    if response.values("upgrade") != [protocol] || response.values("sec-websocket-protocol") != ["v5.channel.k8s.io"] {
+        return Err(format!("the 101 says {:?}", response.headers));
     }
     for text in ["hello", "\0\u{1}\u{2}", "again"] {
         echoes(&mut io, text.as_bytes()).await?;
@@ -139,17 +139,17 @@ async fn echo(scene: &Scene<'_>, protocol: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn websocket<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn websocket<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(echo(scene, WEBSOCKET))
 }
 
-fn spdy<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn spdy<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(echo(scene, SPDY))
 }
 
-fn early_payload<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn early_payload<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.stage(upgrading(SPDY, b"at once"));
+        let _handle = scene.script_backend(upgrading(SPDY, b"at once"));
         let (_, mut io) = connected(scene, &asking(scene, SPDY, "{base}/things/a/exec")).await?;
         let mut first = [0; 7];
         io.read_exact(&mut first).await.map_err(e)?;
@@ -160,17 +160,17 @@ fn early_payload<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn early_bytes<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn early_bytes<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.stage(upgrading(SPDY, b""));
-        let mut ask = asking(scene, SPDY, "{base}/things/a/exec");
-        let mut headers = vec![("Host".to_owned(), scene.world.target.authority.clone())];
-        headers.extend(scene.world.target.credentials());
-        headers.append(&mut ask.headers);
-        let mut raw = wire::written(&format!("GET {} HTTP/1.1", ask.target), &headers);
+        let _handle = scene.script_backend(upgrading(SPDY, b""));
+        let mut request = asking(scene, SPDY, "{base}/things/a/exec");
+        let mut headers = vec![("Host".to_owned(), scene.environment.target.authority.clone())];
+        headers.extend(scene.environment.target.credentials());
+        headers.append(&mut request.headers);
+        let mut raw = wire::encode_head(&format!("GET {} HTTP/1.1", request.target), &headers);
         raw.extend(b"unasked");
-        ask.raw = Some(raw);
-        let (_, mut io) = connected(scene, &ask).await?;
+        request.raw = Some(raw);
+        let (_, mut io) = connected(scene, &request).await?;
         let mut back = [0; 7];
         io.read_exact(&mut back).await.map_err(e)?;
         if &back == b"unasked" {
@@ -181,15 +181,15 @@ fn early_bytes<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn backend_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn backend_ends<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.stage(upgrading(WEBSOCKET, b""));
+        let _handle = scene.script_backend(upgrading(WEBSOCKET, b""));
         let (_, mut io) = connected(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
         echoes(&mut io, b"hello").await?;
         io.write_all(b"bye").await.map_err(e)?;
         io.flush().await.map_err(e)?;
         let mut rest = Vec::new();
-        let end = tokio::time::timeout(crate::client::PATIENCE, io.read_to_end(&mut rest)).await;
+        let end = tokio::time::timeout(crate::client::TIMEOUT, io.read_to_end(&mut rest)).await;
         match end {
             Ok(_) if rest.is_empty() => Ok(()),
             Ok(_) => Err(format!("{rest:?} comes")),
@@ -198,30 +198,30 @@ fn backend_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn client_ends<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn client_ends<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let mut stage = scene.stage(upgrading(WEBSOCKET, b""));
+        let mut handle = scene.script_backend(upgrading(WEBSOCKET, b""));
         let (_, mut io) = connected(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
         echoes(&mut io, b"hello").await?;
         drop(io);
-        stage.next().await?;
-        match stage.next().await? {
-            Event::Left => Ok(()),
+        handle.next().await?;
+        match handle.next().await? {
+            Event::ClientDisconnected => Ok(()),
             Event::Request(_) => Err("it is retried".into()),
         }
     })
 }
 
-async fn seen(scene: &Scene<'_>, ask: &Ask) -> Result<Box<Seen>, String> {
-    let mut stage = scene.stage(upgrading(WEBSOCKET, b""));
-    let _open = connected(scene, ask).await?;
-    match stage.next().await? {
+async fn seen(scene: &Scene<'_>, request: &Request) -> Result<Box<ReceivedRequest>, String> {
+    let mut handle = scene.script_backend(upgrading(WEBSOCKET, b""));
+    let _open = connected(scene, request).await?;
+    match handle.next().await? {
         Event::Request(seen) => Ok(seen),
-        Event::Left => Err("no request arrives".into()),
+        Event::ClientDisconnected => Err("no request arrives".into()),
     }
 }
 
-fn equal(seen: &Seen, name: &str, wanted: &[&str]) -> Result<(), String> {
+fn equal(seen: &ReceivedRequest, name: &str, wanted: &[&str]) -> Result<(), String> {
     let is = seen.values(name);
     if is == wanted {
         Ok(())
@@ -230,18 +230,18 @@ fn equal(seen: &Seen, name: &str, wanted: &[&str]) -> Result<(), String> {
     }
 }
 
-fn request<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn request<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let mut ask = asking(scene, WEBSOCKET, "{base}/things/a/exec?b=2&a=x+y");
+        let mut request = asking(scene, WEBSOCKET, "{base}/things/a/exec?b=2&a=x+y");
         for (name, value) in [
             ("Impersonate-User", "alice"),
-            ("Impersonate-Group", crate::world::MEMBER),
+            ("Impersonate-Group", crate::environment::MEMBER),
             ("X-Remote-User", "spoofed"),
             ("Audit-ID", "mine"),
         ] {
-            ask.headers.push((name.into(), value.into()));
+            request.headers.push((name.into(), value.into()));
         }
-        let seen = seen(scene, &ask).await?;
+        let seen = seen(scene, &request).await?;
         equal(&seen, "upgrade", &[WEBSOCKET])?;
         equal(&seen, "sec-websocket-version", &["13"])?;
         equal(&seen, "sec-websocket-protocol", &["v5.channel.k8s.io"])?;
@@ -265,7 +265,7 @@ fn request<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn forwarded<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn forwarded<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let seen = seen(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
         for name in [
@@ -285,19 +285,19 @@ fn forwarded<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn user_agent<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn user_agent<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let seen = seen(scene, &asking(scene, WEBSOCKET, "{base}/things/a/exec")).await?;
         equal(&seen, "user-agent", &["Go-http-client/1.1"])
     })
 }
 
-fn named_in_connection<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn named_in_connection<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let mut ask = asking(scene, WEBSOCKET, "{base}/things/a/exec");
+        let mut request = asking(scene, WEBSOCKET, "{base}/things/a/exec");
         let more = "X-Remote-User, x-remote-group, Audit-Id, X-Forwarded-For";
-        ask.headers.push(("Connection".into(), more.into()));
-        let seen = seen(scene, &ask).await?;
+        request.headers.push(("Connection".into(), more.into()));
+        let seen = seen(scene, &request).await?;
         let named = seen.values("connection").join(",").to_ascii_lowercase();
         if named.contains("x-remote-") || named.contains("audit-id") || named.contains("x-forwarded") {
             return Err(format!("a backend may drop headers named in Connection: {named}"));
@@ -310,9 +310,9 @@ fn named_in_connection<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn much<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn much<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.stage(upgrading(SPDY, b""));
+        let _handle = scene.script_backend(upgrading(SPDY, b""));
         let (_, io) = connected(scene, &asking(scene, SPDY, "{base}/things/a/exec")).await?;
         let (mut read, mut write) = tokio::io::split(io);
         let sent: Vec<u8> = (0..1_u32 << 20)

@@ -1,45 +1,50 @@
 //! Front proxies: the trust data published to backends, and identities from a front proxy before the gateway.
 
 use crate::backend::{Event, Script};
-use crate::row::{Need, Row, Told, story};
-use crate::world::{MEMBER, Scene};
+use crate::case::{Case, Need, ScenarioFuture, scenario};
+use crate::environment::{MEMBER, Scene};
 use serde_json::{Value, json};
 
 const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const CA: &str = "requestheader-client-ca-file";
 const USERS: &str = "requestheader-username-headers";
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     // These run one after the other, because each changes objects that the others read.
-    let alone = |row: Row| row.at(&["moving"]).front1();
+    let alone = |case: Case| case.on(&["moving"]).http1_only();
     vec![
-        alone(story(
+        alone(scenario(
             "3.10.1",
             "the CA and the header names for front-proxy authentication are published to backends",
             published,
         )),
-        alone(story(
+        alone(scenario(
             "3.10.2",
             "data published by other servers is kept, with the gateway's own after it",
             merged,
         )),
-        alone(story("3.10.3", "deleted data is published again", deleted)),
-        alone(story(
+        alone(scenario("3.10.3", "deleted data is published again", deleted)),
+        alone(scenario(
             "3.10.4",
             "the roles that backends need exist and grant what they need",
             roles,
         )),
-        story("3.10.5a", "callers named by a front proxy are authenticated", believed)
-            .at(&["h1"])
+        scenario("3.10.5a", "callers named by a front proxy are authenticated", believed)
+            .on(&["h1"])
             .needs(Need::FrontProxy),
-        story("3.10.5b", "a front proxy that names no caller is anonymous", silent)
-            .at(&["h1"])
+        scenario("3.10.5b", "a front proxy that names no caller is anonymous", silent)
+            .on(&["h1"])
             .needs(Need::FrontProxy),
     ]
 }
 
 async fn data(scene: &Scene<'_>) -> Result<Value, String> {
-    let map = scene.world.target.api("GET", MAP, None).await.map_err(|(_, e)| e)?;
+    let map = scene
+        .environment
+        .target
+        .api("GET", MAP, None)
+        .await
+        .map_err(|(_, e)| e)?;
     Ok(map["data"].clone())
 }
 
@@ -47,7 +52,7 @@ fn list(data: &Value, key: &str) -> Vec<String> {
     serde_json::from_str(data[key].as_str().unwrap_or("")).unwrap_or_default()
 }
 
-fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn published<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let data = data(scene).await?;
         for (key, wanted) in [
@@ -74,13 +79,20 @@ fn letters(pem: &str) -> String {
     pem.split_whitespace().collect()
 }
 
-fn merged<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn merged<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let world = scene.world;
+        let environment = scene.environment;
         let before = data(scene).await?;
-        let (own, theirs) = (letters(before[CA].as_str().unwrap_or("")), letters(world.bundle()));
-        let other = json!({"data": {CA: world.bundle(), USERS: "[\"X-Other-User\"]"}});
-        world.target.api("PATCH", MAP, Some(&other)).await.map_err(|(_, e)| e)?;
+        let (own, theirs) = (
+            letters(before[CA].as_str().unwrap_or("")),
+            letters(environment.bundle()),
+        );
+        let other = json!({"data": {CA: environment.bundle(), USERS: "[\"X-Other-User\"]"}});
+        environment
+            .target
+            .api("PATCH", MAP, Some(&other))
+            .await
+            .map_err(|(_, e)| e)?;
         let both = || async {
             let Ok(data) = data(scene).await else { return false };
             let users = list(&data, USERS);
@@ -89,17 +101,23 @@ fn merged<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 && users.first().is_some_and(|u| u == "X-Other-User")
                 && users.iter().any(|u| u.eq_ignore_ascii_case("X-Remote-User"))
         };
-        let told = world.until("both servers' CAs and headers are published", both).await;
+        let told = environment
+            .until("both servers' CAs and headers are published", both)
+            .await;
         let back = json!({"data": {CA: before[CA], USERS: before[USERS]}});
-        world.target.api("PATCH", MAP, Some(&back)).await.map_err(|(_, e)| e)?;
+        environment
+            .target
+            .api("PATCH", MAP, Some(&back))
+            .await
+            .map_err(|(_, e)| e)?;
         told
     })
 }
 
-fn deleted<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn deleted<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let before = data(scene).await?;
-        let gone = scene.world.target.api("DELETE", MAP, None).await;
+        let gone = scene.environment.target.api("DELETE", MAP, None).await;
         gone.map_err(|(_, e)| e)?;
         let there = || async {
             let data = data(scene).await;
@@ -107,11 +125,11 @@ fn deleted<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 letters(data[CA].as_str().unwrap_or("")) == letters(before[CA].as_str().unwrap_or(""))
             })
         };
-        scene.world.until("it is published again", there).await
+        scene.environment.until("it is published again", there).await
     })
 }
 
-fn roles<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn roles<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
         for (path, resource, verb) in [
@@ -125,7 +143,11 @@ fn roles<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             ("clusterroles/system:kube-aggregator", "services", "list"),
             ("clusterroles/system:kube-aggregator", "endpoints", "watch"),
         ] {
-            let role = scene.world.target.api("GET", &format!("{RBAC}/{path}"), None).await;
+            let role = scene
+                .environment
+                .target
+                .api("GET", &format!("{RBAC}/{path}"), None)
+                .await;
             let role = role.map_err(|(_, e)| e)?;
             let none = vec![];
             let has = |rule: &Value, key: &str, word: &str| {
@@ -141,10 +163,14 @@ fn roles<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn believed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let proxy = scene.world.front_proxy.as_ref().ok_or("no front proxy is configured")?;
-        let mut ask = scene.ask("GET", "{base}/things");
+        let proxy = scene
+            .environment
+            .front_proxy
+            .as_ref()
+            .ok_or("no front proxy is configured")?;
+        let mut request = scene.request("GET", "{base}/things");
         for (name, value) in [
             ("X-Remote-User", "alice"),
             ("X-Remote-Group", MEMBER),
@@ -152,14 +178,14 @@ fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             ("X-Remote-Extra-Scopes.example.com%2Fa", "one"),
             ("X-Remote-Extra-Scopes.example.com%2Fa", "two"),
         ] {
-            ask.headers.push((name.into(), value.into()));
+            request.headers.push((name.into(), value.into()));
         }
-        let mut stage = scene.stage(Script::default());
-        let got = proxy.exchange(scene.front, &ask).await?;
-        if got.status != 200 {
-            return Err(format!("{} {}", got.status, got.text()));
+        let mut handle = scene.script_backend(Script::default());
+        let response = proxy.exchange(scene.http, &request).await?;
+        if response.status != 200 {
+            return Err(format!("{} {}", response.status, response.text()));
         }
-        let Event::Request(seen) = stage.next().await? else {
+        let Event::Request(seen) = handle.next().await? else {
             return Err("the gateway leaves".into());
         };
         for (name, wanted) in [
@@ -176,17 +202,21 @@ fn believed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn silent<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn silent<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let proxy = scene.world.front_proxy.as_ref().ok_or("no front proxy is configured")?;
-        let mut ask = scene.ask("GET", "{base}/things");
-        ask.headers.push(("X-Remote-Group".into(), "system:masters".into()));
-        let mut stage = scene.stage(Script::default());
-        let got = proxy.exchange(scene.front, &ask).await?;
-        if matches!(got.status, 401 | 403) && stage.so_far().is_empty() {
+        let proxy = scene
+            .environment
+            .front_proxy
+            .as_ref()
+            .ok_or("no front proxy is configured")?;
+        let mut request = scene.request("GET", "{base}/things");
+        request.headers.push(("X-Remote-Group".into(), "system:masters".into()));
+        let mut handle = scene.script_backend(Script::default());
+        let response = proxy.exchange(scene.http, &request).await?;
+        if matches!(response.status, 401 | 403) && handle.so_far().is_empty() {
             Ok(())
         } else {
-            Err(format!("{} {}", got.status, got.text()))
+            Err(format!("{} {}", response.status, response.text()))
         }
     })
 }

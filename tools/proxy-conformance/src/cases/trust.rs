@@ -1,139 +1,139 @@
 //! TLS towards backends, and the availability of APIServices.
 
-use crate::row::Expect::{Body, Certified, Reached, ServerName, Status};
-use crate::row::{Row, Told, row, story};
-use crate::world::{NAMESPACE, Scene, Via};
+use crate::case::Expect::{Body, Certified, Reached, ServerName, Status};
+use crate::case::{Case, ScenarioFuture, case, scenario};
+use crate::environment::{NAMESPACE, Scene, Via};
 use serde_json::{Value, json};
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     vec![
-        row("3.5.2a", "the TLS server name is the service's")
-            .at(&["h1"])
+        case("3.5.2a", "the TLS server name is the service's")
+            .on(&["h1"])
             .expect([ServerName("h1.proxy-conformance.svc")]),
-        row("3.5.2b", "the TLS server name is the service's over HTTP/2 too")
-            .at(&["h2"])
+        case("3.5.2b", "the TLS server name is the service's over HTTP/2 too")
+            .on(&["h2"])
             .expect([ServerName("h2.proxy-conformance.svc")]),
-        row("3.5.1a", "insecureSkipTLSVerify accepts any certificate")
-            .at(&["unverified"])
+        case("3.5.1a", "insecureSkipTLSVerify accepts any certificate")
+            .on(&["unverified"])
             .expect([Status(200)]),
-        row(
+        case(
             "3.5.3",
             "a backend that requests a client certificate gets one issued by the published CA",
         )
-        .at(&["certified"])
+        .on(&["certified"])
         .expect([Status(200), Certified]),
-        story(
+        scenario(
             "3.5.1b",
             "a certificate by a CA that is not in the bundle is refused and reported",
             unknown_authority,
         )
-        .at(&["other-ca"]),
-        story("3.5.1c", "an expired certificate is refused and reported", expired).at(&["expired"]),
-        story(
+        .on(&["other-ca"]),
+        scenario("3.5.1c", "an expired certificate is refused and reported", expired).on(&["expired"]),
+        scenario(
             "3.5.2c",
             "a certificate for another name is refused and reported",
             other_name,
         )
-        .at(&["other-name"]),
-        story(
+        .on(&["other-name"]),
+        scenario(
             "3.5.2d",
             "a certificate with the name as common name only is refused and reported",
             common_name,
         )
-        .at(&["cn-only"]),
-        row("3.5.1d", "a backend with a refused certificate receives nothing")
-            .at(&["other-ca", "expired", "other-name", "cn-only"])
+        .on(&["cn-only"]),
+        case("3.5.1d", "a backend with a refused certificate receives nothing")
+            .on(&["other-ca", "expired", "other-name", "cn-only"])
             .expect([Status(503), Body("service unavailable\n"), Reached(0)]),
-        story(
+        scenario(
             "4.4a",
             "a backend that answers the probe is Available with reason Passed",
             passed,
         ),
-        story("4.3a", "a missing service is reported in the condition", no_service)
-            .at(&["moving"])
-            .front1(),
-        story(
+        scenario("4.3a", "a missing service is reported in the condition", no_service)
+            .on(&["moving"])
+            .http1_only(),
+        scenario(
             "4.3b",
             "a port on which nothing listens is reported in the condition",
             nobody,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "4.3c",
             "a port that the service does not have is reported in the condition",
             no_port,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "4.3d",
             "a service without slices is reported in the condition",
             no_slices,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "4.3e",
             "a service without a ready endpoint is reported in the condition",
             no_endpoints,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "4.2",
             "an APIService without a service is served by the gateway itself, with reason Local",
             local,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "4.13a",
             "the metric of unavailable APIServices has a series for each",
             metric,
         )
-        .at(&["other-ca"])
-        .front1(),
-        story(
+        .on(&["other-ca"])
+        .http1_only(),
+        scenario(
             "4.13b",
             "each change to unavailable is counted once, with its reason",
             becoming,
         )
-        .at(&["moving"])
-        .front1(),
-        story(
+        .on(&["moving"])
+        .http1_only(),
+        scenario(
             "3.1.8",
             "responses that the gateway generates itself are counted",
             terminations,
         )
-        .at(&["other-ca"])
-        .front1(),
-        story(
+        .on(&["other-ca"])
+        .http1_only(),
+        scenario(
             "3.5.4",
             "certificates without subject alternative names are counted",
             nameless,
         )
-        .at(&["cn-only"])
-        .front1()
+        .on(&["cn-only"])
+        .http1_only()
         .upstream(),
-        story("3.1.9", "an invalid CA bundle is a 500 with this message", junk_bundle)
-            .at(&["moving"])
-            .front1(),
-        story("3.9.1", "default/kubernetes at port 443 is the gateway itself", itself)
-            .at(&["moving"])
-            .front1(),
-        story(
+        scenario("3.1.9", "an invalid CA bundle is a 500 with this message", junk_bundle)
+            .on(&["moving"])
+            .http1_only(),
+        scenario("3.9.1", "default/kubernetes at port 443 is the gateway itself", itself)
+            .on(&["moving"])
+            .http1_only(),
+        scenario(
             "4.10",
             "a Service that is deleted and recreated is checked again at once",
             comes_back,
         )
-        .at(&["moving"])
-        .front1(),
+        .on(&["moving"])
+        .http1_only(),
     ]
 }
 
 async fn condition_is(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
-    let [s, r, message] = scene.world.condition(&scene.backend.group).await?;
+    let [s, r, message] = scene.environment.condition(&scene.backend.group).await?;
     let text = scene.fill(text);
     if s == status && r == reason && message.contains(&text) {
         return Ok(());
@@ -152,27 +152,27 @@ async fn distrusted(scene: &Scene<'_>, why: &str) -> Result<(), String> {
     condition_is(scene, "False", "FailedDiscoveryCheck", probe).await
 }
 
-fn unknown_authority<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn unknown_authority<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(distrusted(scene, "certificate signed by unknown authority"))
 }
 
-fn expired<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn expired<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(distrusted(scene, "certificate has expired or is not yet valid"))
 }
 
-fn other_name<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn other_name<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     let why = "certificate is valid for somebody.else.svc, not other-name.proxy-conformance.svc";
     Box::pin(distrusted(scene, why))
 }
 
-fn common_name<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn common_name<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(distrusted(
         scene,
         "certificate relies on legacy Common Name field, use SANs instead",
     ))
 }
 
-fn passed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn passed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(condition_is(scene, "True", "Passed", "all checks passed"))
 }
 
@@ -180,22 +180,27 @@ fn passed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 pub(super) async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
     let what = format!("the condition becomes {status} {reason} {text}");
     let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
-    scene.world.until(&what, reached).await?;
+    scene.environment.until(&what, reached).await?;
     let wanted = if status == "True" { 200 } else { 503 };
     let what = format!("requests are answered {wanted}");
-    let ask = scene.ask("GET", "{base}/things");
-    let answered = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == wanted) };
-    scene.world.until(&what, answered).await
+    let request = scene.request("GET", "{base}/things");
+    let answered = || async {
+        scene
+            .exchange(&request)
+            .await
+            .is_ok_and(|response| response.status == wanted)
+    };
+    scene.environment.until(&what, answered).await
 }
 
 async fn at(scene: &Scene<'_>, service: &str, port: u16) -> Result<(), String> {
     let service = json!({"spec": {"service": {"name": service, "port": port}}});
-    scene.world.patch(&scene.backend.group, service).await
+    scene.environment.patch(&scene.backend.group, service).await
 }
 
 /// Points the APIService at a wrong target, and back.
 async fn astray(scene: &Scene<'_>, service: &str, port: u16, reason: &str, text: &str) -> Result<(), String> {
-    let _stage = scene.backend.arm([]);
+    let _handle = scene.backend.arm([]);
     at(scene, service, port).await?;
     let told = becomes(scene, "False", reason, text).await;
     at(scene, "moving", scene.backend.port).await?;
@@ -203,25 +208,25 @@ async fn astray(scene: &Scene<'_>, service: &str, port: u16, reason: &str, text:
     told
 }
 
-fn no_service<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn no_service<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     let text = format!("service/absent in \"{NAMESPACE}\" is not present");
     Box::pin(async move { astray(scene, "absent", scene.backend.port, "ServiceNotFound", &text).await })
 }
 
-fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn nobody<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         // Binding and releasing a port yields one on which nothing listens.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let port = free.map_err(|e| e.to_string())?.port();
         let (reason, text) = ("FailedDiscoveryCheck", "connect: connection refused");
-        if scene.world.via() == Via::ExternalName {
+        if scene.environment.via() == Via::ExternalName {
             return astray(scene, "moving", port, reason, text).await;
         }
         // The EndpointSlice, not the Service, determines the port.
-        let _stage = scene.backend.arm([]);
-        scene.world.listens_on("moving", port).await?;
+        let _handle = scene.backend.arm([]);
+        scene.environment.listens_on("moving", port).await?;
         let told = becomes(scene, "False", reason, text).await;
-        scene.world.listens_on("moving", scene.backend.port).await?;
+        scene.environment.listens_on("moving", scene.backend.port).await?;
         becomes(scene, "True", "Passed", "").await?;
         told
     })
@@ -230,21 +235,26 @@ fn nobody<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 /// The spec of the backend's APIService.
 async fn spec(scene: &Scene<'_>) -> Result<Value, String> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{}", scene.backend.group);
-    let object = scene.world.target.api("GET", &path, None).await.map_err(|(_, e)| e)?;
+    let object = scene
+        .environment
+        .target
+        .api("GET", &path, None)
+        .await
+        .map_err(|(_, e)| e)?;
     Ok(object["spec"].clone())
 }
 
-fn itself<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn itself<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.backend.arm([]);
-        let (world, group) = (scene.world, &scene.backend.group);
+        let _handle = scene.backend.arm([]);
+        let (environment, group) = (scene.environment, &scene.backend.group);
         let before = spec(scene).await?;
         // Make it unavailable first; otherwise the gateway would proxy to itself endlessly.
         at(scene, "absent", 443).await?;
         let away = becomes(scene, "False", "ServiceNotFound", "").await;
         let own = json!({"namespace": "default", "name": "kubernetes", "port": 443});
         let patch = json!({"spec": {"service": own, "caBundle": null, "insecureSkipTLSVerify": true}});
-        world.patch(group, patch).await?;
+        environment.patch(group, patch).await?;
         // The gateway then answers itself: the group is not available, or the request is forbidden.
         let refused = || async {
             let told = condition_is(
@@ -257,66 +267,73 @@ fn itself<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             // A gateway may also recognise its own address.
             told.is_ok() || condition_is(scene, "False", "OwnAddress", "").await.is_ok()
         };
-        let asked = world.until("the condition reports the loop", refused).await;
+        let asked = environment.until("the condition reports the loop", refused).await;
         let back =
             json!({"service": before["service"], "caBundle": before["caBundle"], "insecureSkipTLSVerify": false});
-        world.patch(group, json!({"spec": back})).await?;
+        environment.patch(group, json!({"spec": back})).await?;
         becomes(scene, "True", "Passed", "").await?;
         away.and(asked)
     })
 }
 
-fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn comes_back<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.backend.arm([]);
-        let (world, backend) = (scene.world, scene.backend);
+        let _handle = scene.backend.arm([]);
+        let (environment, backend) = (scene.environment, scene.backend);
         let service = format!("/api/v1/namespaces/{NAMESPACE}/services/moving");
-        let deleted = world.target.api("DELETE", &service, None).await;
+        let deleted = environment.target.api("DELETE", &service, None).await;
         deleted.map_err(|(_, e)| e)?;
         let gone = becomes(scene, "False", "ServiceNotFound", "service/moving").await;
-        world.register("moving", &backend.group, backend.port, true).await?;
+        environment
+            .register("moving", &backend.group, backend.port, true)
+            .await?;
         becomes(scene, "True", "Passed", "").await?;
         gone
     })
 }
 
-fn no_port<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn no_port<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     let text = format!("service/unready in \"{NAMESPACE}\" is not listening on port 444");
     Box::pin(async move { astray(scene, "unready", 444, "ServicePortError", &text).await })
 }
 
-fn no_slices<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn no_slices<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     let text = format!("cannot find endpointslices for service/sliceless in \"{NAMESPACE}\"");
     Box::pin(async move { astray(scene, "sliceless", 443, "EndpointsNotFound", &text).await })
 }
 
-fn no_endpoints<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn no_endpoints<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     let text =
         format!("endpointslices for service/unready in \"{NAMESPACE}\" have no addresses with port name \"https\"");
     Box::pin(async move { astray(scene, "unready", 443, "MissingEndpoints", &text).await })
 }
 
-fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn local<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.backend.arm([]);
-        let (world, group) = (scene.world, &scene.backend.group);
+        let _handle = scene.backend.arm([]);
+        let (environment, group) = (scene.environment, &scene.backend.group);
         let before = spec(scene).await?;
         let (service, bundle) = (before["service"].clone(), before["caBundle"].clone());
-        world
+        environment
             .patch(group, json!({"spec": {"service": null, "caBundle": null}}))
             .await?;
         let text = "Local APIServices are always available";
         let said = || async { condition_is(scene, "True", "Local", text).await.is_ok() };
-        let mut told = world.until("the condition becomes True Local", said).await;
+        let mut told = environment.until("the condition becomes True Local", said).await;
         if told.is_ok() {
             // The group is local now, and no built-in group has its name.
-            let ask = scene.ask("GET", "{base}/things");
-            let gone = || async { scene.exchange(&ask).await.is_ok_and(|got| got.status == 404) };
-            told = world
+            let request = scene.request("GET", "{base}/things");
+            let gone = || async {
+                scene
+                    .exchange(&request)
+                    .await
+                    .is_ok_and(|response| response.status == 404)
+            };
+            told = environment
                 .until("requests are answered 404 by the gateway itself", gone)
                 .await;
         }
-        world
+        environment
             .patch(group, json!({"spec": {"service": service, "caBundle": bundle}}))
             .await?;
         becomes(scene, "True", "Passed", "").await?;
@@ -326,9 +343,9 @@ fn local<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 
 /// The lines of a metric that contain a text.
 async fn metrics(scene: &Scene<'_>, name: &str, holds: &str) -> Result<Vec<String>, String> {
-    let mut ask = scene.ask("GET", "/metrics");
-    ask.headers.clear();
-    let text = scene.exchange(&ask).await?.text();
+    let mut request = scene.request("GET", "/metrics");
+    request.headers.clear();
+    let text = scene.exchange(&request).await?.text();
     let lines = text.lines().filter(|l| l.starts_with(name) && l.contains(holds));
     Ok(lines.map(str::to_owned).collect())
 }
@@ -338,7 +355,7 @@ fn counted(lines: &[String]) -> f64 {
     values.sum()
 }
 
-fn metric<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn metric<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let name = "aggregator_unavailable_apiservice{";
         let own = metrics(scene, name, &format!("v1.{}", scene.backend.group)).await?;
@@ -350,7 +367,7 @@ fn metric<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn becoming<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn becoming<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let label = format!("name=\"v1.{}\"", scene.backend.group);
         let read = async || {
@@ -362,7 +379,7 @@ fn becoming<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             Ok::<_, String>((of("reason=\"ServiceNotFound\""), of("reason=\"ServicePortError\"")))
         };
         let before = read().await?;
-        let _stage = scene.backend.arm([]);
+        let _handle = scene.backend.arm([]);
         at(scene, "absent", 443).await?;
         let gone = becomes(scene, "False", "ServiceNotFound", "").await;
         // It stays unavailable, for another reason.
@@ -380,7 +397,7 @@ fn becoming<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn terminations<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn terminations<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let read = async || {
             metrics(
@@ -391,7 +408,7 @@ fn terminations<'a>(scene: &'a Scene<'a>) -> Told<'a> {
             .await
         };
         let before = counted(&read().await?);
-        scene.exchange(&scene.ask("GET", "{base}/things")).await?;
+        scene.exchange(&scene.request("GET", "{base}/things")).await?;
         let after = counted(&read().await?);
         if after > before {
             Ok(())
@@ -401,7 +418,7 @@ fn terminations<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn nameless<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn nameless<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let lines = metrics(scene, "apiserver_kube_aggregator_x509_missing_san_total", "").await?;
         if counted(&lines) > 0.0 {
@@ -412,24 +429,26 @@ fn nameless<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn junk_bundle<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn junk_bundle<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let _stage = scene.backend.arm([]);
-        let world = scene.world;
+        let _handle = scene.backend.arm([]);
+        let environment = scene.environment;
         let bundle = spec(scene).await?["caBundle"].clone();
-        world
+        environment
             .patch(&scene.backend.group, json!({"spec": {"caBundle": "anVuaw=="}}))
             .await?;
-        let ask = scene.ask("GET", "{base}/things");
+        let request = scene.request("GET", "{base}/things");
         let refused = || async {
-            let got = scene.exchange(&ask).await;
-            got.is_ok_and(|got| {
+            let response = scene.exchange(&request).await;
+            response.is_ok_and(|response| {
                 let text = "unable to load root certificates: unable to parse bytes as PEM block\n";
-                (got.status, got.text().as_str()) == (500, text)
+                (response.status, response.text().as_str()) == (500, text)
             })
         };
-        let told = world.until("requests are answered 500 with the reason", refused).await;
-        world
+        let told = environment
+            .until("requests are answered 500 with the reason", refused)
+            .await;
+        environment
             .patch(&scene.backend.group, json!({"spec": {"caBundle": bundle}}))
             .await?;
         becomes(scene, "True", "Passed", "").await?;

@@ -5,10 +5,10 @@ mod objects;
 
 pub use egress::Egress;
 
-use crate::backend::{Backend, ROW, Script, Stage};
-use crate::client::{Ask, Credentials, Got, Http, Target};
+use crate::backend::{Backend, BackendHandle, CASE_HEADER, Script};
+use crate::case::Need;
+use crate::client::{Credentials, Http, Request, Response, Target};
 use crate::pki::{Certificate, Pki};
-use crate::row::Need;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpListener};
@@ -43,7 +43,7 @@ pub struct Options {
     /// How the gateway finds them.
     pub via: Via,
     /// The backends to start; empty for all.
-    pub places: Vec<&'static str>,
+    pub backends: Vec<&'static str>,
     /// Whether the gateway passes redirects on.
     pub redirects_passed: bool,
     /// The credentials of a front proxy that the gateway trusts.
@@ -58,7 +58,7 @@ impl Default for Options {
             listen: IpAddr::from([127, 0, 0, 1]),
             host: "localhost".into(),
             via: Via::default(),
-            places: vec![],
+            backends: vec![],
             redirects_passed: false,
             front_proxy: None,
             egress: None,
@@ -108,7 +108,7 @@ const SPECS: &[Spec] = &[
     healthy("f2", TWO),
     // So do cases that take seconds, and cases about the gateway's own requests.
     healthy("slow", TWO),
-    healthy("house", TWO),
+    healthy("own-requests", TWO),
     healthy("moving", ONE),
     healthy("quiet", TWO),
     // Reachable through the egress proxy only.
@@ -129,7 +129,7 @@ const SPECS: &[Spec] = &[
 ];
 
 /// A gateway with backends behind it.
-pub struct World {
+pub struct Environment {
     /// The gateway.
     pub target: Target,
     /// The gateway, called as a front proxy that it trusts.
@@ -138,16 +138,16 @@ pub struct World {
     pub egress: Option<Egress>,
     options: Options,
     bundle: String,
-    places: BTreeMap<&'static str, Backend>,
-    rows: AtomicU64,
+    backends: BTreeMap<&'static str, Backend>,
+    cases: AtomicU64,
 }
 
 /// The context of a running case.
 pub struct Scene<'a> {
     /// The environment.
-    pub world: &'a World,
+    pub environment: &'a Environment,
     /// The HTTP version towards the gateway.
-    pub front: Http,
+    pub http: Http,
     /// The backend.
     pub backend: &'a Backend,
 }
@@ -155,7 +155,7 @@ pub struct Scene<'a> {
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-impl World {
+impl Environment {
     /// Starts the backends, creates the objects and waits until the gateway has checked every backend.
     ///
     /// # Errors
@@ -169,10 +169,10 @@ impl World {
             _ => None,
         };
         let pki = Pki::default();
-        let mut places = BTreeMap::new();
+        let mut backends = BTreeMap::new();
         let published = front_proxy_ca(&target).await;
         for spec in SPECS {
-            let is_wanted = options.places.is_empty() || options.places.contains(&spec.name);
+            let is_wanted = options.backends.is_empty() || options.backends.contains(&spec.name);
             if !is_wanted || (spec.name == TUNNELLED && egress.is_none()) {
                 continue;
             }
@@ -186,30 +186,30 @@ impl World {
             let tls = pki.server(&name, spec.certificate, spec.alpn, clients)?;
             let group = format!("{}.conformance.example.com", spec.name);
             let backend = Backend::start(&group, tls, options.listen).await;
-            places.insert(spec.name, backend.map_err(|e| e.to_string())?);
+            backends.insert(spec.name, backend.map_err(|e| e.to_string())?);
         }
-        let world = Self {
+        let environment = Self {
             target,
             front_proxy,
             egress,
             options,
             bundle: pki.bundle.clone(),
-            places,
-            rows: AtomicU64::new(1),
+            backends,
+            cases: AtomicU64::new(1),
         };
-        world.clean_up().await;
-        world.make().await?;
-        world.judged().await?;
-        Ok(world)
+        environment.clean_up().await;
+        environment.make().await?;
+        environment.wait_for_conditions().await?;
+        Ok(environment)
     }
 
     /// The backend with this name.
-    pub fn place(&self, name: &str) -> Option<&Backend> {
-        self.places.get(name)
+    pub fn backend(&self, name: &str) -> Option<&Backend> {
+        self.backends.get(name)
     }
 
-    fn host_of(&self, place: &str) -> &str {
-        if place == TUNNELLED {
+    fn host_of(&self, backend: &str) -> &str {
+        if backend == TUNNELLED {
             egress::HOST
         } else {
             &self.options.host
@@ -236,13 +236,13 @@ impl World {
     }
 
     /// All requests that reached a backend, except the gateway's own.
-    pub fn journal(&self) -> Vec<crate::backend::Seen> {
-        self.places.values().flat_map(Backend::journal).collect()
+    pub fn requests(&self) -> Vec<crate::backend::ReceivedRequest> {
+        self.backends.values().flat_map(Backend::requests).collect()
     }
 
     /// The backend's `host:port` as the gateway uses it.
     pub fn host(&self, backend: &Backend) -> String {
-        let tunnelled = self.place(TUNNELLED).is_some_and(|t| std::ptr::eq(t, backend));
+        let tunnelled = self.backend(TUNNELLED).is_some_and(|t| std::ptr::eq(t, backend));
         let host = self.host_of(if tunnelled { TUNNELLED } else { "" });
         if host.contains(':') {
             format!("[{host}]:{}", backend.port)
@@ -293,9 +293,9 @@ impl World {
     }
 
     /// Waits until all conditions are as expected and requests are routed accordingly.
-    async fn judged(&self) -> Result<(), String> {
+    async fn wait_for_conditions(&self) -> Result<(), String> {
         for spec in SPECS {
-            let Some(backend) = self.places.get(spec.name) else {
+            let Some(backend) = self.backends.get(spec.name) else {
                 continue;
             };
             let status = if spec.available { "True" } else { "False" };
@@ -306,15 +306,15 @@ impl World {
             });
             reached.await?;
             if spec.available {
-                let ask = Ask {
+                let request = Request {
                     method: "GET".into(),
                     target: format!("/apis/{}/v1/warm", backend.group),
-                    ..Ask::default()
+                    ..Request::default()
                 };
                 let what = format!("requests of {} are routed", backend.group);
                 let routed = || async {
-                    let got = self.target.exchange(Http::One, &ask).await;
-                    got.is_ok_and(|g| g.status == 200)
+                    let response = self.target.exchange(Http::Http1, &request).await;
+                    response.is_ok_and(|g| g.status == 200)
                 };
                 self.until(&what, routed).await?;
             }
@@ -323,8 +323,8 @@ impl World {
     }
 
     /// A number that no other case uses.
-    pub fn next_row(&self) -> String {
-        self.rows.fetch_add(1, Ordering::Relaxed).to_string()
+    pub fn next_case(&self) -> String {
+        self.cases.fetch_add(1, Ordering::Relaxed).to_string()
     }
 }
 
@@ -340,23 +340,23 @@ impl Scene<'_> {
     pub fn fill(&self, text: &str) -> String {
         text.replace("{base}", &format!("/apis/{}/v1", self.backend.group))
             .replace("{group}", &self.backend.group)
-            .replace("{host}", &self.world.host(self.backend))
-            .replace("{gateway}", &self.world.target.authority)
+            .replace("{host}", &self.environment.host(self.backend))
+            .replace("{gateway}", &self.environment.target.authority)
             .replace("{port}", &self.backend.port.to_string())
     }
 
     /// A request of this case.
-    pub fn ask(&self, method: &str, target: &str) -> Ask {
-        Ask {
+    pub fn request(&self, method: &str, target: &str) -> Request {
+        Request {
             method: method.into(),
             target: self.fill(target),
-            headers: vec![(ROW.into(), self.world.next_row())],
-            ..Ask::default()
+            headers: vec![(CASE_HEADER.into(), self.environment.next_case())],
+            ..Request::default()
         }
     }
 
     /// Arms the backend with a script.
-    pub fn stage(&self, script: Script) -> Stage {
+    pub fn script_backend(&self, script: Script) -> BackendHandle {
         self.backend.arm([script])
     }
 
@@ -364,7 +364,7 @@ impl Scene<'_> {
     ///
     /// # Errors
     /// If there is no response.
-    pub async fn exchange(&self, ask: &Ask) -> Result<Got, String> {
-        self.world.target.exchange(self.front, ask).await
+    pub async fn exchange(&self, request: &Request) -> Result<Response, String> {
+        self.environment.target.exchange(self.http, request).await
     }
 }

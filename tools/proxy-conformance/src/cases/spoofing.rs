@@ -1,19 +1,19 @@
 //! Forged identities: in every spelling, repeated, folded, in trailers, named in Connection, in HTTP/2 fields
 //! that no library would send. The word `spoofed` must never reach a backend as an identity.
 
-use crate::backend::{Event, ROW, Script};
-use crate::client::Upload;
+use crate::backend::{CASE_HEADER, Event, Script};
+use crate::case::Expect::{NoSentTrailer, NotSent, NotSpoofed, ReachedAtMost, Status, StatusIn};
+use crate::case::{Case, ScenarioFuture, case, scenario};
+use crate::client::RequestBody;
 use crate::client::frames::{self, Frames};
-use crate::row::Expect::{NoSentTrailer, NotSent, NotSpoofed, ReachedAtMost, Status, StatusIn};
-use crate::row::{Row, Told, row, story};
-use crate::world::Scene;
+use crate::environment::Scene;
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     [spellings(), placed(), frames()].concat()
 }
 
-fn spellings() -> Vec<Row> {
-    let mut rows = Vec::new();
+fn spellings() -> Vec<Case> {
+    let mut cases = Vec::new();
     for (id, name) in [
         ("S.8a", "X-Remote-User"),
         ("S.8b", "x-remote-user"),
@@ -27,12 +27,12 @@ fn spellings() -> Vec<Row> {
         ("S.8j", "x-remote-extra-"),
         ("S.8k", "X-REMOTE-EXTRA-authentication.kubernetes.io%2Fnode-name"),
     ] {
-        let row = row(
+        let case = case(
             id,
             "an identity header of the client's is dropped in any spelling, once or twice",
         );
-        rows.push(
-            row.with(name, "spoofed")
+        cases.push(
+            case.with(name, "spoofed")
                 .with(name, "spoofed, too")
                 .expect([Status(200), NotSpoofed]),
         );
@@ -45,13 +45,13 @@ fn spellings() -> Vec<Row> {
         ("S.8p", "impersonate_user"),
     ] {
         let fact = "so is one that a server may read as such, once it has made a variable of its name";
-        let row = row(id, fact).beyond().with(name, "spoofed");
-        rows.push(row.expect([Status(200), NotSent(name)]));
+        let case = case(id, fact).beyond().with(name, "spoofed");
+        cases.push(case.expect([Status(200), NotSent(name)]));
     }
-    rows
+    cases
 }
 
-fn placed() -> Vec<Row> {
+fn placed() -> Vec<Case> {
     let trailers = vec![
         ("X-Remote-User".into(), "spoofed".into()),
         ("x-remote-group".into(), "spoofed".into()),
@@ -59,13 +59,13 @@ fn placed() -> Vec<Row> {
         ("X-Remote-Extra-Scopes".into(), "spoofed".into()),
     ];
     let raw = |id, fact, headers: &str| {
-        let text = format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{row}}{headers}\r\n");
-        row(id, fact).raw(&text).at(&["f1", "f2"])
+        let text = format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{case}}{headers}\r\n");
+        case(id, fact).raw(&text).on(&["f1", "f2"])
     };
     vec![
-        row("S.9a", "identity trailers are ignored")
-            .ask("POST", "{base}/things")
-            .upload(Upload::Pieces(vec![b"a".to_vec()], trailers))
+        case("S.9a", "identity trailers are ignored")
+            .request("POST", "{base}/things")
+            .upload(RequestBody::Chunked(vec![b"a".to_vec()], trailers))
             .expect([Status(200), NotSpoofed]),
         raw(
             "S.9b",
@@ -99,9 +99,9 @@ fn placed() -> Vec<Row> {
         .expect([
             Status(200),
             NotSpoofed,
-            crate::row::Expect::SentLike("x-remote-user", |v| !v.is_empty()),
-            crate::row::Expect::SentLike("x-remote-group", |v| !v.is_empty()),
-            crate::row::Expect::SentLike("audit-id", |v| !v.is_empty()),
+            crate::case::Expect::SentLike("x-remote-user", |v| !v.is_empty()),
+            crate::case::Expect::SentLike("x-remote-group", |v| !v.is_empty()),
+            crate::case::Expect::SentLike("audit-id", |v| !v.is_empty()),
         ]),
         raw(
             "S.9g",
@@ -121,10 +121,10 @@ fn placed() -> Vec<Row> {
             "Impersonate-User: conformance-limited\r\nImpersonate-User: spoofed\r\n",
         )
         .expect([StatusIn(&[200, 400, 403]), ReachedAtMost(1), NotSpoofed]),
-        row("S.9j", "identity trailers in other spellings are ignored")
+        case("S.9j", "identity trailers in other spellings are ignored")
             .beyond()
-            .ask("POST", "{base}/things")
-            .upload(Upload::Pieces(
+            .request("POST", "{base}/things")
+            .upload(RequestBody::Chunked(
                 vec![b"a".to_vec()],
                 vec![("X_Remote_User".into(), "spoofed".into())],
             ))
@@ -132,53 +132,53 @@ fn placed() -> Vec<Row> {
     ]
 }
 
-fn frames() -> Vec<Row> {
+fn frames() -> Vec<Case> {
     vec![
-        story(
+        scenario(
             "S.10a",
             "no HTTP/2 field, malformed or not, changes the caller's identity",
             fields,
         )
-        .at(&["f1", "f2"])
-        .front2(),
-        story("S.10b", "contradictory pseudo-headers do not reach the backend", pseudo)
-            .at(&["f1", "f2"])
-            .front2(),
-        story(
+        .on(&["f1", "f2"])
+        .http2_only(),
+        scenario("S.10b", "contradictory pseudo-headers do not reach the backend", pseudo)
+            .on(&["f1", "f2"])
+            .http2_only(),
+        scenario(
             "S.11",
             "a request from another gateway that the backend sends back is not forwarded again",
             comes_back,
         )
         .beyond(),
-        story("S.10c", "identities in HTTP/2 trailers are ignored", trailers)
-            .at(&["f1", "f2"])
-            .front2(),
-        story(
+        scenario("S.10c", "identities in HTTP/2 trailers are ignored", trailers)
+            .on(&["f1", "f2"])
+            .http2_only(),
+        scenario(
             "S.10d",
             "a body that does not match its Content-Length is not a complete request",
             length,
         )
-        .at(&["f1", "f2"])
-        .front2(),
+        .on(&["f1", "f2"])
+        .http2_only(),
     ]
 }
 
 struct Sender<'s> {
     scene: &'s Scene<'s>,
     credentials: Vec<(String, String)>,
-    row: String,
+    case: String,
     path: String,
-    stage: crate::backend::Stage,
+    handle: crate::backend::BackendHandle,
 }
 
 impl<'s> Sender<'s> {
     fn new(scene: &'s Scene<'s>) -> Self {
         Self {
             scene,
-            credentials: scene.world.target.credentials(),
-            row: scene.world.next_row(),
+            credentials: scene.environment.target.credentials(),
+            case: scene.environment.next_case(),
             path: scene.fill("{base}/things"),
-            stage: scene.stage(Script::default()),
+            handle: scene.script_backend(Script::default()),
         }
     }
 
@@ -189,13 +189,13 @@ impl<'s> Sender<'s> {
             pseudo.to_vec()
         };
         fields.extend(self.credentials.iter().map(|(_, v)| ("authorization", v.as_str())));
-        fields.push((ROW, self.row.as_str()));
+        fields.push((CASE_HEADER, self.case.as_str()));
         fields.extend(more);
         fields
     }
 
     fn good(&self) -> Vec<(&str, &str)> {
-        let authority = self.scene.world.target.authority.as_str();
+        let authority = self.scene.environment.target.authority.as_str();
         vec![
             (":method", "POST"),
             (":scheme", "https"),
@@ -205,19 +205,19 @@ impl<'s> Sender<'s> {
     }
 
     /// The requests that reached the backend, after checking that none is spoofed.
-    fn arrived(&mut self) -> Result<Vec<crate::backend::Seen>, String> {
-        let events = self.stage.so_far().into_iter();
+    fn arrived(&mut self) -> Result<Vec<crate::backend::ReceivedRequest>, String> {
+        let events = self.handle.so_far().into_iter();
         let seen = events.filter_map(|e| match e {
             Event::Request(seen) => Some(*seen),
-            Event::Left => None,
+            Event::ClientDisconnected => None,
         });
         let seen: Vec<_> = seen.collect();
-        seen.iter().try_for_each(crate::row::not_spoofed)?;
+        seen.iter().try_for_each(crate::case::not_spoofed)?;
         Ok(seen)
     }
 }
 
-fn fields<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn fields<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let mut sender = Sender::new(scene);
         for more in [
@@ -247,10 +247,10 @@ fn fields<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 ..Frames::default()
             };
             // Whether it is refused or not, only what reaches the backend matters.
-            let fate = frames::send(&scene.world.target, &request).await;
+            let end = frames::send(&scene.environment.target, &request).await;
             let arrived = sender.arrived().map_err(|e| format!("{more:?}: {e}"))?;
             if arrived.len() > 1 {
-                return Err(format!("{more:?} became {} requests ({fate:?})", arrived.len()));
+                return Err(format!("{more:?} became {} requests ({end:?})", arrived.len()));
             }
             for seen in arrived {
                 if seen.target != sender.path || seen.authority != scene.fill("{host}") {
@@ -265,10 +265,10 @@ fn fields<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn pseudo<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let mut sender = Sender::new(scene);
-        let authority = scene.world.target.authority.as_str();
+        let authority = scene.environment.target.authority.as_str();
         let (path, smuggled) = (sender.path.clone(), scene.fill("{base}/smuggled"));
         let (absolute, split) = (
             format!("https://evil.example{path}"),
@@ -305,12 +305,12 @@ fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 fields: sender.fields(fields, &[]),
                 ..Frames::default()
             };
-            let fate = frames::send(&scene.world.target, &request).await;
+            let end = frames::send(&scene.environment.target, &request).await;
             for seen in sender.arrived().map_err(|e| format!("{fields:?}: {e}"))? {
                 let fine = seen.target == path && seen.authority == scene.fill("{host}") && seen.method == "POST";
                 if !fine {
                     return Err(format!(
-                        "{fields:?} arrived as {} {} ({fate:?})",
+                        "{fields:?} arrived as {} {} ({end:?})",
                         seen.method, seen.target
                     ));
                 }
@@ -321,31 +321,32 @@ fn pseudo<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 }
 
 /// Sends a request received by the backend to the gateway again with valid credentials, as a loop would.
-fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn comes_back<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let mut stage = scene.backend.arm([Script::default()]);
-        let mut ask = scene.ask("GET", "{base}/things");
+        let mut handle = scene.backend.arm([Script::default()]);
+        let mut request = scene.request("GET", "{base}/things");
         // The headers that a forwarding gateway adds.
         let passed_on = [("X-Forwarded-For", "127.0.0.1"), ("Audit-Id", "goes-round")];
-        ask.headers
+        request
+            .headers
             .extend(passed_on.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let first = scene.exchange(&ask).await?;
+        let first = scene.exchange(&request).await?;
         if first.status != 200 {
             return Err(format!("the first request is answered {}", first.status));
         }
-        let seen = stage.so_far().into_iter().find_map(|e| match e {
+        let seen = handle.so_far().into_iter().find_map(|e| match e {
             Event::Request(seen) => Some(*seen),
-            Event::Left => None,
+            Event::ClientDisconnected => None,
         });
         let seen = seen.ok_or("no request reached the backend")?;
         let marks = seen.headers.iter().filter(|(name, _)| {
             let name = name.to_ascii_lowercase();
             let is_mark = name.starts_with("x-") || name == "via" || name == "cdn-loop";
-            is_mark && name != ROW && !name.starts_with("x-remote-") && !name.starts_with("x-forwarded-")
+            is_mark && name != CASE_HEADER && !name.starts_with("x-remote-") && !name.starts_with("x-forwarded-")
         });
-        ask.headers.extend(marks.cloned());
-        let _stage = scene.backend.arm([Script::default()]);
-        let again = scene.exchange(&ask).await?;
+        request.headers.extend(marks.cloned());
+        let _handle = scene.backend.arm([Script::default()]);
+        let again = scene.exchange(&request).await?;
         match again.status {
             508 => Ok(()),
             other => Err(format!("the returning request is answered {other}")),
@@ -353,7 +354,7 @@ fn comes_back<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn trailers<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn trailers<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let mut sender = Sender::new(scene);
         for trailers in [
@@ -368,14 +369,14 @@ fn trailers<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 data: Some(b"body"),
                 trailers: trailers.clone(),
             };
-            let _ = frames::send(&scene.world.target, &request).await;
+            let _ = frames::send(&scene.environment.target, &request).await;
             sender.arrived().map_err(|e| format!("{trailers:?}: {e}"))?;
         }
         Ok(())
     })
 }
 
-fn length<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn length<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let mut sender = Sender::new(scene);
         for length in ["0", "3", "5", "1000", "-1", "4, 4", "4x"] {
@@ -384,7 +385,7 @@ fn length<'a>(scene: &'a Scene<'a>) -> Told<'a> {
                 data: Some(b"body"),
                 trailers: vec![],
             };
-            let _ = frames::send(&scene.world.target, &request).await;
+            let _ = frames::send(&scene.environment.target, &request).await;
             for seen in sender.arrived()? {
                 if seen.body.whole && seen.body.data != b"body" {
                     return Err(format!("{length}: {:?} counts as complete", seen.body));

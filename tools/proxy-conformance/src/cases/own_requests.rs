@@ -1,85 +1,92 @@
 //! The gateway's own requests to backends (probes, discovery, OpenAPI), and the documents it publishes from them.
 
-use crate::backend::{Document, Seen};
-use crate::client::Ask;
-use crate::row::{Row, Told, story};
-use crate::world::Scene;
+use crate::backend::{Document, ReceivedRequest};
+use crate::case::{Case, ScenarioFuture, scenario};
+use crate::client::Request;
+use crate::environment::Scene;
 use serde_json::{Value, json};
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn cases() -> Vec<Case> {
     vec![
-        story(
+        scenario(
             "4.4b",
             "the probe requests the group's resources as system:kube-aggregator in system:masters",
             probe,
         ),
-        story(
+        scenario(
             "5.4.2",
             "discovery requests /apis, aggregated, as system:kube-aggregator in system:masters",
             discovery,
         )
-        .at(&["house"])
-        .front1(),
-        story(
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario(
             "5.4.5",
             "a backend without aggregated discovery is queried for its resources, without groups",
             fallback,
         )
-        .at(&["house"])
-        .front1()
+        .on(&["own-requests"])
+        .http1_only()
         .upstream(),
-        story(
+        scenario(
             "6.1.9",
             "OpenAPI v2 is requested as system:aggregator, without groups",
             openapi_v2,
         )
-        .at(&["house"])
-        .front1(),
-        story(
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario(
             "6.2.5",
             "the OpenAPI v3 index is requested as system:aggregator, without groups",
             openapi_v3,
         )
-        .at(&["house"])
-        .front1(),
-        story(
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario(
             "3.3.4c",
             "the gateway's own requests carry no client address",
             no_client,
         )
-        .at(&["house"])
-        .front1(),
-        story("5.1.2", "the group is listed in /apis, with its version", listed),
-        story("5.1.5", "the group has a discovery document of its own", group_document),
-        story(
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario("5.1.2", "the group is listed in /apis, with its version", listed),
+        scenario("5.1.5", "the group has a discovery document of its own", group_document),
+        scenario(
             "5.3.1",
             "the group's resources are in the aggregated discovery document",
             aggregated,
         )
-        .at(&["h1"]),
-        story(
+        .on(&["h1"]),
+        scenario(
             "5.4.3",
             "a backend's aggregated discovery document is what is published for it",
             published,
         )
-        .at(&["house"])
-        .front1(),
-        story("5.4.6", "an unreachable backend is listed and marked Stale", stale)
-            .at(&["other-ca"])
-            .front1(),
+        .on(&["own-requests"])
+        .http1_only(),
+        scenario("5.4.6", "an unreachable backend is listed and marked Stale", stale)
+            .on(&["other-ca"])
+            .http1_only(),
     ]
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The first of the gateway's own requests that satisfies `is`.
-async fn asked(scene: &Scene<'_>, what: &str, is: impl Fn(&Seen) -> bool) -> Result<Seen, String> {
-    let find = || scene.backend.housekeeping().into_iter().find(|seen| is(seen));
-    scene.world.until(what, || std::future::ready(find().is_some())).await?;
+async fn asked(
+    scene: &Scene<'_>,
+    what: &str,
+    is: impl Fn(&ReceivedRequest) -> bool,
+) -> Result<ReceivedRequest, String> {
+    let find = || scene.backend.own_requests().into_iter().find(|seen| is(seen));
+    scene
+        .environment
+        .until(what, || std::future::ready(find().is_some()))
+        .await?;
     find().ok_or_else(|| what.to_owned())
 }
 
-fn says(seen: &Seen, name: &str, wanted: &[&str]) -> Result<(), String> {
+fn says(seen: &ReceivedRequest, name: &str, wanted: &[&str]) -> Result<(), String> {
     let is = seen.values(name);
     if is == wanted {
         Ok(())
@@ -88,7 +95,7 @@ fn says(seen: &Seen, name: &str, wanted: &[&str]) -> Result<(), String> {
     }
 }
 
-fn probe<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn probe<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let path = scene.fill("{base}");
         let seen = asked(scene, "the backend is probed", |s| {
@@ -101,7 +108,7 @@ fn probe<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn discovery<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn discovery<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let seen = asked(scene, "/apis is asked for", |s| s.target == "/apis").await?;
         says(&seen, "x-remote-user", &["system:kube-aggregator"])?;
@@ -113,7 +120,7 @@ fn discovery<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn fallback<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn fallback<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let path = scene.fill("{base}");
         let seen = asked(scene, "the resources are asked for", |s| {
@@ -125,7 +132,7 @@ fn fallback<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn openapi_v2<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn openapi_v2<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let seen = asked(scene, "/openapi/v2 is asked for", |s| s.target == "/openapi/v2").await?;
         says(&seen, "x-remote-user", &["system:aggregator"])?;
@@ -135,7 +142,7 @@ fn openapi_v2<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn openapi_v3<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn openapi_v3<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let seen = asked(scene, "/openapi/v3 is asked for", |s| s.target == "/openapi/v3").await?;
         says(&seen, "x-remote-user", &["system:aggregator"])?;
@@ -143,7 +150,7 @@ fn openapi_v3<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn no_client<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn no_client<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         for path in ["/apis", "/openapi/v2"] {
             let seen = asked(scene, path, |s| s.target == path).await?;
@@ -154,10 +161,11 @@ fn no_client<'a>(scene: &'a Scene<'a>) -> Told<'a> {
 }
 
 async fn document(scene: &Scene<'_>, path: &str, accept: &str) -> Result<Value, String> {
-    let mut ask = scene.ask("GET", path);
-    ask.headers = vec![("Accept".into(), accept.into())];
-    let got = scene.exchange(&ask).await?;
-    serde_json::from_slice(&got.body.data).map_err(|e| format!("{path}: {} {e}: {}", got.status, got.text()))
+    let mut request = scene.request("GET", path);
+    request.headers = vec![("Accept".into(), accept.into())];
+    let response = scene.exchange(&request).await?;
+    serde_json::from_slice(&response.body.data)
+        .map_err(|e| format!("{path}: {} {e}: {}", response.status, response.text()))
 }
 
 fn entry<'v>(list: &'v Value, field: &str, name: &str) -> Option<&'v Value> {
@@ -165,7 +173,7 @@ fn entry<'v>(list: &'v Value, field: &str, name: &str) -> Option<&'v Value> {
     all.iter().find(|g| g["name"] == name || g["metadata"]["name"] == name)
 }
 
-fn listed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn listed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let list = document(scene, "/apis", "application/json").await?;
         let group = entry(&list, "groups", &scene.backend.group).ok_or("it is not there")?;
@@ -177,7 +185,7 @@ fn listed<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn group_document<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn group_document<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let group = document(scene, "/apis/{group}", "application/json").await?;
         let version = json!({"groupVersion": scene.fill("{group}/v1"), "version": "v1"});
@@ -197,10 +205,10 @@ async fn until_version(scene: &Scene<'_>, what: &str, is: impl Fn(&Value) -> boo
         let list = document(scene, "/apis", AGGREGATED).await;
         list.is_ok_and(|list| entry(&list, "items", &scene.backend.group).is_some_and(|g| is(&g["versions"][0])))
     };
-    scene.world.until(what, holds).await
+    scene.environment.until(what, holds).await
 }
 
-fn aggregated<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn aggregated<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let what = "the resource is published, as Current";
         let is = |v: &Value| v["freshness"] == "Current" && v["resources"][0]["resource"] == "things";
@@ -208,7 +216,7 @@ fn aggregated<'a>(scene: &'a Scene<'a>) -> Told<'a> {
     })
 }
 
-fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn published<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let group = &scene.backend.group;
         let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
@@ -225,34 +233,36 @@ fn published<'a>(scene: &'a Scene<'a>) -> Told<'a> {
         };
         scene.backend.publish("/apis", published);
         // An update of the APIService makes the gateway fetch the document at once.
-        let patch = json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.world.next_row()}}});
-        scene.world.patch(group, patch).await?;
+        let patch =
+            json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.environment.next_case()}}});
+        scene.environment.patch(group, patch).await?;
         let is = |v: &Value| v["resources"][0]["resource"] == "novelties";
         until_version(scene, "the backend's own document is published", is).await?;
-        let patch = json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.world.next_row()}}});
-        scene.world.patch(group, patch).await?;
-        let conditional = |s: &Seen| s.target == "/apis" && s.values("if-none-match") == ["\"one\""];
+        let patch =
+            json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.environment.next_case()}}});
+        scene.environment.patch(group, patch).await?;
+        let conditional = |s: &ReceivedRequest| s.target == "/apis" && s.values("if-none-match") == ["\"one\""];
         asked(scene, "the next time it asks with the ETag", conditional)
             .await
             .map(|_| ())
     })
 }
 
-fn stale<'a>(scene: &'a Scene<'a>) -> Told<'a> {
+fn stale<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let list = document(scene, "/apis", "application/json").await?;
         entry(&list, "groups", &scene.backend.group).ok_or("it is not listed")?;
         until_version(scene, "its version is Stale", |v| v["freshness"] == "Stale").await?;
         // Other requests must not wait for it.
-        let ask = Ask {
+        let request = Request {
             target: "/apis?timeout=1s".into(),
-            ..scene.ask("GET", "/apis")
+            ..scene.request("GET", "/apis")
         };
-        let got = scene.exchange(&ask).await?;
-        if got.status == 200 {
+        let response = scene.exchange(&request).await?;
+        if response.status == 200 {
             Ok(())
         } else {
-            Err(format!("{}", got.status))
+            Err(format!("{}", response.status))
         }
     })
 }

@@ -15,7 +15,7 @@ pub enum Fault {
     Cut,
     /// Reset.
     Reset,
-    /// Stalled: nothing is sent or closed until [`Plan::release`].
+    /// Stalled: nothing is sent or closed until [`FaultPlan::release`].
     Stall,
     /// Every later byte is corrupted.
     Garbage,
@@ -23,7 +23,7 @@ pub enum Fault {
 
 /// The planned fault of one connection.
 #[derive(Default)]
-pub struct Plan(Mutex<Inner>);
+pub struct FaultPlan(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -31,7 +31,7 @@ struct Inner {
     stalled: Option<Waker>,
 }
 
-impl Plan {
+impl FaultPlan {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,25 +59,25 @@ impl Plan {
 }
 
 /// The connection.
-pub struct Line {
+pub struct FaultyStream {
     io: TlsStream<TcpStream>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
-impl Line {
+impl FaultyStream {
     /// A connection with a planned fault.
-    pub fn new(io: TlsStream<TcpStream>, plan: Arc<Plan>) -> Self {
+    pub fn new(io: TlsStream<TcpStream>, plan: Arc<FaultPlan>) -> Self {
         Self { io, plan }
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for FaultyStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for FaultyStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let planned = this.plan.inner().fault;

@@ -1,7 +1,7 @@
 //! Expectations at both ends of an exchange.
 
-use crate::backend::Seen;
-use crate::client::Got;
+use crate::backend::ReceivedRequest;
+use crate::client::Response;
 
 /// An expectation. In texts, `{base}` stands for `/apis/<group>/v1`, `{group}` for the group, `{host}` for the
 /// backend's address as the gateway uses it, and `{gateway}` for the gateway's own `host:port`.
@@ -68,13 +68,13 @@ pub enum Expect {
     /// The status is one of these.
     StatusIn(&'static [u16]),
     /// Another property of the response.
-    Answer(&'static str, fn(&Got) -> bool),
+    Answer(&'static str, fn(&Response) -> bool),
 }
 
 /// The observations of an exchange.
 pub(crate) struct Outcome {
-    pub(crate) got: Result<Got, String>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) response: Result<Response, String>,
+    pub(crate) seen: Vec<ReceivedRequest>,
 }
 
 fn differs(what: &str, wanted: impl std::fmt::Debug, is: impl std::fmt::Debug) -> Result<(), String> {
@@ -93,14 +93,14 @@ impl Expect {
     /// # Errors
     /// The first deviation.
     pub(crate) fn check(&self, o: &Outcome, fill: &dyn Fn(&str) -> String) -> Result<(), String> {
-        let got = || o.got.as_ref().map_err(|e| format!("no response: {e}"));
+        let response = || o.response.as_ref().map_err(|e| format!("no response: {e}"));
         let first = || o.seen.first().ok_or("nothing reached the backend");
         let filled = |all: &[&str]| all.iter().map(|v| fill(v)).collect::<Vec<_>>();
         match self {
-            Self::Status(status) => same("the status", *status, got()?.status),
-            Self::Body(text) => same("the body", fill(text), got()?.text()),
+            Self::Status(status) => same("the status", *status, response()?.status),
+            Self::Body(text) => same("the body", fill(text), response()?.text()),
             Self::BodyBegins(text) => {
-                let (wanted, is) = (fill(text), got()?.text());
+                let (wanted, is) = (fill(text), response()?.text());
                 if is.starts_with(&wanted) {
                     Ok(())
                 } else {
@@ -108,31 +108,31 @@ impl Expect {
                 }
             }
             Self::Header(name, all) => {
-                let is: Vec<String> = got()?.values(name).into_iter().map(str::to_owned).collect();
+                let is: Vec<String> = response()?.values(name).into_iter().map(str::to_owned).collect();
                 same(name, filled(all), is)
             }
             Self::HeaderHas(name, value) => {
-                let is = got()?.values(name);
+                let is = response()?.values(name);
                 if is.contains(&fill(value).as_str()) {
                     Ok(())
                 } else {
                     differs(name, value, is)
                 }
             }
-            Self::NoHeader(name) => same(name, vec![], got()?.values(name)),
+            Self::NoHeader(name) => same(name, vec![], response()?.values(name)),
             Self::Trailer(name, value) => {
-                let got = got()?;
-                same(name, vec![*value], crate::wire::values(&got.body.trailers, name))
+                let response = response()?;
+                same(name, vec![*value], crate::wire::values(&response.body.trailers, name))
             }
-            Self::Early(early) => same("the informational responses", early.to_vec(), got()?.early.clone()),
-            Self::Whole(whole) => same("whether the body is complete", *whole, got()?.body.whole),
-            Self::BreaksOff => match &o.got {
-                Ok(got) if got.body.whole => differs("the body", "broken off", got.text()),
+            Self::Early(early) => same("the informational responses", early.to_vec(), response()?.early.clone()),
+            Self::Whole(whole) => same("whether the body is complete", *whole, response()?.body.whole),
+            Self::BreaksOff => match &o.response {
+                Ok(response) if response.body.whole => differs("the body", "broken off", response.text()),
                 _ => Ok(()),
             },
-            Self::NoAnswer => match &o.got {
+            Self::NoAnswer => match &o.response {
                 Err(_) => Ok(()),
-                Ok(got) => differs("the response", "none", got.status),
+                Ok(response) => differs("the response", "none", response.status),
             },
             Self::Reached(n) => same("the number of requests at the backend", *n, o.seen.len()),
             Self::ReachedAtMost(n) => {
@@ -180,7 +180,7 @@ impl Expect {
             Self::Certified => same("whether a client certificate is presented", true, first()?.certified),
             Self::ServerName(name) => same("the TLS server name", fill(name), first()?.server_name.clone()),
             Self::StatusIn(all) => {
-                let is = got()?.status;
+                let is = response()?.status;
                 if all.contains(&is) {
                     Ok(())
                 } else {
@@ -196,11 +196,11 @@ impl Expect {
                 same(name, vec![], crate::wire::values(&seen.body.trailers, name))
             }
             Self::Answer(what, holds) => {
-                let got = got()?;
-                if holds(got) {
+                let response = response()?;
+                if holds(response) {
                     Ok(())
                 } else {
-                    Err(format!("{what} does not hold: {got:?}"))
+                    Err(format!("{what} does not hold: {response:?}"))
                 }
             }
         }
@@ -209,7 +209,7 @@ impl Expect {
 
 /// # Errors
 /// The forged identity.
-pub(crate) fn not_spoofed(seen: &Seen) -> Result<(), String> {
+pub(crate) fn not_spoofed(seen: &ReceivedRequest) -> Result<(), String> {
     let all = seen.headers.iter().chain(&seen.body.trailers);
     let mut stated = all.filter(|(n, _)| {
         let name = n.to_ascii_lowercase();

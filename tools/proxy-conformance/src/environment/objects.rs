@@ -1,10 +1,10 @@
 //! The objects in the gateway: created before the first case, deleted after the last.
 
-use super::{LIMITED, MEMBER, NAMESPACE, RBAC, SERVICES, SPECS, Via, World};
+use super::{Environment, LIMITED, MEMBER, NAMESPACE, RBAC, SERVICES, SPECS, Via};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-impl World {
+impl Environment {
     async fn create(&self, collection: &str, object: Value) -> Result<(), String> {
         match self.target.api("POST", collection, Some(&object)).await {
             Ok(_) | Err((409, _)) => Ok(()),
@@ -18,7 +18,7 @@ impl World {
         self.roles().await?;
         self.empty_services().await?;
         for spec in SPECS {
-            let Some(backend) = self.places.get(spec.name) else {
+            let Some(backend) = self.backends.get(spec.name) else {
                 continue;
             };
             self.register(spec.name, &backend.group, backend.port, spec.verified)
@@ -45,7 +45,7 @@ impl World {
     }
 
     async fn roles(&self) -> Result<(), String> {
-        let groups: Vec<&String> = self.places.values().map(|b| &b.group).collect();
+        let groups: Vec<&String> = self.backends.values().map(|b| &b.group).collect();
         let paths: Vec<String> = groups.iter().map(|g| format!("/apis/{g}/*")).collect();
         let subject =
             |kind: &str, name: &str| json!([{"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}]);
@@ -143,7 +143,7 @@ impl World {
             // Objects that do not exist need not be deleted.
             let _ = self.target.api("DELETE", &path, None).await;
         };
-        for (name, backend) in &self.places {
+        for (name, backend) in &self.backends {
             for version in ["v1", "v2"] {
                 delete(format!("{SERVICES}/{version}.{}", backend.group)).await;
             }
