@@ -1,7 +1,7 @@
 //! Fifty APIServices, ten of which never answer: the effect on the other forty and on discovery.
 
 use super::paced::{self, Sample, Stop};
-use super::{API_SERVICES, Rig, group, patch, path};
+use super::{API_SERVICES, Setup, group, patch, path};
 use crate::report::Report;
 use serde_json::json;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ async fn black_hole() -> Result<u16, String> {
 }
 
 /// The measurements of one phase: the healthy groups, and discovery.
-async fn phase(rig: &Rig) -> (Vec<Sample>, Vec<Sample>) {
+async fn phase(setup: &Setup) -> (Vec<Sample>, Vec<Sample>) {
     let stop: Stop = Arc::default();
-    let good = paced::start(&rig.g.target, 40, Duration::from_millis(40), &stop, |n| {
+    let good = paced::start(&setup.g.target, 40, Duration::from_millis(40), &stop, |n| {
         path(n as usize % GOOD)
     });
-    let discovery = paced::start(&rig.g.target, 4, Duration::from_millis(20), &stop, |_| {
+    let discovery = paced::start(&setup.g.target, 4, Duration::from_millis(20), &stop, |_| {
         "/apis".to_owned()
     });
     // Clients of the ten groups send requests in both phases.
-    let hopeful = paced::start(&rig.g.target, 20, Duration::from_millis(50), &stop, |n| {
+    let hopeful = paced::start(&setup.g.target, 20, Duration::from_millis(50), &stop, |n| {
         format!("{}?timeout=3s", path(GOOD + n as usize % HOLES))
     });
     tokio::time::sleep(PHASE).await;
@@ -47,10 +47,10 @@ async fn phase(rig: &Rig) -> (Vec<Sample>, Vec<Sample>) {
     all
 }
 
-async fn lead(rig: &Rig, port: u16) -> Result<(), String> {
+async fn lead(setup: &Setup, port: u16) -> Result<(), String> {
     for i in GOOD..ALL {
         let change = json!({"spec": {"service": {"port": port}}});
-        patch(&rig.g.target, &format!("{API_SERVICES}/v1.{}", group(i)), &change).await?;
+        patch(&setup.g.target, &format!("{API_SERVICES}/v1.{}", group(i)), &change).await?;
     }
     Ok(())
 }
@@ -60,24 +60,24 @@ pub(super) fn median(mut all: Vec<f64>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-pub(super) async fn black_holes(rig: &Rig, r: &mut Report) -> Result<(), String> {
+pub(super) async fn black_holes(setup: &Setup, r: &mut Report) -> Result<(), String> {
     for i in 0..ALL {
         let service = format!("s{i}");
-        rig.service(&service).await?;
-        rig.group(i, &service).await?;
+        setup.service(&service).await?;
+        setup.group(i, &service).await?;
     }
-    rig.answered(0..ALL).await?;
+    setup.answered(0..ALL).await?;
     let hole = black_hole().await?;
-    phase(rig).await;
+    phase(setup).await;
     let (mut ratios, mut failures) = ([vec![], vec![]], 0);
     let (mut healthy_p99, mut holes_p99) = ([vec![], vec![]], [vec![], vec![]]);
     // Phases alternate, because the machines are noisy.
     for _ in 0..3 {
-        let healthy = phase(rig).await;
-        lead(rig, hole).await?;
-        let holes = phase(rig).await;
-        lead(rig, rig.port).await?;
-        rig.answered(0..ALL).await?;
+        let healthy = phase(setup).await;
+        lead(setup, hole).await?;
+        let holes = phase(setup).await;
+        lead(setup, setup.port).await?;
+        setup.answered(0..ALL).await?;
         let pairs = [(&healthy.0, &holes.0), (&healthy.1, &holes.1)];
         for (i, (before, with)) in pairs.into_iter().enumerate() {
             let ((before, bad), (with, worse)) = (paced::percentile(before, 0.99), paced::percentile(with, 0.99));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Sizes and limits of a run.
 #[derive(Clone, Debug)]
-pub struct Form {
-    pub whole: bool,
+pub struct Scale {
+    pub full: bool,
     /// Longest time without an answer to the prober, beyond that of an idle gateway.
     pub gap: Duration,
     /// Longest time from the end of a request to the end of its response.
@@ -24,14 +24,14 @@ pub struct Form {
 
 const MIB: u64 = 1 << 20;
 
-impl Form {
+impl Scale {
     /// The full form if `TORANA_BIN` names a binary (a release build), otherwise the bounded one. With
     /// `TORANA_HOSTILE_FORM=bounded`, that binary is treated as a debug build.
     pub fn of_environment() -> Self {
-        let bounded = std::env::var("TORANA_HOSTILE_FORM").is_ok_and(|form| form == "bounded");
+        let bounded = std::env::var("TORANA_HOSTILE_FORM").is_ok_and(|scale| scale == "bounded");
         if binary().is_some() && !bounded {
             return Self {
-                whole: true,
+                full: true,
                 gap: Duration::from_millis(100),
                 answer: Duration::from_secs(5),
                 memory: 64 * MIB,
@@ -42,7 +42,7 @@ impl Form {
         }
         // An unoptimised build is ten to thirty times slower, on cores that it shares with other tests.
         Self {
-            whole: false,
+            full: false,
             gap: Duration::from_secs(3),
             answer: Duration::from_secs(20),
             memory: 128 * MIB,
@@ -52,14 +52,14 @@ impl Form {
         }
     }
 
-    /// A count or size: `whole` in the full form, a sixteenth of it in the bounded one.
-    pub fn size(&self, whole: usize) -> usize {
-        self.reduced(whole, 16)
+    /// A count or size: `full` in the full form, a sixteenth of it in the bounded one.
+    pub fn size(&self, full: usize) -> usize {
+        self.reduced(full, 16)
     }
 
-    /// A count or size: `whole` in the full form, a fraction of it in the bounded one.
-    pub fn reduced(&self, whole: usize, by: usize) -> usize {
-        if self.whole { whole } else { (whole / by).max(1) }
+    /// A count or size: `full` in the full form, a fraction of it in the bounded one.
+    pub fn reduced(&self, full: usize, by: usize) -> usize {
+        if self.full { full } else { (full / by).max(1) }
     }
 }
 
