@@ -51,7 +51,9 @@ impl Webhook {
         metrics: AuditMetrics,
         counts: ClientRequestMetrics,
     ) -> Result<Self, String> {
-        let fetcher = Fetcher::with(config, PATIENCE).map_err(|e| e.what)?.counting(counts);
+        let fetcher = Fetcher::with(config, PATIENCE)
+            .map_err(|e| e.what)?
+            .with_metrics(counts);
         let url = config.server.clone();
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }

@@ -1,6 +1,6 @@
 //! Metrics of backends and their addresses, collected on scrape so that requests pay nothing. Entry point: [`publish`].
 
-use super::ledger::Ledger;
+use super::backend_stats::StatsRegistry;
 use super::transports::Transports;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::telemetry::Telemetry;
@@ -10,26 +10,26 @@ use std::sync::Arc;
 /// Registers the collector, which holds only weak references to what it reads.
 pub fn publish(
     telemetry: &Telemetry,
-    ledger: &Arc<Ledger>,
+    backend_stats: &Arc<StatsRegistry>,
     transports: &Arc<Transports>,
     discovery: &Arc<AggregatedDiscovery>,
 ) {
-    let (ledger, transports) = (Arc::downgrade(ledger), Arc::downgrade(transports));
+    let (backend_stats, transports) = (Arc::downgrade(backend_stats), Arc::downgrade(transports));
     let discovery = discovery.clone();
     let families = telemetry.backends.clone();
     telemetry.before_scrape(move || {
-        let (Some(ledger), Some(transports)) = (ledger.upgrade(), transports.upgrade()) else {
+        let (Some(backend_stats), Some(transports)) = (backend_stats.upgrade(), transports.upgrade()) else {
             return;
         };
         let aggregations = &families.aggregations;
         aggregations.inc_by(discovery.times_rendered().saturating_sub(aggregations.get()));
-        let accounts = ledger.all();
-        families.set_backends(accounts.iter().map(|(name, account)| {
-            let f = account.figures();
+        let all = backend_stats.all();
+        families.set_backends(all.iter().map(|(name, stats)| {
+            let f = stats.snapshot();
             let reading = BackendReading {
                 requests: f.in_flight,
                 watches: f.watching,
-                turned_away: f.turned_away,
+                turned_away: f.rejected,
             };
             (name.as_str(), reading)
         }));

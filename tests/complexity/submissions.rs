@@ -1,7 +1,7 @@
 //! The ways in which an object is sent to the gateway: verbs, encodings, patch types.
 
-use crate::catalogue::{Part, Row};
-use crate::judge::Sample;
+use crate::catalogue::{Resource, Subresource};
+use crate::growth_check::Sample;
 use crate::make::reach;
 use crate::meter;
 use crate::server::{Answer, Call, NAMESPACE, Server, call};
@@ -43,7 +43,7 @@ impl Codec {
 
 /// How the long field is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Submission {
     /// POST of the object.
     Create(Codec),
     /// PUT of the long object over the short one.
@@ -64,7 +64,7 @@ pub enum Way {
     Metadata,
 }
 
-impl Way {
+impl Submission {
     /// Every way to send a valid long field.
     pub const ALL: [Self; 13] = [
         Self::Create(Codec::Json),
@@ -96,9 +96,9 @@ impl Way {
 /// The resource, subresource and objects of a request.
 pub struct Target<'a> {
     pub server: &'a Server,
-    pub row: &'a Row,
+    pub resource: &'a Resource,
     /// The status, or another subresource that is written separately.
-    pub part: Option<&'a Part>,
+    pub subresource: Option<&'a Subresource>,
     pub site: &'a Site,
     /// A valid object, or a valid body of the subresource.
     pub base: &'a Value,
@@ -108,7 +108,7 @@ pub struct Target<'a> {
 }
 
 /// A copy of the object with an unused name.
-pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
+pub fn renamed(resource: &Resource, base: &Value, i: usize) -> Value {
     let text = json::to_string(base);
     let name = format!("o{i}o");
     let text = text
@@ -117,7 +117,7 @@ pub fn renamed(row: &Row, base: &Value, i: usize) -> Value {
         .replace("Every", &format!("O{i}o"));
     let text = text.replace("192.0.2.7", &format!("192.0.{}.{}", 3 + i / 250, i % 250));
     let mut object = json::decode(text.as_bytes()).expect("still JSON");
-    if row.namespaced {
+    if resource.namespaced {
         object.set(&["metadata", "namespace"], NAMESPACE);
     }
     object
@@ -131,7 +131,7 @@ impl Target<'_> {
     }
 
     fn next(&self) -> Value {
-        renamed(self.row, self.base, self.count())
+        renamed(self.resource, self.base, self.count())
     }
 
     fn with(&self, mut object: Value, value: Value) -> Value {
@@ -141,24 +141,24 @@ impl Target<'_> {
 
     /// The type of the request body.
     pub fn def(&self) -> &'static TypeDef {
-        self.part.and_then(|p| p.def).unwrap_or(self.row.def)
+        self.subresource.and_then(|p| p.def).unwrap_or(self.resource.def)
     }
 
     /// Whether the subresource has a kind of its own, such as an eviction or a scale.
     fn speaks_another_kind(&self) -> bool {
-        self.def().name != self.row.def.name
+        self.def().name != self.resource.def.name
     }
 
     fn to_part(&self, stored: &Value, body: Vec<u8>) -> Call {
-        let posts = self.part.is_some_and(|p| p.verbs.iter().any(|v| v == "create"));
+        let posts = self.subresource.is_some_and(|p| p.verbs.iter().any(|v| v == "create"));
         let path = format!("{}?dryRun=All", self.item(stored));
         call(if posts { "POST" } else { "PUT" }, path, body)
     }
 
     fn item(&self, object: &Value) -> String {
-        let item = self.row.item(object.str_at(&["metadata", "name"]));
-        match self.part {
-            Some(part) => format!("{item}/{}", part.name),
+        let item = self.resource.item(object.str_at(&["metadata", "name"]));
+        match self.subresource {
+            Some(subresource) => format!("{item}/{}", subresource.name),
             None => item,
         }
     }
@@ -166,12 +166,12 @@ impl Target<'_> {
     /// The server's refusal of the object, or null if it accepts the object.
     pub fn refusal(&self, object: &Value) -> Value {
         // A dry run goes through admission and validation but stores nothing, so it can be repeated.
-        let path = format!("{}?dryRun=All", self.row.collection());
-        let answer = match self.part {
+        let path = format!("{}?dryRun=All", self.resource.collection());
+        let answer = match self.subresource {
             None => self.server.send(&call("POST", path, json::to_vec(object))),
             Some(_) => {
                 let parent = match self.speaks_another_kind() {
-                    true => renamed(self.row, self.parent, self.count()),
+                    true => renamed(self.resource, self.parent, self.count()),
                     false => self.next(),
                 };
                 let Some(stored) = self.store(&parent) else {
@@ -195,13 +195,13 @@ impl Target<'_> {
     }
 
     fn store(&self, object: &Value) -> Option<Value> {
-        let path = self.row.collection();
+        let path = self.resource.collection();
         let made = self.server.send(&call("POST", path, json::to_vec(object)));
         made.is_fine().then(|| made.json())
     }
 
     fn remove(&self, object: &Value) {
-        let item = self.row.item(object.str_at(&["metadata", "name"]));
+        let item = self.resource.item(object.str_at(&["metadata", "name"]));
         let gone = self
             .server
             .send(&call("DELETE", format!("{item}?gracePeriodSeconds=0"), Vec::new()));
@@ -217,10 +217,12 @@ impl Target<'_> {
     }
 
     /// Sends the field with this value and measures the request. `None` if it cannot be sent in that way.
-    pub fn run(&self, way: Way, value: &Value) -> Option<Sample> {
+    pub fn run(&self, submission: Submission, value: &Value) -> Option<Sample> {
         if self.speaks_another_kind() {
-            let Way::Create(codec) = way else { return None };
-            let stored = self.store(&renamed(self.row, self.parent, self.count()))?;
+            let Submission::Create(codec) = submission else {
+                return None;
+            };
+            let stored = self.store(&renamed(self.resource, self.parent, self.count()))?;
             let body = rename_as(&self.with(self.base.clone(), value.clone()), &stored);
             let call = self.to_part(&stored, codec.encode(&body)?);
             let call = Call {
@@ -233,28 +235,28 @@ impl Target<'_> {
         }
         let short = self.next();
         let long = self.with(short.clone(), value.clone());
-        if let (Way::Create(codec), None) = (way, self.part) {
-            let path = format!("{}?dryRun=All", self.row.collection());
+        if let (Submission::Create(codec), None) = (submission, self.subresource) {
+            let path = format!("{}?dryRun=All", self.resource.collection());
             let call = Call {
                 content_type: codec.media(),
                 ..call("POST", path, codec.encode(&long)?)
             };
             return Some(self.timed(&call));
         }
-        let stored = self.store(if way.stores() && self.part.is_none() {
+        let stored = self.store(if submission.stores() && self.subresource.is_none() {
             &long
         } else {
             &short
         })?;
-        let sample = self.over(way, &stored, value);
+        let sample = self.over(submission, &stored, value);
         self.remove(&stored);
         sample
     }
 
-    fn over(&self, way: Way, stored: &Value, value: &Value) -> Option<Sample> {
+    fn over(&self, submission: Submission, stored: &Value, value: &Value) -> Option<Sample> {
         let item = self.item(stored);
         let dry = format!("{item}?dryRun=All");
-        if way.stores() && self.part.is_some() {
+        if submission.stores() && self.subresource.is_some() {
             let long = self.with(stored.clone(), value.clone());
             let answer = self.server.send(&call("PUT", item.clone(), json::to_vec(&long)));
             if !answer.is_fine() {
@@ -262,7 +264,7 @@ impl Target<'_> {
             }
         }
         // Controllers that write the same object (its status, finalizers) may have changed it.
-        let now = self.row.item(stored.str_at(&["metadata", "name"]));
+        let now = self.resource.item(stored.str_at(&["metadata", "name"]));
         let stored = &self.server.get(&now).json();
         let long = self.with(stored.clone(), value.clone());
         let patch = |kind: &'static str, body: Value| {
@@ -272,22 +274,22 @@ impl Target<'_> {
             };
             Some(self.timed(&call))
         };
-        match way {
-            Way::Create(codec) | Way::Update(codec) => {
+        match submission {
+            Submission::Create(codec) | Submission::Update(codec) => {
                 let call = Call {
                     content_type: codec.media(),
                     ..call("PUT", dry, codec.encode(&long)?)
                 };
                 Some(self.timed(&call))
             }
-            Way::UpdateLong => {
+            Submission::UpdateLong => {
                 let turned = self.with(stored.clone(), reversed(value));
                 Some(self.timed(&call("PUT", dry, json::to_vec(&turned))))
             }
-            Way::Merge => patch("application/merge-patch+json", self.patch(value.clone())),
-            Way::Strategic => patch("application/strategic-merge-patch+json", self.patch(reversed(value))),
-            Way::JsonPatch => patch("application/json-patch+json", self.operations(stored, value)?),
-            Way::Apply => {
+            Submission::Merge => patch("application/merge-patch+json", self.patch(value.clone())),
+            Submission::Strategic => patch("application/strategic-merge-patch+json", self.patch(reversed(value))),
+            Submission::JsonPatch => patch("application/json-patch+json", self.operations(stored, value)?),
+            Submission::Apply => {
                 let path = format!("{item}?fieldManager=fuzzer&force=true");
                 let mut config = self.with(
                     json!({"apiVersion": (long.get("apiVersion").clone()), "kind": (long.get("kind").clone()),
@@ -306,8 +308,8 @@ impl Target<'_> {
                 let turned = self.with(config, reversed(value));
                 Some(self.timed(&apply(&turned, format!("{path}&dryRun=All"))))
             }
-            Way::Table | Way::Metadata => {
-                let kind = if way == Way::Table {
+            Submission::Table | Submission::Metadata => {
+                let kind = if submission == Submission::Table {
                     "Table"
                 } else {
                     "PartialObjectMetadataList"
@@ -318,7 +320,7 @@ impl Target<'_> {
                 };
                 let mut sample = self.timed(&Call {
                     accept,
-                    ..call("GET", self.row.collection(), Vec::new())
+                    ..call("GET", self.resource.collection(), Vec::new())
                 });
                 // The input of a list is the stored object, not the empty request body.
                 sample.sent = json::to_vec(stored).len();
@@ -332,15 +334,15 @@ impl Target<'_> {
         let whole = self.with(self.base.clone(), value);
         let mut body = Value::object();
         if let crate::sites::Step::Field(first) = self.site.path[0] {
-            let part = match self.site.path.get(1) {
+            let subresource = match self.site.path.get(1) {
                 Some(crate::sites::Step::Field(second)) => {
-                    let mut part = Value::object();
-                    part.set(&[second], whole.at(&[first, second]).clone());
-                    part
+                    let mut subresource = Value::object();
+                    subresource.set(&[second], whole.at(&[first, second]).clone());
+                    subresource
                 }
                 _ => whole.get(first).clone(),
             };
-            body.set(&[first], part);
+            body.set(&[first], subresource);
         }
         body
     }

@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 /// Maximum number of bytes queued on a connection; further informational responses are dropped.
-const MOST_WAITING: usize = 64 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// Queue of informational responses of one HTTP/2 connection, keyed by stream id. Stored in its `ConnectionCache`.
 #[derive(Debug)]
-pub struct Lanes {
+pub struct H2InformationalQueue {
     waiting: Mutex<Waiting>,
     /// Whether anything is queued. Checked on every response, hence outside the lock.
     loaded: AtomicBool,
@@ -19,11 +19,11 @@ pub struct Lanes {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    said: Vec<(u32, Response<()>)>,
+    queued: Vec<(u32, Response<()>)>,
     bytes: usize,
 }
 
-impl Lanes {
+impl H2InformationalQueue {
     /// A queue that wakes `task`, the connection's driver, when a response is added.
     pub fn new(task: Waker) -> Self {
         Self {
@@ -41,11 +41,11 @@ impl Lanes {
     /// Takes the responses queued for a stream, in order.
     pub fn take(&self, stream: u32) -> Vec<Response<()>> {
         let mut waiting = self.lock();
-        let (mine, others) = waiting.said.drain(..).partition(|(of, _)| *of == stream);
-        waiting.said = others;
+        let (mine, others) = waiting.queued.drain(..).partition(|(of, _)| *of == stream);
+        waiting.queued = others;
         let mine: Vec<(u32, Response<()>)> = mine;
         waiting.bytes -= mine.iter().map(|(_, early)| size(early.headers())).sum::<usize>();
-        self.loaded.store(!waiting.said.is_empty(), Ordering::Release);
+        self.loaded.store(!waiting.queued.is_empty(), Ordering::Release);
         mine.into_iter().map(|(_, early)| early).collect()
     }
 
@@ -57,17 +57,17 @@ impl Lanes {
     }
 
     /// Queues a response on a stream. It is never sent if the final response comes first.
-    pub fn say(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
+    pub fn push(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
         let mut waiting = self.lock();
         let bytes = waiting.bytes + size(headers);
-        if bytes > MOST_WAITING {
+        if bytes > MAX_QUEUED_BYTES {
             return;
         }
         let mut early = Response::new(());
         *early.status_mut() = status;
         *early.headers_mut() = headers.clone();
         waiting.bytes = bytes;
-        waiting.said.push((stream, early));
+        waiting.queued.push((stream, early));
         self.loaded.store(true, Ordering::Release);
         drop(waiting);
         self.task.wake_by_ref();
@@ -93,24 +93,24 @@ mod tests {
 
     #[test]
     fn hints_are_queued_per_stream_and_bounded_per_connection() {
-        let lanes = Lanes::new(Waker::noop().clone());
+        let queue = H2InformationalQueue::new(Waker::noop().clone());
         let hint = |n: u32| HeaderMap::from_iter([(http::header::LINK, n.into())]);
         for (stream, n) in [(1, 10), (3, 30), (1, 11)] {
-            lanes.say(stream, StatusCode::EARLY_HINTS, &hint(n));
+            queue.push(stream, StatusCode::EARLY_HINTS, &hint(n));
         }
-        let said = lanes.take(1);
+        let queued = queue.take(1);
         assert_eq!(
-            said.iter().map(|r| r.headers().clone()).collect::<Vec<_>>(),
+            queued.iter().map(|r| r.headers().clone()).collect::<Vec<_>>(),
             [hint(10), hint(11)]
         );
-        assert!(lanes.is_loaded());
-        lanes.clear();
-        assert!(!lanes.is_loaded() && lanes.take(3).is_empty());
+        assert!(queue.is_loaded());
+        queue.clear();
+        assert!(!queue.is_loaded() && queue.take(3).is_empty());
         for n in 0..10_000 {
-            lanes.say(5, StatusCode::EARLY_HINTS, &hint(n));
+            queue.push(5, StatusCode::EARLY_HINTS, &hint(n));
         }
-        let kept: usize = lanes.take(5).iter().map(|r| size(r.headers())).sum();
-        assert!((MOST_WAITING / 2..=MOST_WAITING).contains(&kept), "{kept}");
-        assert!(!lanes.is_loaded());
+        let kept: usize = queue.take(5).iter().map(|r| size(r.headers())).sum();
+        assert!((MAX_QUEUED_BYTES / 2..=MAX_QUEUED_BYTES).contains(&kept), "{kept}");
+        assert!(!queue.is_loaded());
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
-use crate::request::interim::Lane;
+use crate::request::informational::H1InformationalQueue;
 use crate::request::peer::ConnectionCache;
-use crate::request::{Facts, UnprotectedHandler};
+use crate::request::{RequestContext, UnprotectedHandler};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
@@ -40,13 +40,13 @@ async fn early_hints_are_forwarded_if_the_client_can_receive_them() {
     .await;
     for (backend, pki) in [(first, over_http1), (second, over_http2)] {
         let p = proxy(&backend.authority, &pki.ca_pem);
-        let (lane, cache) = (Arc::new(Lane::default()), ConnectionCache::default());
-        cache.set(lane.clone());
-        lane.open();
+        let (queue, cache) = (Arc::new(H1InformationalQueue::default()), ConnectionCache::default());
+        cache.set(queue.clone());
+        queue.begin_request();
         let mut request = get("/x");
-        Facts::of_mut(&mut request).connection = Some(cache);
+        RequestContext::of_mut(&mut request).connection = Some(cache);
         assert_eq!(text(p.serve(request, alice()).await).await, "ok");
-        assert_eq!(String::from_utf8_lossy(&lane.take()), hints.concat());
+        assert_eq!(String::from_utf8_lossy(&queue.take()), hints.concat());
         assert_eq!(
             text(p.serve(get("/x"), alice()).await).await,
             "ok",
@@ -60,7 +60,7 @@ async fn a_clients_expectation_reaches_the_backend() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let backend = Backend::http(&pki, 1, |r| async move {
         let expected = r.headers().get("expect").is_some_and(|e| e == "100-continue");
-        answer(if expected { 417 } else { 200 }, "")
+        response(if expected { 417 } else { 200 }, "")
     })
     .await;
     let r = http::Request::post("/x")

@@ -1,6 +1,6 @@
 //! A fair semaphore: permits are granted round-robin over owners, so an owner with many waiters delays only itself.
 //!
-//! It limits how many TLS handshakes compute at once; see [`Gate::pass`].
+//! It limits how many TLS handshakes compute at once; see [`FairSemaphore::acquire`].
 
 use super::slots::Owner;
 use std::collections::{HashMap, VecDeque};
@@ -9,27 +9,27 @@ use tokio::sync::oneshot;
 
 /// A semaphore that is fair between owners.
 #[derive(Debug)]
-pub(super) struct Gate(Mutex<State>);
+pub(super) struct FairSemaphore(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    waiting: HashMap<Owner, VecDeque<oneshot::Sender<Pass>>>,
+    waiting: HashMap<Owner, VecDeque<oneshot::Sender<Permit>>>,
     /// Owners with waiters, in the order in which they are served.
-    turns: VecDeque<Owner>,
+    order: VecDeque<Owner>,
 }
 
 /// A permit, released on drop.
 #[derive(Debug)]
-pub(super) struct Pass(Option<Arc<Gate>>);
+pub(super) struct Permit(Option<Arc<FairSemaphore>>);
 
-impl Gate {
+impl FairSemaphore {
     /// A semaphore with this many permits, at least one.
-    pub(super) fn new(places: usize) -> Arc<Self> {
+    pub(super) fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
-            free: places.max(1),
+            free: permits.max(1),
             waiting: HashMap::new(),
-            turns: VecDeque::new(),
+            order: VecDeque::new(),
         })))
     }
 
@@ -41,33 +41,34 @@ impl Gate {
     ///
     /// # Cancel safety
     /// Cancel safe: a cancelled caller loses its place in the queue, and a permit already granted passes to the next.
-    pub(super) async fn pass(self: &Arc<Self>, owner: &Owner) -> Pass {
+    pub(super) async fn acquire(self: &Arc<Self>, owner: &Owner) -> Permit {
         let granted = {
             let mut state = self.lock();
             if state.free > 0 {
                 state.free -= 1;
-                return Pass(Some(Arc::clone(self)));
+                return Permit(Some(Arc::clone(self)));
             }
             let (grant, granted) = oneshot::channel();
             let queue = state.waiting.entry(owner.clone()).or_default();
             let is_first = queue.is_empty();
             queue.push_back(grant);
             if is_first {
-                state.turns.push_back(owner.clone());
+                state.order.push_back(owner.clone());
             }
             granted
         };
-        // The sender is dropped only with the gate, which `self` keeps alive; so this never yields the empty permit.
-        let pass = granted.await.unwrap_or(Pass(None));
+        // The sender is dropped only with the semaphore, which `self` keeps alive; so this never yields the empty
+        // permit.
+        let permit = granted.await.unwrap_or(Permit(None));
         // tokio runs a task woken by the current one next on the same thread. Yielding lets other ready tasks run
         // first.
         tokio::task::yield_now().await;
-        pass
+        permit
     }
 
     /// Passes a released permit on to the next waiter.
     fn next(self: &Arc<Self>) {
-        let mut pass = Pass(Some(Arc::clone(self)));
+        let mut permit = Permit(Some(Arc::clone(self)));
         loop {
             let grant = {
                 let mut state = self.lock();
@@ -75,38 +76,38 @@ impl Gate {
                     Some(grant) => grant,
                     None => {
                         state.free += 1;
-                        pass.0 = None;
+                        permit.0 = None;
                         return;
                     }
                 }
             };
-            match grant.send(pass) {
+            match grant.send(permit) {
                 Ok(()) => return,
                 // That waiter was cancelled.
-                Err(back) => pass = back,
+                Err(back) => permit = back,
             }
         }
     }
 }
 
 impl State {
-    fn pop(&mut self) -> Option<oneshot::Sender<Pass>> {
-        let owner = self.turns.pop_front()?;
+    fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
+        let owner = self.order.pop_front()?;
         let queue = self.waiting.get_mut(&owner)?;
         let grant = queue.pop_front();
         if queue.is_empty() {
             self.waiting.remove(&owner);
         } else {
-            self.turns.push_back(owner);
+            self.order.push_back(owner);
         }
         grant
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(gate) = self.0.take() {
-            gate.next();
+        if let Some(semaphore) = self.0.take() {
+            semaphore.next();
         }
     }
 }
@@ -123,13 +124,13 @@ mod tests {
 
     #[tokio::test]
     async fn permits_are_granted_round_robin_over_owners() {
-        let gate = Gate::new(1);
-        let first = gate.pass(&owner(1)).await;
+        let semaphore = FairSemaphore::new(1);
+        let first = semaphore.acquire(&owner(1)).await;
         let mut many: Vec<_> = (0..100)
             .map(|_| {
                 Box::pin({
-                    let gate = gate.clone();
-                    async move { gate.pass(&owner(1)).await }
+                    let semaphore = semaphore.clone();
+                    async move { semaphore.acquire(&owner(1)).await }
                 })
             })
             .collect();
@@ -137,7 +138,7 @@ mod tests {
             assert!(waiting.as_mut().now_or_never().is_none());
         }
         let other = owner(2);
-        let mut one = Box::pin(gate.pass(&other));
+        let mut one = Box::pin(semaphore.acquire(&other));
         assert!(one.as_mut().now_or_never().is_none());
         drop(first);
         drop(many.remove(0).await);
@@ -146,7 +147,7 @@ mod tests {
         many.truncate(2);
         drop(many.pop());
         drop(many.remove(0).await);
-        assert!(gate.pass(&other).now_or_never().is_some());
-        assert!(gate.lock().waiting.is_empty() && gate.lock().turns.is_empty());
+        assert!(semaphore.acquire(&other).now_or_never().is_some());
+        assert!(semaphore.lock().waiting.is_empty() && semaphore.lock().order.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Request bodies over HTTP/2, read from their stream as they arrive.
 
 use crate::request::Body;
-use crate::request::interim::Lanes;
+use crate::request::informational::H2InformationalQueue;
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http::header::{CONTENT_LENGTH, EXPECT};
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-struct Received {
+struct RequestBody {
     stream: RecvStream,
     /// Bytes still to come, if announced.
     left: Option<u64>,
@@ -21,12 +21,12 @@ struct Received {
 }
 
 struct Waiting {
-    lanes: Arc<Lanes>,
+    queue: Arc<H2InformationalQueue>,
     stream: u32,
 }
 
 /// The body of a request with these headers on this stream. `100 Continue` is sent when the body is first polled.
-pub(super) fn body(stream: RecvStream, headers: &HeaderMap, lanes: &Arc<Lanes>, number: u32) -> Body {
+pub(super) fn body(stream: RecvStream, headers: &HeaderMap, queue: &Arc<H2InformationalQueue>, number: u32) -> Body {
     if stream.is_end_stream() {
         return Body::empty();
     }
@@ -34,12 +34,12 @@ pub(super) fn body(stream: RecvStream, headers: &HeaderMap, lanes: &Arc<Lanes>, 
         .get_all(EXPECT)
         .iter()
         .any(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    Body::stream(Received {
+    Body::stream(RequestBody {
         left: headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()),
         stream,
         data_ended: false,
         waiting: expects.then(|| Waiting {
-            lanes: lanes.clone(),
+            queue: queue.clone(),
             stream: number,
         }),
     })
@@ -50,17 +50,17 @@ fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
 }
 
-impl http_body::Body for Received {
+impl http_body::Body for RequestBody {
     type Data = Bytes;
     type Error = h2::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         if !self.data_ended {
             let data = self.stream.poll_data(cx);
-            if let Some(Waiting { lanes, stream }) = self.waiting.take()
+            if let Some(Waiting { queue, stream }) = self.waiting.take()
                 && data.is_pending()
             {
-                lanes.say(stream, StatusCode::CONTINUE, &HeaderMap::new());
+                queue.push(stream, StatusCode::CONTINUE, &HeaderMap::new());
             }
             match ready!(data) {
                 Some(Ok(data)) => {

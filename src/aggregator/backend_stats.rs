@@ -1,7 +1,8 @@
 //! Limits and statistics per backend: requests in flight and their limit, responses, failures, latencies. Recorded with
 //! relaxed atomics on the request path; read by `/debug/aggregator` and by the metrics.
 //!
-//! Entry points: [`Ledger::of`] for a backend's [`Account`], [`Account::enter`] for a request's [`Permit`].
+//! Entry points: [`StatsRegistry::of`] for a backend's [`BackendStats`], [`BackendStats::enter`] for a request's
+//! [`InFlightPermit`].
 
 use crate::apimachinery::value::Str;
 use std::collections::HashMap;
@@ -16,14 +17,14 @@ const WINDOW: u64 = 1024;
 const BUCKETS: usize = 27 * 4;
 
 /// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per request.
-pub struct Ledger {
-    budget: Budget,
-    all: Mutex<HashMap<Str, Arc<Account>>>,
+pub struct StatsRegistry {
+    limits: BackendLimits,
+    all: Mutex<HashMap<Str, Arc<BackendStats>>>,
 }
 
 /// Concurrency limits per backend; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Budget {
+pub struct BackendLimits {
     /// Requests other than watches and streams.
     pub requests: usize,
     /// Watches and other streams, which do not count as `requests`.
@@ -32,7 +33,7 @@ pub struct Budget {
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitReached {
     /// The limit of requests.
     Requests,
     /// The limit of watches.
@@ -40,26 +41,26 @@ pub enum Full {
 }
 
 /// Limits and statistics of one APIService.
-pub struct Account {
-    most_requests: AtomicUsize,
-    most_watches: usize,
+pub struct BackendStats {
+    max_requests: AtomicUsize,
+    max_watches: usize,
     in_flight: AtomicUsize,
     watching: AtomicUsize,
     answered: AtomicU64,
     server_errors: AtomicU64,
     unreachable: AtomicU64,
     unanswered: AtomicU64,
-    turned_away: AtomicU64,
+    rejected: AtomicU64,
     latencies: Latencies,
     last_failure: Mutex<Option<(OffsetDateTime, String)>>,
 }
 
 /// Guard of one request in flight; held until the response has ended.
-pub struct Permit {
-    account: Arc<Account>,
+pub struct InFlightPermit {
+    stats: Arc<BackendStats>,
     long_running: bool,
     /// The request was sent, but there is no response yet.
-    awaits: bool,
+    awaiting_response: bool,
 }
 
 /// Two histograms: one is current, the other is the previous window.
@@ -71,7 +72,7 @@ struct Latencies {
 
 /// A snapshot of one backend's statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct StatsSnapshot {
     /// Limit of concurrent requests; 0 means unlimited.
     pub limit: usize,
     /// Limit of concurrent watches; 0 means unlimited.
@@ -89,68 +90,68 @@ pub struct Figures {
     /// Requests that timed out, or whose client disconnected, before the response began.
     pub unanswered: u64,
     /// Requests rejected because of a limit.
-    pub turned_away: u64,
+    pub rejected: u64,
     /// Time to the head of the response: 50th, 90th and 99th percentile.
     pub latency: Option<[Duration; 3]>,
     /// Time and cause of the last failed request.
     pub last_failure: Option<(OffsetDateTime, String)>,
 }
 
-// === impl Ledger ===
+// === impl StatsRegistry ===
 
-impl Ledger {
-    /// Creates an empty registry whose accounts get this budget by default.
-    pub fn new(budget: Budget) -> Self {
+impl StatsRegistry {
+    /// Creates an empty registry whose backends get these limits by default.
+    pub fn new(limits: BackendLimits) -> Self {
         Self {
-            budget,
+            limits,
             all: Mutex::default(),
         }
     }
 
-    /// The account of an APIService, created on first use. It survives changes of the object.
-    pub fn of(&self, name: &Str) -> Arc<Account> {
+    /// The statistics of an APIService, created on first use. It survives changes of the object.
+    pub fn of(&self, name: &Str) -> Arc<BackendStats> {
         let mut all = self.lock();
-        let account = all
+        let stats = all
             .entry(name.clone())
-            .or_insert_with(|| Arc::new(Account::new(self.budget)));
-        account.clone()
+            .or_insert_with(|| Arc::new(BackendStats::new(self.limits)));
+        stats.clone()
     }
 
     /// The default limits, for APIServices without annotations of their own.
-    pub fn budget(&self) -> Budget {
-        self.budget
+    pub fn limits(&self) -> BackendLimits {
+        self.limits
     }
 
-    /// All accounts, by APIService.
-    pub fn all(&self) -> Vec<(Str, Arc<Account>)> {
+    /// All backends, by APIService.
+    pub fn all(&self) -> Vec<(Str, Arc<BackendStats>)> {
         self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
     }
 
-    /// Removes the account of a deleted APIService.
+    /// Removes the statistics of a deleted APIService.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Str, Arc<Account>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Str, Arc<BackendStats>>> {
         self.all.lock().expect("no code panics while holding this lock")
     }
 }
 
-// === impl Account ===
+// === impl BackendStats ===
 
-impl Account {
-    /// Creates an account with all counters at zero.
-    pub fn new(budget: Budget) -> Self {
+impl BackendStats {
+    /// Creates statistics with all counters at zero.
+    pub fn new(limits: BackendLimits) -> Self {
         Self {
-            most_requests: AtomicUsize::new(budget.requests),
-            most_watches: budget.watches,
+            max_requests: AtomicUsize::new(limits.requests),
+            max_watches: limits.watches,
             in_flight: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             server_errors: AtomicU64::new(0),
             unreachable: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
-            turned_away: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             latencies: Latencies::new(),
             last_failure: Mutex::default(),
         }
@@ -158,43 +159,47 @@ impl Account {
 
     /// Changes the limit of concurrent requests; 0 means unlimited.
     pub fn limit_requests(&self, most: usize) {
-        self.most_requests.store(most, Ordering::Relaxed);
+        self.max_requests.store(most, Ordering::Relaxed);
     }
 
-    /// Reserves a place for a request. `long_running` requests have a limit of their own; `exempt` callers may exceed
+    /// Admits a request. `long_running` requests have a limit of their own; `exempt` callers may exceed
     /// the limit, but still count.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub fn enter(self: &Arc<Self>, long_running: bool, exempt: impl FnOnce() -> bool) -> Result<Permit, Full> {
+    pub fn enter(
+        self: &Arc<Self>,
+        long_running: bool,
+        exempt: impl FnOnce() -> bool,
+    ) -> Result<InFlightPermit, LimitReached> {
         let (counter, most, full) = match long_running {
-            true => (&self.watching, self.most_watches, Full::Watches),
+            true => (&self.watching, self.max_watches, LimitReached::Watches),
             false => {
-                let most = self.most_requests.load(Ordering::Relaxed);
-                (&self.in_flight, most, Full::Requests)
+                let most = self.max_requests.load(Ordering::Relaxed);
+                (&self.in_flight, most, LimitReached::Requests)
             }
         };
         // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
         let before = counter.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit {
-            account: self.clone(),
+        let permit = InFlightPermit {
+            stats: self.clone(),
             long_running,
-            awaits: false,
+            awaiting_response: false,
         };
         if most != 0 && before >= most && !exempt() {
-            self.turned_away();
+            self.record_rejection();
             return Err(full);
         }
         Ok(permit)
     }
 
     /// Records a request that was rejected because of a limit.
-    pub fn turned_away(&self) {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
+    pub fn record_rejection(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records a response whose head arrived after this time.
-    pub fn answered(&self, after: Duration, status: u16) {
+    pub fn record_response(&self, after: Duration, status: u16) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         if status >= 500 {
             self.server_errors.fetch_add(1, Ordering::Relaxed);
@@ -203,24 +208,24 @@ impl Account {
     }
 
     /// Records a request that failed without a response.
-    pub fn failed(&self, why: &str) {
+    pub fn record_failure(&self, why: &str) {
         self.unreachable.fetch_add(1, Ordering::Relaxed);
         *self.failure() = Some((OffsetDateTime::now_utc(), why.to_owned()));
     }
 
     /// The current statistics.
-    pub fn figures(&self) -> Figures {
+    pub fn snapshot(&self) -> StatsSnapshot {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        Figures {
-            limit: self.most_requests.load(Ordering::Relaxed),
-            watch_limit: self.most_watches,
+        StatsSnapshot {
+            limit: self.max_requests.load(Ordering::Relaxed),
+            watch_limit: self.max_watches,
             in_flight: self.in_flight.load(Ordering::Relaxed),
             watching: self.watching.load(Ordering::Relaxed),
             answered: read(&self.answered),
             server_errors: read(&self.server_errors),
             unreachable: read(&self.unreachable),
             unanswered: read(&self.unanswered),
-            turned_away: read(&self.turned_away),
+            rejected: read(&self.rejected),
             latency: self.latencies.percentiles(),
             last_failure: self.failure().clone(),
         }
@@ -233,26 +238,27 @@ impl Account {
     }
 }
 
-impl Permit {
-    /// Marks the request as sent. If the permit is dropped before [`Permit::settle`], the request counts as unanswered.
+impl InFlightPermit {
+    /// Marks the request as sent. If the permit is dropped before [`InFlightPermit::settle`], the request counts as
+    /// unanswered.
     pub fn send(&mut self) {
-        self.awaits = true;
+        self.awaiting_response = true;
     }
 
     /// The request was answered or has failed.
     pub fn settle(&mut self) {
-        self.awaits = false;
+        self.awaiting_response = false;
     }
 }
 
-impl Drop for Permit {
+impl Drop for InFlightPermit {
     fn drop(&mut self) {
-        if self.awaits {
-            self.account.unanswered.fetch_add(1, Ordering::Relaxed);
+        if self.awaiting_response {
+            self.stats.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         let counter = match self.long_running {
-            true => &self.account.watching,
-            false => &self.account.in_flight,
+            true => &self.stats.watching,
+            false => &self.stats.in_flight,
         };
         counter.fetch_sub(1, Ordering::Relaxed);
     }
@@ -330,39 +336,39 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_full_account_rejects_all_but_the_exempt_and_counts_watches_apart() {
-        let budget = Budget {
+    fn a_full_backend_rejects_all_but_the_exempt_and_counts_watches_apart() {
+        let limits = BackendLimits {
             requests: 2,
             watches: 1,
         };
-        let account = Arc::new(Account::new(budget));
-        let held: Vec<Permit> = (0..2).map(|_| account.enter(false, || false).unwrap()).collect();
-        assert_eq!(account.enter(false, || false).err(), Some(Full::Requests));
-        let more = (account.enter(false, || true), account.enter(true, || false));
+        let stats = Arc::new(BackendStats::new(limits));
+        let held: Vec<InFlightPermit> = (0..2).map(|_| stats.enter(false, || false).unwrap()).collect();
+        assert_eq!(stats.enter(false, || false).err(), Some(LimitReached::Requests));
+        let more = (stats.enter(false, || true), stats.enter(true, || false));
         assert!(more.0.is_ok() && more.1.is_ok());
-        assert_eq!(account.enter(true, || false).err(), Some(Full::Watches));
-        let f = account.figures();
-        assert_eq!((f.in_flight, f.watching, f.turned_away), (3, 1, 2));
+        assert_eq!(stats.enter(true, || false).err(), Some(LimitReached::Watches));
+        let f = stats.snapshot();
+        assert_eq!((f.in_flight, f.watching, f.rejected), (3, 1, 2));
         drop((held, more));
-        let f = account.figures();
+        let f = stats.snapshot();
         assert_eq!((f.in_flight, f.watching), (0, 0));
-        assert!(account.enter(false, || false).is_ok());
+        assert!(stats.enter(false, || false).is_ok());
     }
 
     #[test]
     fn a_sent_request_without_a_response_counts_as_unanswered() {
-        let account = Arc::new(Account::new(Budget::default()));
+        let stats = Arc::new(BackendStats::new(BackendLimits::default()));
         let sent = |settles: bool| {
-            let mut permit = account.enter(false, || false).unwrap();
+            let mut permit = stats.enter(false, || false).unwrap();
             permit.send();
             if settles {
                 permit.settle();
             }
         };
         sent(true);
-        assert_eq!(account.figures().unanswered, 0);
+        assert_eq!(stats.snapshot().unanswered, 0);
         sent(false);
-        assert_eq!(account.figures().unanswered, 1);
+        assert_eq!(stats.snapshot().unanswered, 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Wake-up bookkeeping for a task that polls many futures itself: records which of them were woken.
 //!
-//! The connection and each of its streams have their own waker. Waking one adds it to the list in [`Wakes`], and wakes
-//! the task if it is asleep. During a round no wake-up is needed, because the round ends by checking the list.
+//! The connection and each of its streams have their own waker. Waking one adds it to the list in [`WakeList`], and
+//! wakes the task if it is asleep. During a round no wake-up is needed, because the round ends by checking the list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::task::{Context, Wake, Waker};
 
 /// The list of woken streams, and whether the connection itself was woken.
 #[derive(Debug, Default)]
-pub(super) struct Wakes(Mutex<List>);
+pub(super) struct WakeList(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
@@ -20,29 +20,29 @@ struct List {
 }
 
 /// Wakes the connection itself, because bytes have arrived or frames are to be written.
-struct ConnectionWake(Arc<Wakes>);
+struct ConnectionWaker(Arc<WakeList>);
 
 /// Wakes the stream in one slot.
-pub(super) struct StreamWake {
-    wakes: Arc<Wakes>,
-    place: usize,
+pub(super) struct StreamWaker {
+    wake_list: Arc<WakeList>,
+    slot: usize,
     /// True while the slot is on the list; avoids duplicates.
     listed: AtomicBool,
 }
 
 // === impl Wakes ===
 
-impl Wakes {
+impl WakeList {
     /// The waker of the connection.
     pub(super) fn connection(self: &Arc<Self>) -> Waker {
-        Waker::from(Arc::new(ConnectionWake(self.clone())))
+        Waker::from(Arc::new(ConnectionWaker(self.clone())))
     }
 
     /// The waker of the stream in a slot.
-    pub(super) fn stream(self: &Arc<Self>, place: usize) -> Arc<StreamWake> {
-        Arc::new(StreamWake {
-            wakes: self.clone(),
-            place,
+    pub(super) fn stream(self: &Arc<Self>, slot: usize) -> Arc<StreamWaker> {
+        Arc::new(StreamWaker {
+            wake_list: self.clone(),
+            slot,
             listed: AtomicBool::new(false),
         })
     }
@@ -80,9 +80,9 @@ impl Wakes {
     }
 }
 
-// === impl ConnectionWake ===
+// === impl ConnectionWaker ===
 
-impl Wake for ConnectionWake {
+impl Wake for ConnectionWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -98,9 +98,9 @@ impl Wake for ConnectionWake {
     }
 }
 
-// === impl StreamWake ===
+// === impl StreamWaker ===
 
-impl StreamWake {
+impl StreamWaker {
     /// Called before the stream is polled: later wake-ups list it again, and the poll observes the effects of earlier
     /// ones.
     pub(super) fn unlist(&self) {
@@ -108,7 +108,7 @@ impl StreamWake {
     }
 }
 
-impl Wake for StreamWake {
+impl Wake for StreamWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -117,8 +117,8 @@ impl Wake for StreamWake {
         if self.listed.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut list = self.wakes.lock();
-        list.streams.push(self.place);
+        let mut list = self.wake_list.lock();
+        list.streams.push(self.slot);
         let task = list.task.take();
         drop(list);
         if let Some(task) = task {
@@ -143,36 +143,36 @@ mod tests {
 
     #[test]
     fn wakes_a_sleeping_task_once_and_a_running_one_at_its_end() {
-        let (wakes, task) = (Arc::<Wakes>::default(), Arc::<Task>::default());
+        let (wake_list, task) = (Arc::<WakeList>::default(), Arc::<Task>::default());
         let (waker, woken) = (Waker::from(task.clone()), &mut Vec::new());
         let cx = &Context::from_waker(&waker);
         let woken_so_far = || task.0.load(Ordering::Relaxed);
-        let (first, second) = (wakes.stream(0), wakes.stream(1));
-        wakes.begin(woken);
+        let (first, second) = (wake_list.stream(0), wake_list.stream(1));
+        wake_list.begin(woken);
         first.wake_by_ref();
         assert_eq!(woken_so_far(), 0, "the task is running");
-        wakes.end(cx, false);
+        wake_list.end(cx, false);
         assert_eq!(woken_so_far(), 1, "it runs again");
 
-        wakes.begin(woken);
+        wake_list.begin(woken);
         assert_eq!(std::mem::take(woken), [0]);
         first.unlist();
-        wakes.end(cx, false);
+        wake_list.end(cx, false);
         assert_eq!(woken_so_far(), 1, "it is asleep");
         second.wake_by_ref();
         second.wake_by_ref();
         first.wake_by_ref();
-        wakes.connection().wake();
+        wake_list.connection().wake();
         assert_eq!(woken_so_far(), 2);
-        wakes.begin(woken);
+        wake_list.begin(woken);
         assert_eq!(std::mem::take(woken), [1, 0]);
-        assert!(wakes.take_connection() && !wakes.take_connection());
-        wakes.end(cx, true);
+        assert!(wake_list.take_connection() && !wake_list.take_connection());
+        wake_list.end(cx, true);
         assert_eq!(woken_so_far(), 3, "streams are left");
         first.unlist();
         woken.push(7);
         first.wake_by_ref();
-        wakes.begin(woken);
+        wake_list.begin(woken);
         assert_eq!(*woken, [7, 0], "left-over streams come first");
     }
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Resolves host names.
-pub trait Names: Send + Sync + 'static {
+pub trait Resolver: Send + Sync + 'static {
     /// The addresses of this host.
     ///
     /// # Cancel safety
@@ -20,9 +20,9 @@ pub trait Names: Send + Sync + 'static {
 
 /// The resolver of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemNames;
+pub struct SystemResolver;
 
-impl Names for SystemNames {
+impl Resolver for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await?;

@@ -1,15 +1,15 @@
 //! Hands a transport's request to the handler: rejects malformed requests and stamps the peer on the request context.
 
 use super::activity::Activity;
-use crate::request::headers::MOST_FIELDS;
-use crate::request::{Answering, Body, Facts, Handler};
+use crate::request::headers::MAX_HEADER_FIELDS;
+use crate::request::{Body, Handler, RequestContext, ResponseFuture};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use std::sync::Arc;
 
 /// Passes the requests of one connection to the handler.
-pub(super) struct Answerer {
+pub(super) struct Dispatcher {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) activity: Arc<Activity>,
     pub(super) remote: RemoteAddr,
@@ -18,24 +18,24 @@ pub(super) struct Answerer {
     pub(super) cache: ConnectionCache,
 }
 
-impl Answerer {
+impl Dispatcher {
     /// Stamps the peer on the request and calls the handler. `stream` is the HTTP/2 stream id.
-    pub(super) fn ask(&self, mut request: Request<Body>, stream: Option<u32>) -> Answering<'_> {
+    pub(super) fn dispatch(&self, mut request: Request<Body>, stream: Option<u32>) -> ResponseFuture<'_> {
         if let Some((status, why)) = malformed(&request) {
             return Box::pin(std::future::ready(refused(status, why, request.version())));
         }
-        let facts = Facts::of_mut(&mut request);
-        facts.remote = Some(self.remote);
-        facts.connection = Some(self.cache.clone());
-        facts.stream = stream;
-        facts.certificates = self.certificates.clone();
+        let context = RequestContext::of_mut(&mut request);
+        context.remote = Some(self.remote);
+        context.connection = Some(self.cache.clone());
+        context.stream = stream;
+        context.certificates = self.certificates.clone();
         self.handler.handle(request)
     }
 }
 
 /// Checks that Go's server makes before any handler runs, and that hyper and h2 leave out.
 fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
-    if request.headers().len() > MOST_FIELDS {
+    if request.headers().len() > MAX_HEADER_FIELDS {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Some((status, "431 Request Header Fields Too Large"));
     }

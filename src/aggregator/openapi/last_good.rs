@@ -3,9 +3,9 @@
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::documents::Published;
-use crate::aggregator::internal::Answer;
-use crate::aggregator::shelf::{Document, Shelf};
+use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::documents::PublishedKind;
+use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::openapi::kept::Kept;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 /// Last good documents, by APIService name.
 #[derive(Default)]
-pub(super) struct LastDocuments {
-    all: ArcSwap<OrdMap<Str, Arc<Last>>>,
-    shelf: Shelf,
+pub(super) struct LastGoodDocuments {
+    all: ArcSwap<OrdMap<Str, Arc<LastGood>>>,
+    disk_cache: DiskCache,
 }
 
-struct Last {
+struct LastGood {
     /// The key in the index.
     key: Str,
     /// The URL in the index.
@@ -30,16 +30,16 @@ struct Last {
     document: Kept,
 }
 
-impl LastDocuments {
-    pub(super) fn new(shelf: Shelf) -> Self {
+impl LastGoodDocuments {
+    pub(super) fn new(disk_cache: DiskCache) -> Self {
         Self {
-            shelf,
+            disk_cache,
             ..Self::default()
         }
     }
 
     /// Whether the document at this URL differs from the one stored here.
-    pub(super) fn is_news(&self, name: &str, url: &str) -> bool {
+    pub(super) fn is_new(&self, name: &str, url: &str) -> bool {
         self.all.load().get(name).is_none_or(|last| last.url != url)
     }
 
@@ -47,30 +47,32 @@ impl LastDocuments {
     ///
     /// # Errors
     /// A message for the log if the response contains no usable document.
-    pub(super) async fn take(&self, of: &ApiService, url: String, answer: Answer) -> Result<(), String> {
-        if answer.status != 200 {
-            return Err(format!("{} on {url}", answer.status));
+    pub(super) async fn take(&self, of: &ApiService, url: String, response: FetchedDocument) -> Result<(), String> {
+        if response.status != 200 {
+            return Err(format!("{} on {url}", response.status));
         }
-        let parser = self.shelf.documents().clone();
-        let parsed = self.shelf.documents().work(move || {
-            let document = parser.parse(Published::OpenApiV3, &answer.body)?;
+        let parser = self.disk_cache.documents().clone();
+        let parsed = self.disk_cache.documents().run_blocking(move || {
+            let document = parser.parse(PublishedKind::OpenApiV3, &response.body)?;
             Ok::<_, String>((Kept::new(&document, Dialect::V3), document))
         });
         let (document, tree) = parsed.await.ok_or("the process is ending")??;
         let mut file = Map::new();
         file.insert("url", url.as_str());
         file.insert("document", tree);
-        self.shelf.save(Document::OpenApiV3Last, of, Value::Object(file)).await;
+        self.disk_cache
+            .save(DocumentKind::OpenApiV3Last, of, Value::Object(file))
+            .await;
         let key = key_of(of);
-        self.set(of, Last { key, url, document });
+        self.set(of, LastGood { key, url, document });
         Ok(())
     }
 
     pub(super) async fn restore(&self, of: &ApiService) {
-        let (shelf, s) = (self.shelf.clone(), of.clone());
-        let kept = self.shelf.documents().work(move || {
-            let file = shelf.load(Document::OpenApiV3Last, &s)?;
-            Some(Last {
+        let (disk_cache, s) = (self.disk_cache.clone(), of.clone());
+        let kept = self.disk_cache.documents().run_blocking(move || {
+            let file = disk_cache.load(DocumentKind::OpenApiV3Last, &s)?;
+            Some(LastGood {
                 key: key_of(&s),
                 url: file.str_at(&["url"]).to_owned(),
                 document: Kept::new(file.get("document"), Dialect::V3),
@@ -81,24 +83,24 @@ impl LastDocuments {
         }
     }
 
-    fn set(&self, of: &ApiService, last: Last) {
+    fn set(&self, of: &ApiService, last: LastGood) {
         let last = Arc::new(last);
         self.all.rcu(|all| all.update(of.name.clone(), last.clone()));
     }
 
     pub(super) fn remove(&self, name: &str) {
-        self.shelf.remove(Document::OpenApiV3Last, name);
+        self.disk_cache.remove(DocumentKind::OpenApiV3Last, name);
         self.all.rcu(|all| all.without(name));
     }
 
     /// The stored document for this key, with a `Warning` header that it may be outdated.
-    pub(super) async fn answer(&self, name: &str, key: &str, headers: &HeaderMap) -> Option<Response> {
+    pub(super) async fn respond(&self, name: &str, key: &str, headers: &HeaderMap) -> Option<Response> {
         let last = self.all.load().get(name).filter(|last| last.key == key).cloned()?;
-        let mut answer = last.document.respond(headers).await;
+        let mut response = last.document.respond(headers).await;
         let text = format!("299 - \"the server behind {name} does not answer: this is what it said last\"");
         if let Ok(warning) = HeaderValue::try_from(text) {
-            answer.headers_mut().insert(header::WARNING, warning);
+            response.headers_mut().insert(header::WARNING, warning);
         }
-        Some(answer)
+        Some(response)
     }
 }

@@ -1,7 +1,7 @@
 //! Replay buffer: a request's head, and its body while small, so that a request which the backend refused unprocessed
 //! can be sent again on another connection.
 //!
-//! Entry points: [`Head::of`] and [`keep`]. When a replay is allowed is decided in `exchange`.
+//! Entry points: [`Head::of`] and [`record`]. When a replay is allowed is decided in `exchange`.
 
 use super::Outgoing;
 use crate::request::Body;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
 /// Bodies larger than this cannot be replayed. The buffer shares the chunks with the connection and copies nothing.
-const MOST: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 10;
 
 /// A request's head, serialised into one allocation. A clone of the `HeaderMap` would cost one per header, and hardly
 /// any request is ever replayed.
@@ -82,9 +82,9 @@ impl Head {
     }
 
     /// Rebuilds the request, with this body.
-    pub(super) fn again(self, body: Body) -> Outgoing {
+    pub(super) fn into_request(self, body: Body) -> Outgoing {
         Outgoing {
-            headers: unfolded(&self.headers),
+            headers: parse_headers(&self.headers),
             method: self.method,
             target: self.target,
             body,
@@ -92,7 +92,7 @@ impl Head {
     }
 }
 
-fn unfolded(mut rest: &[u8]) -> HeaderMap {
+fn parse_headers(mut rest: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     while let Some((packed, after)) = rest.split_first_chunk() {
         let prefix = Prefix::unpacked(*packed);
@@ -110,40 +110,40 @@ fn unfolded(mut rest: &[u8]) -> HeaderMap {
 
 /// What was sent of a body. Clones share the record.
 #[derive(Clone, Default)]
-pub(super) struct Kept(Arc<Mutex<Sent>>);
+pub(super) struct ReplayRecord(Arc<Mutex<Sent>>);
 
 #[derive(Default)]
 struct Sent {
     chunks: Vec<Bytes>,
     size: usize,
-    whole: bool,
+    complete: bool,
     lost: bool,
     /// Why reading the client's body failed.
-    broken: Option<String>,
+    client_error: Option<String>,
 }
 
-struct Keeping {
+struct RecordingBody {
     body: Body,
-    kept: Kept,
+    record: ReplayRecord,
     identity: Arc<IdentityHeaders>,
 }
 
 /// Wraps a body to record what is sent of it, and strips trailers that claim an identity.
-pub(super) fn keep(body: Body, identity: Arc<IdentityHeaders>) -> (Body, Kept) {
-    let kept = Kept::default();
-    let keeping = Keeping {
+pub(super) fn record(body: Body, identity: Arc<IdentityHeaders>) -> (Body, ReplayRecord) {
+    let record = ReplayRecord::default();
+    let recording = RecordingBody {
         body,
-        kept: kept.clone(),
+        record: record.clone(),
         identity,
     };
-    (Body::stream(keeping), kept)
+    (Body::stream(recording), record)
 }
 
-impl Kept {
+impl ReplayRecord {
     /// The body to replay. `None` unless all of it was sent and buffered. Takes the buffer, so it works once.
-    pub(super) fn again(&self) -> Option<Body> {
+    pub(super) fn take_body(&self) -> Option<Body> {
         let mut sent = self.lock();
-        if !sent.whole || sent.lost {
+        if !sent.complete || sent.lost {
             return None;
         }
         let mut chunks = std::mem::take(&mut sent.chunks);
@@ -159,13 +159,13 @@ impl Kept {
 
     /// The error with which reading from the client failed. If there is one, a failed
     /// exchange is not the backend's fault.
-    pub(super) fn broken(&self) -> Option<String> {
-        self.lock().broken.clone()
+    pub(super) fn client_error(&self) -> Option<String> {
+        self.lock().client_error.clone()
     }
 
     /// Whether all of it was handed to the connection, buffered or not.
-    pub(super) fn is_whole(&self) -> bool {
-        self.lock().whole
+    pub(super) fn is_complete(&self) -> bool {
+        self.lock().complete
     }
 
     fn lock(&self) -> MutexGuard<'_, Sent> {
@@ -174,13 +174,13 @@ impl Kept {
 }
 
 impl Sent {
-    fn lose(&mut self) {
+    fn discard(&mut self) {
         self.lost = true;
         self.chunks = Vec::new();
     }
 }
 
-impl Keeping {
+impl RecordingBody {
     fn cleaned(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
         match frame.into_trailers() {
             Ok(mut trailers) => {
@@ -192,30 +192,30 @@ impl Keeping {
     }
 }
 
-impl http_body::Body for Keeping {
+impl http_body::Body for RecordingBody {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let next = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let mut sent = self.kept.lock();
+        let mut sent = self.record.lock();
         match &next {
-            None => sent.whole = true,
+            None => sent.complete = true,
             Some(Ok(frame)) => match frame.data_ref() {
-                Some(data) if !sent.lost && sent.size + data.len() <= MOST => {
+                Some(data) if !sent.lost && sent.size + data.len() <= MAX_BODY => {
                     sent.size += data.len();
                     sent.chunks.push(data.clone());
-                    sent.whole = self.body.is_end_stream();
+                    sent.complete = self.body.is_end_stream();
                 }
                 // Too large, or trailers, which are too rare to be worth buffering.
                 _ => {
-                    sent.lose();
-                    sent.whole = self.body.is_end_stream();
+                    sent.discard();
+                    sent.complete = self.body.is_end_stream();
                 }
             },
             Some(Err(why)) => {
-                sent.lose();
-                sent.broken = Some(why.to_string());
+                sent.discard();
+                sent.client_error = Some(why.to_string());
             }
         }
         drop(sent);
@@ -260,7 +260,7 @@ mod tests {
                 headers: headers.clone(),
                 body: Body::empty(),
             };
-            let again = Head::of(&out).again(Body::empty());
+            let again = Head::of(&out).into_request(Body::empty());
             let marks = |h: &HeaderMap| h.values().map(HeaderValue::is_sensitive).collect::<Vec<_>>();
             prop_assert_eq!((&again.method, &again.target), (&out.method, &out.target));
             prop_assert_eq!(marks(&again.headers), marks(&headers));
@@ -270,16 +270,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_small_body_can_be_replayed_once_it_is_sent() {
-        let (mut body, kept) = keep(chunks(&[3, 4]), Arc::default());
+        let (mut body, sent) = record(chunks(&[3, 4]), Arc::default());
         body.frame().await.unwrap().unwrap();
-        assert!(kept.again().is_none(), "not all of it was sent");
+        assert!(sent.take_body().is_none(), "not all of it was sent");
         assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes().len(), 4);
-        assert_eq!(kept.again().unwrap().collect(100).await.unwrap().len(), 7);
-        let (body, kept) = keep(chunks(&[MOST, 1]), Arc::default());
-        assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes().len(), MOST + 1);
-        assert!(kept.again().is_none(), "too large");
-        let (body, kept) = keep(Body::full("whole"), Arc::default());
+        assert_eq!(sent.take_body().unwrap().collect(100).await.unwrap().len(), 7);
+        let (body, sent) = record(chunks(&[MAX_BODY, 1]), Arc::default());
+        assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes().len(), MAX_BODY + 1);
+        assert!(sent.take_body().is_none(), "too large");
+        let (body, sent) = record(Body::full("whole"), Arc::default());
         assert_eq!(BodyExt::collect(body).await.unwrap().to_bytes(), "whole");
-        assert_eq!(kept.again().unwrap().as_full(), Some(&b"whole"[..]));
+        assert_eq!(sent.take_body().unwrap().as_full(), Some(&b"whole"[..]));
     }
 }

@@ -2,7 +2,7 @@
 //! [`fetch`] for probes.
 
 use super::apiservice::ServiceReference;
-use super::proxy::transport::{BackendBody, Outgoing, Question, Transport};
+use super::proxy::transport::{BackendBody, Outgoing, ProbeRequest, Transport};
 use super::resolver::{Endpoints, ServiceResolver};
 use crate::client::hops::HOPS;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// How much of an unneeded body is read, so that its connection can be reused.
-const MOST_UNUSED: usize = 64 << 10;
+const MAX_UNUSED: usize = 64 << 10;
 
 /// The identity that a request is sent with.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub const AGGREGATOR: Caller = Caller {
     groups: &["system:masters"],
 };
 /// Identity of discovery of a single group version; upstream sends no group there.
-pub const AGGREGATOR_ALONE: Caller = Caller {
+pub const AGGREGATOR_WITHOUT_GROUPS: Caller = Caller {
     user: "system:kube-aggregator",
     groups: &[],
 };
@@ -47,7 +47,7 @@ pub const PROBE: [(HeaderName, &str); 1] = [(header::USER_AGENT, "Go-http-client
 
 /// Limits on a response.
 #[derive(Clone, Copy)]
-pub struct Within<'a> {
+pub struct ResponseLimits<'a> {
     /// Timeout for the whole response.
     pub time: Duration,
     /// Size limit of the body in bytes on the wire. No encoding is requested.
@@ -55,17 +55,17 @@ pub struct Within<'a> {
     /// Permits for holding a large body.
     pub large: &'a LargeDocuments,
     /// Truncate a body over the limit instead of failing.
-    cut: bool,
+    truncate: bool,
 }
 
-impl<'a> Within<'a> {
+impl<'a> ResponseLimits<'a> {
     /// Fails if the response takes longer than `time` or has more than `bytes`.
     pub fn new(time: Duration, bytes: usize, large: &'a LargeDocuments) -> Self {
         Self {
             time,
             bytes,
             large,
-            cut: false,
+            truncate: false,
         }
     }
 }
@@ -75,29 +75,29 @@ impl<'a> Within<'a> {
 pub struct LargeDocuments(Arc<Semaphore>);
 
 /// The permit of a large document; `None` for a small one.
-pub type Place = Option<OwnedSemaphorePermit>;
+pub type LargeDocumentPermit = Option<OwnedSemaphorePermit>;
 
 /// Documents up to this size are small.
-const SMALL: usize = 1 << 20;
+const MAX_SMALL: usize = 1 << 20;
 /// Large documents in memory at a time.
-const PLACES: usize = 4;
+const LARGE_DOCUMENT_PERMITS: usize = 4;
 /// Time limit for a large document once it has its permit, so that a slow backend cannot block the others.
-const PLACE_TIME: Duration = Duration::from_secs(20);
+const LARGE_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Default for LargeDocuments {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(PLACES)))
+        Self(Arc::new(Semaphore::new(LARGE_DOCUMENT_PERMITS)))
     }
 }
 
 /// Records a request in the metrics when it ends, also if its future is dropped.
-struct Counting<'a> {
+struct RequestMetricsGuard<'a> {
     transport: &'a Transport,
     authority: &'a str,
     code: Option<u16>,
 }
 
-impl Drop for Counting<'_> {
+impl Drop for RequestMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(counts) = self.transport.counts() {
             counts.sent(Method::GET.as_str(), self.authority, self.code);
@@ -106,7 +106,7 @@ impl Drop for Counting<'_> {
 }
 
 /// A complete response.
-pub struct Answer {
+pub struct FetchedDocument {
     /// HTTP status code.
     pub status: u16,
     /// Response headers.
@@ -114,7 +114,7 @@ pub struct Answer {
     /// The body, possibly truncated.
     pub body: Bytes,
     /// Permit to be held while a large body is in memory.
-    pub place: Place,
+    pub permit: LargeDocumentPermit,
 }
 
 /// Downloads a document from a service.
@@ -131,12 +131,12 @@ pub async fn get(
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
-    within: Within<'_>,
-) -> Result<Answer, String> {
+    limits: ResponseLimits<'_>,
+) -> Result<FetchedDocument, String> {
     let endpoints = resolver.endpoints(service).map_err(|e| e.0)?;
     let first = transport.choose(endpoints.all());
-    let fetching = fetch_sized(transport, (&endpoints, first), path, caller, headers, &within);
-    match tokio::time::timeout(within.time, fetching).await {
+    let fetching = fetch_sized(transport, (&endpoints, first), path, caller, headers, &limits);
+    match tokio::time::timeout(limits.time, fetching).await {
         Ok(done) => done,
         Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()),
     }
@@ -146,7 +146,7 @@ pub async fn get(
 ///
 /// # Errors
 /// The path or a header is invalid.
-pub fn question(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> Result<Question, String> {
+pub fn probe_request(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> Result<ProbeRequest, String> {
     let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
     let mut map = HeaderMap::new();
     map.insert("x-remote-user", HeaderValue::from_static(caller.user));
@@ -156,7 +156,7 @@ pub fn question(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> R
     for (name, value) in headers {
         map.append(name, HeaderValue::from_str(value).map_err(|e| e.to_string())?);
     }
-    Ok(Question { target, headers: map })
+    Ok(ProbeRequest { target, headers: map })
 }
 
 /// Like [`get`], but for resolved addresses, of which `first` is tried first, and for callers that need only the
@@ -173,14 +173,14 @@ pub async fn fetch(
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
-) -> Result<Answer, String> {
-    let within = Within {
+) -> Result<FetchedDocument, String> {
+    let limits = ResponseLimits {
         time: Duration::MAX,
-        bytes: MOST_UNUSED,
+        bytes: MAX_UNUSED,
         large: &LargeDocuments::default(),
-        cut: true,
+        truncate: true,
     };
-    fetch_sized(transport, (endpoints, first), path, caller, headers, &within).await
+    fetch_sized(transport, (endpoints, first), path, caller, headers, &limits).await
 }
 
 async fn fetch_sized(
@@ -189,65 +189,65 @@ async fn fetch_sized(
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
-    within: &Within<'_>,
-) -> Result<Answer, String> {
-    let mut out = Outgoing::from(question(path, caller, headers)?);
+    limits: &ResponseLimits<'_>,
+) -> Result<FetchedDocument, String> {
+    let mut out = Outgoing::from(probe_request(path, caller, headers)?);
     if let Some(hop) = transport.hop() {
         out.headers.insert(HOPS, hop.clone());
     }
-    let mut counting = Counting {
+    let mut metrics = RequestMetricsGuard {
         transport,
         authority: transport.host_name(first),
         code: None,
     };
-    let answer = transport.send_among(endpoints.all(), first, out).await;
-    let answer = answer.map_err(|e| e.to_string())?;
-    counting.code = Some(answer.status().as_u16());
-    let (head, body) = answer.into_parts();
-    let (body, place) = whole(body, within).await?;
-    Ok(Answer {
+    let response = transport.send_among(endpoints.all(), first, out).await;
+    let response = response.map_err(|e| e.to_string())?;
+    metrics.code = Some(response.status().as_u16());
+    let (head, body) = response.into_parts();
+    let (body, permit) = read_body(body, limits).await?;
+    Ok(FetchedDocument {
         status: head.status.as_u16(),
         headers: head.headers,
         body,
-        place,
+        permit,
     })
 }
 
 /// Collects a body. Stops reading as soon as the announced or actual size exceeds the limit.
-async fn whole(mut body: BackendBody, within: &Within<'_>) -> Result<(Bytes, Place), String> {
-    let too_large = || format!("the document is larger than {} bytes", within.bytes);
+async fn read_body(mut body: BackendBody, limits: &ResponseLimits<'_>) -> Result<(Bytes, LargeDocumentPermit), String> {
+    let too_large = || format!("the document is larger than {} bytes", limits.bytes);
     let announced = http_body::Body::size_hint(&body).exact().unwrap_or(0);
-    if announced > within.bytes as u64 && !within.cut {
+    if announced > limits.bytes as u64 && !limits.truncate {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    let mut place = None;
+    let mut permit = None;
     let mut until = None;
     loop {
         let next = match until {
             None => body.frame().await,
-            Some(until) => tokio::time::timeout_at(until, body.frame())
-                .await
-                .map_err(|_| format!("a document of more than {SMALL} bytes took longer than {PLACE_TIME:?}"))?,
+            Some(until) => tokio::time::timeout_at(until, body.frame()).await.map_err(|_| {
+                format!("a document of more than {MAX_SMALL} bytes took longer than {LARGE_DOCUMENT_TIMEOUT:?}")
+            })?,
         };
         let Some(frame) = next else { break };
         let Ok(data) = frame.map_err(|e| e.to_string())?.into_data() else {
             continue;
         };
-        if bytes.len() + data.len() > within.bytes {
-            match within.cut {
+        if bytes.len() + data.len() > limits.bytes {
+            match limits.truncate {
                 true => break,
                 false => return Err(too_large()),
             }
         }
-        if place.is_none() && bytes.len() + data.len() > SMALL {
+        if permit.is_none() && bytes.len() + data.len() > MAX_SMALL {
             // While this waits for a permit, flow control stops the backend.
-            let free = within.large.0.clone().acquire_owned().await;
-            place = Some(free.map_err(|_| "the gateway is shutting down")?);
-            until = Some(Instant::now() + PLACE_TIME);
+            let free = limits.large.0.clone().acquire_owned().await;
+            permit = Some(free.map_err(|_| "the gateway is shutting down")?);
+            until = Some(Instant::now() + LARGE_DOCUMENT_TIMEOUT);
             bytes.reserve_exact((announced as usize).saturating_sub(bytes.len()));
         }
         bytes.extend_from_slice(&data);
     }
-    Ok((bytes.into(), place))
+    Ok((bytes.into(), permit))
 }

@@ -2,7 +2,7 @@
 //! `kube-aggregator/pkg/apiserver/handler_proxy.go`), except where upstream has no such response.
 
 use crate::aggregator::apiservice::ServiceReference;
-use crate::aggregator::ledger::Full;
+use crate::aggregator::backend_stats::LimitReached;
 use crate::apimachinery::status::Status;
 use crate::request::{Body, Response};
 use crate::server::respond;
@@ -24,10 +24,10 @@ pub fn unavailable() -> Response {
 }
 
 /// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such response.
-pub fn too_many(what: Full, service: &ServiceReference, headers: &HeaderMap) -> Response {
+pub fn too_many(what: LimitReached, service: &ServiceReference, headers: &HeaderMap) -> Response {
     let what = match what {
-        Full::Requests => "requests are under way to",
-        Full::Watches => "watches are open at",
+        LimitReached::Requests => "requests are under way to",
+        LimitReached::Watches => "watches are open at",
     };
     let message = format!("too many {what} the backend {service:?} of this API group, please try again later");
     respond::status(&Status::too_many_requests(message, 1), headers)

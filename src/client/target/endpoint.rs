@@ -18,17 +18,17 @@ const LONGEST_PATH: usize = 103;
 /// The explicit addresses of a backend. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// `host:port`, or the URL of a socket, of each place, in the order of `places`.
+    /// `host:port`, or the URL of a socket, of each endpoint, in the order of `endpoints`.
     pub addresses: Arc<[Arc<str>]>,
     /// Sorted by failover tier.
-    pub places: Box<[Place]>,
+    pub endpoints: Box<[TargetEndpoint]>,
     /// The name in the backends' certificates, and the `Host` sent over sockets.
     pub server_name: Arc<str>,
 }
 
 /// One address of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct TargetEndpoint {
     /// `host:port`, or the URL of a socket.
     pub address: Arc<str>,
     /// The host without port and brackets; `None` for a socket.
@@ -37,7 +37,7 @@ pub struct Place {
     pub socket: Option<Socket>,
     /// Share of the requests within its tier.
     pub weight: u32,
-    /// Failover tier: used while no place of a lower tier is healthy.
+    /// Failover tier: used while no endpoint of a lower tier is healthy.
     pub failover: u32,
 }
 
@@ -64,32 +64,34 @@ pub enum Protocol {
 }
 
 impl Target {
-    pub(super) fn new(mut places: Vec<Place>, server_name: Arc<str>) -> Option<Self> {
-        places.sort_by_key(|p| p.failover);
-        (!places.is_empty()).then(|| Self {
-            addresses: places.iter().map(|p| p.address.clone()).collect(),
-            places: places.into(),
+    pub(super) fn new(mut endpoints: Vec<TargetEndpoint>, server_name: Arc<str>) -> Option<Self> {
+        endpoints.sort_by_key(|p| p.failover);
+        (!endpoints.is_empty()).then(|| Self {
+            addresses: endpoints.iter().map(|p| p.address.clone()).collect(),
+            endpoints: endpoints.into(),
             server_name,
         })
     }
 
-    /// The place with this address.
-    pub fn place(&self, address: &str) -> Option<&Place> {
-        self.places.iter().find(|p| *p.address == *address)
+    /// The endpoint with this address.
+    pub fn endpoint(&self, address: &str) -> Option<&TargetEndpoint> {
+        self.endpoints.iter().find(|p| *p.address == *address)
     }
 
     /// The index range of each failover tier, first tier first.
-    pub fn turns(&self) -> impl Iterator<Item = Range<usize>> {
+    pub fn tiers(&self) -> impl Iterator<Item = Range<usize>> {
         let mut start = 0;
-        self.places.chunk_by(|a, b| a.failover == b.failover).map(move |turn| {
-            let range = start..start + turn.len();
-            start = range.end;
-            range
-        })
+        self.endpoints
+            .chunk_by(|a, b| a.failover == b.failover)
+            .map(move |tier| {
+                let range = start..start + tier.len();
+                start = range.end;
+                range
+            })
     }
 }
 
-impl Place {
+impl TargetEndpoint {
     /// Whether TLS is used, so that a certificate is verified.
     pub fn is_tls(&self) -> bool {
         self.socket.as_ref().is_none_or(|s| s.protocol == Protocol::Tls)
@@ -97,12 +99,12 @@ impl Place {
 }
 
 /// Parses a list of URLs; reports problems in `errors`.
-pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Place> {
+pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<TargetEndpoint> {
     let given: Vec<&str> = urls.split(',').map(str::trim).collect();
     if given.len() > MOST_URLS {
         errors.push(FieldError::too_many(at, given.len(), MOST_URLS));
     }
-    let mut found: Vec<Place> = Vec::new();
+    let mut found: Vec<TargetEndpoint> = Vec::new();
     for url in given {
         match one(url) {
             Err(why) => errors.push(FieldError::invalid(at, url, why)),
@@ -120,10 +122,10 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Pl
     found
 }
 
-fn one(text: &str) -> Result<Place, String> {
+fn one(text: &str) -> Result<TargetEndpoint, String> {
     let mut parts = text.split(';').map(str::trim);
     let url = parts.next().unwrap_or("");
-    let mut place = match url.split_once("://") {
+    let mut endpoint = match url.split_once("://") {
         Some(("http+unix", path)) => socket(url, path, Protocol::Http1)?,
         Some(("h2c+unix", path)) => socket(url, path, Protocol::Http2)?,
         Some(("https+unix", path)) => socket(url, path, Protocol::Tls)?,
@@ -140,9 +142,9 @@ fn one(text: &str) -> Result<Place, String> {
             let number = value.parse().ok().filter(|n| (least..=most).contains(n));
             number.ok_or_else(|| format!("{key} must be a whole number between {least} and {most}, inclusive"))
         };
-        match (key, &mut place.socket) {
-            ("weight", _) => place.weight = number(MOST_WEIGHT, 1)?,
-            ("failover", _) => place.failover = number(MOST_FAILOVER, 0)?,
+        match (key, &mut endpoint.socket) {
+            ("weight", _) => endpoint.weight = number(MOST_WEIGHT, 1)?,
+            ("failover", _) => endpoint.failover = number(MOST_FAILOVER, 0)?,
             ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
             ("uid", None) => return Err("uid may only be set on a socket".into()),
             _ => {
@@ -152,10 +154,10 @@ fn one(text: &str) -> Result<Place, String> {
             }
         }
     }
-    Ok(place)
+    Ok(endpoint)
 }
 
-fn host(url: &str) -> Result<Place, String> {
+fn host(url: &str) -> Result<TargetEndpoint, String> {
     if url
         .split_once("://")
         .is_some_and(|(scheme, _)| !scheme.eq_ignore_ascii_case("https"))
@@ -187,7 +189,7 @@ fn host(url: &str) -> Result<Place, String> {
     if !is_name {
         return Err("must name a host by a DNS name or an IP address (IPv6 in brackets)".into());
     }
-    Ok(Place {
+    Ok(TargetEndpoint {
         address: format!("{host}:{port}").into(),
         host: Some(host.trim_start_matches('[').trim_end_matches(']').into()),
         socket: None,
@@ -206,7 +208,7 @@ fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn socket(url: &str, path: &str, protocol: Protocol) -> Result<Place, String> {
+fn socket(url: &str, path: &str, protocol: Protocol) -> Result<TargetEndpoint, String> {
     let segments = path.strip_prefix('/').unwrap_or("");
     let plain =
         |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
@@ -216,7 +218,7 @@ fn socket(url: &str, path: &str, protocol: Protocol) -> Result<Place, String> {
              `.`, `..`, `?`, `#` and `%`"
         ));
     }
-    Ok(Place {
+    Ok(TargetEndpoint {
         address: url.into(),
         host: None,
         socket: Some(Socket {

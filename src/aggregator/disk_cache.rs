@@ -2,8 +2,8 @@
 //! list its resources.
 //!
 //! One file per APIService and kind of document, replaced atomically by rename. A file is ignored if its APIService had
-//! another UID. Errors are only logged, since the backend will be queried anyway. Entry points: [`Shelf::load`],
-//! [`Shelf::save`].
+//! another UID. Errors are only logged, since the backend will be queried anyway. Entry points: [`DiskCache::load`],
+//! [`DiskCache::save`].
 
 use super::apiservice::ApiService;
 use super::documents::Documents;
@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 
 /// The disk cache. Without a directory it stores nothing.
 #[derive(Clone, Default)]
-pub struct Shelf {
+pub struct DiskCache {
     dir: Option<PathBuf>,
     documents: Documents,
 }
 
 /// Kinds of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Document {
+pub enum DocumentKind {
     /// The aggregated discovery entry of the version.
     Discovery,
     /// The paths of the backend's `/openapi/v2` that belong to the version.
@@ -36,7 +36,7 @@ pub enum Document {
     OpenApiV3Last,
 }
 
-impl Document {
+impl DocumentKind {
     /// Number of kinds.
     pub const KINDS: usize = Self::OpenApiV3Last as usize + 1;
 
@@ -50,12 +50,12 @@ impl Document {
     }
 }
 
-impl Shelf {
+impl DiskCache {
     /// Uses this directory, which is created on the first save. Tightens the permissions of existing files, since
     /// earlier versions left them readable: backends' documents are private to the gateway.
     pub fn at(dir: Option<PathBuf>, documents: Documents) -> Self {
         if let Some(dir) = &dir
-            && let Err(e) = close_to_others(dir)
+            && let Err(e) = restrict_permissions(dir)
             && e.kind() != ErrorKind::NotFound
         {
             tracing::warn!(dir = %dir.display(), "cannot restrict the permissions of the cache of backends' documents: {e}");
@@ -69,11 +69,11 @@ impl Shelf {
     }
 
     /// Loads a document, subject to the current limits. Blocks on file I/O.
-    pub fn load(&self, what: Document, of: &ApiService) -> Option<Value> {
-        let place = self.place(what, &of.name)?;
-        let unusable = |why: String| tracing::warn!(file = %place.display(), "cannot use a cached document: {why}; the backend will be queried");
-        let most = self.documents.most_kept(what) as u64;
-        let bytes = match read_up_to(&place, most) {
+    pub fn load(&self, what: DocumentKind, of: &ApiService) -> Option<Value> {
+        let path = self.path(what, &of.name)?;
+        let unusable = |why: String| tracing::warn!(file = %path.display(), "cannot use a cached document: {why}; the backend will be queried");
+        let most = self.documents.max_cached_bytes(what) as u64;
+        let bytes = match read_up_to(&path, most) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
                 unusable(format!("it is larger than {most} bytes"));
@@ -85,7 +85,7 @@ impl Shelf {
                 return None;
             }
         };
-        let mut file = self.documents.parse_kept(what, &bytes).map_err(unusable).ok()?;
+        let mut file = self.documents.parse_cached(what, &bytes).map_err(unusable).ok()?;
         let ours = file.str_at(&["uid"]) == of.uid.as_str() && !of.uid.is_empty();
         ours.then(|| file.unset(&["document"])).flatten()
     }
@@ -94,8 +94,8 @@ impl Shelf {
     ///
     /// # Cancel safety
     /// Cancel safe: the file is replaced as a whole or not at all.
-    pub async fn save(&self, what: Document, of: &ApiService, document: Value) {
-        let Some(place) = self.place(what, &of.name) else {
+    pub async fn save(&self, what: DocumentKind, of: &ApiService, document: Value) {
+        let Some(path) = self.path(what, &of.name) else {
             return;
         };
         let (mut file, name) = (Map::new(), of.name.clone());
@@ -103,13 +103,13 @@ impl Shelf {
         file.insert("document", document);
         let file = Value::Object(file);
         let written = off_thread(MEMORY, move || {
-            let dir = place.parent().unwrap_or(&place);
+            let dir = path.parent().unwrap_or(&path);
             DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)?;
-            let draft = place.with_extension("draft");
+            let draft = path.with_extension("draft");
             let mut open = OpenOptions::new();
             open.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
             open.open(&draft)?.write_all(&json::to_vec(&file))?;
-            std::fs::rename(&draft, &place)
+            std::fs::rename(&draft, &path)
         });
         if let Some(Err(e)) = written.await {
             tracing::warn!(%name, "cannot cache a document of a backend below <data-dir>/aggregator: {e}");
@@ -117,14 +117,14 @@ impl Shelf {
     }
 
     /// Deletes the document of a deleted APIService.
-    pub fn remove(&self, what: Document, name: &str) {
-        if let Some(place) = self.place(what, name) {
+    pub fn remove(&self, what: DocumentKind, name: &str) {
+        if let Some(path) = self.path(what, name) {
             // Usually it does not exist.
-            let _ = std::fs::remove_file(place);
+            let _ = std::fs::remove_file(path);
         }
     }
 
-    fn place(&self, what: Document, name: &str) -> Option<PathBuf> {
+    fn path(&self, what: DocumentKind, name: &str) -> Option<PathBuf> {
         // The store validates names in the same way. A file name must not be a path.
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']) && name.len() < 200;
         let dir = self.dir.as_ref().filter(|_| plain)?;
@@ -133,8 +133,8 @@ impl Shelf {
 }
 
 /// Reads a whole file; `None` if it is larger than `most`.
-fn read_up_to(place: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
-    let file = File::open(place)?;
+fn read_up_to(path: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let file = File::open(path)?;
     let mut bytes = Vec::with_capacity(file.metadata()?.len().min(most) as usize);
     file.take(most + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= most).then_some(bytes))
@@ -144,7 +144,7 @@ fn read_up_to(place: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
-fn close_to_others(dir: &Path) -> std::io::Result<()> {
+fn restrict_permissions(dir: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(dir, Permissions::from_mode(PRIVATE_DIR))?;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -165,16 +165,16 @@ mod tests {
     #[tokio::test]
     async fn a_document_is_loaded_for_its_own_object_only() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::at(Some(dir.path().join("aggregator")), Documents::default());
+        let disk_cache = DiskCache::at(Some(dir.path().join("aggregator")), Documents::default());
         let of = |uid: &str| ApiService::from_value(&json!({"metadata": {"name": "v1.g", "uid": (uid)}, "spec": {}}));
         let entry = json!({"version": "v1"});
-        shelf.save(Document::Discovery, &of("1"), entry.clone()).await;
-        assert_eq!(shelf.load(Document::Discovery, &of("1")), Some(entry));
-        assert_eq!(shelf.load(Document::Discovery, &of("2")), None);
-        assert_eq!(shelf.load(Document::OpenApiV2, &of("1")), None);
-        shelf.remove(Document::Discovery, "v1.g");
-        assert_eq!(shelf.load(Document::Discovery, &of("1")), None);
-        assert!(shelf.place(Document::Discovery, "../x").is_none());
+        disk_cache.save(DocumentKind::Discovery, &of("1"), entry.clone()).await;
+        assert_eq!(disk_cache.load(DocumentKind::Discovery, &of("1")), Some(entry));
+        assert_eq!(disk_cache.load(DocumentKind::Discovery, &of("2")), None);
+        assert_eq!(disk_cache.load(DocumentKind::OpenApiV2, &of("1")), None);
+        disk_cache.remove(DocumentKind::Discovery, "v1.g");
+        assert_eq!(disk_cache.load(DocumentKind::Discovery, &of("1")), None);
+        assert!(disk_cache.path(DocumentKind::Discovery, "../x").is_none());
     }
 
     #[test]
@@ -185,33 +185,36 @@ mod tests {
             discovery: 1 << 20,
             openapi: 1 << 20,
         };
-        let shelf = Shelf::at(Some(dir.path().to_owned()), Documents::new(limits));
+        let disk_cache = DiskCache::at(Some(dir.path().to_owned()), Documents::new(limits));
         let write = |document: &str| {
             let text = format!(r#"{{"uid":"1","document":{document}}}"#);
             std::fs::write(dir.path().join("v1.g.discovery.json"), text).unwrap();
         };
         write(r#"{"version":"v1","junk":[{},{}]}"#);
-        assert_eq!(shelf.load(Document::Discovery, &of), Some(json!({"version": "v1"})));
+        assert_eq!(
+            disk_cache.load(DocumentKind::Discovery, &of),
+            Some(json!({"version": "v1"}))
+        );
         write(&format!(r#"{{"version":"v1","junk":"{}"}}"#, "x".repeat(3 << 20)));
-        assert_eq!(shelf.load(Document::Discovery, &of), None);
+        assert_eq!(disk_cache.load(DocumentKind::Discovery, &of), None);
         write(&format!(r#"{{"resources":[{}{{}}]}}"#, "{},".repeat(200_000)));
-        assert_eq!(shelf.load(Document::Discovery, &of), None);
+        assert_eq!(disk_cache.load(DocumentKind::Discovery, &of), None);
     }
 
     #[tokio::test]
     async fn permissions_are_private_even_for_existing_files() {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let dir = tempfile::tempdir().unwrap();
-        let kept = dir.path().join("aggregator");
+        let cache_dir = dir.path().join("aggregator");
         let of = ApiService::from_value(&json!({"metadata": {"name": "v1.g", "uid": "1"}, "spec": {}}));
-        let file = kept.join("v1.g.discovery.json");
-        Shelf::at(Some(kept.clone()), Documents::default())
-            .save(Document::Discovery, &of, json!({"a": 1}))
+        let file = cache_dir.join("v1.g.discovery.json");
+        DiskCache::at(Some(cache_dir.clone()), Documents::default())
+            .save(DocumentKind::Discovery, &of, json!({"a": 1}))
             .await;
-        assert_eq!((mode(&kept), mode(&file)), (0o700, 0o600));
-        std::fs::set_permissions(&kept, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!((mode(&cache_dir), mode(&file)), (0o700, 0o600));
+        std::fs::set_permissions(&cache_dir, Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        let _ = Shelf::at(Some(kept.clone()), Documents::default());
-        assert_eq!((mode(&kept), mode(&file)), (0o700, 0o600));
+        let _ = DiskCache::at(Some(cache_dir.clone()), Documents::default());
+        assert_eq!((mode(&cache_dir), mode(&file)), (0o700, 0o600));
     }
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
-const MOST_LEVELS: usize = 200;
+const MAX_LEVELS: usize = 200;
 
 /// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
 /// accepted anywhere.
@@ -49,7 +49,7 @@ pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> 
     // Go replaces invalid UTF-8. Valid text is not copied.
     let text = String::from_utf8_lossy(bytes);
     let mut d = serde_json::Deserializer::from_str(&text);
-    // serde_json's limit of 128 is below `MOST_LEVELS`, which bounds the recursion here; skipping does not recurse.
+    // serde_json's limit of 128 is below `MAX_LEVELS`, which bounds the recursion here; skipping does not recurse.
     d.disable_recursion_limit();
     let refusal = Cell::new(None);
     let seed = Seed {
@@ -91,8 +91,8 @@ impl Seed<'_> {
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
     fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
-        if self.depth > MOST_LEVELS {
-            return Err(self.refuse(format!("the document nests deeper than {MOST_LEVELS} levels")));
+        if self.depth > MAX_LEVELS {
+            return Err(self.refuse(format!("the document nests deeper than {MAX_LEVELS} levels")));
         }
         let Some(left) = self.left.get().checked_sub(1) else {
             return Err(self.refuse(format!("the document has more than {} values", self.most_values)));

@@ -12,9 +12,9 @@ fn script(path: &str) -> http::Response<Body> {
         "/openapi/v3" => r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=1"}}}"#,
         "/openapi/v3/apis/g/v1" => r#"{"openapi":"3.0.0","paths":{"/apis/g/v1/things":{"get":{}}}}"#,
         // No aggregated discovery.
-        _ => return answer(404, ""),
+        _ => return response(404, ""),
     };
-    answer(200, body)
+    response(200, body)
 }
 
 async fn version(w: &World) -> Value {

@@ -1,9 +1,9 @@
 //! Metrics about backends' serving certificates that work today but will be rejected by stricter clients (no SAN, SHA-1
 //! signatures), so that operators can find them in time. Follows `apiserver/pkg/util/x509metrics`.
 //!
-//! Entry point: [`Inspecting`], which wraps another [`Verdict`].
+//! Entry point: [`CountingVerdict`], which wraps another [`Verdict`].
 
-use super::verify::{Shown, Verdict};
+use super::verify::{PresentedChain, Verdict};
 use crate::telemetry::X509Flaws;
 use rustls::Error;
 use rustls::pki_types::CertificateDer;
@@ -14,20 +14,20 @@ const SHA1: [&str; 3] = ["1.2.840.113549.1.1.5", "1.2.840.10040.4.3", "1.2.840.1
 
 /// Delegates the verdict and counts deprecated properties once per handshake.
 #[derive(Debug)]
-pub(super) struct Inspecting<V> {
+pub(super) struct CountingVerdict<V> {
     pub(super) verdict: V,
-    pub(super) flaws: X509Flaws,
+    pub(super) certificate_warnings: X509Flaws,
 }
 
-impl<V> Inspecting<V> {
+impl<V> CountingVerdict<V> {
     fn inspect(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
         let parsed = x509_parser::parse_x509_certificate(leaf);
         if parsed.is_ok_and(|(_, c)| matches!(c.subject_alternative_name(), Ok(None))) {
-            self.flaws.missing_san.inc();
+            self.certificate_warnings.missing_san.inc();
         }
         let weak = |c: &CertificateDer<'_>| x509_parser::parse_x509_certificate(c).is_ok_and(|(_, c)| is_weak(&c));
         if weak(leaf) || chain.iter().any(weak) {
-            self.flaws.insecure_sha1.inc();
+            self.certificate_warnings.insecure_sha1.inc();
         }
     }
 }
@@ -38,10 +38,10 @@ fn is_weak(c: &X509Certificate<'_>) -> bool {
         && SHA1.contains(&c.signature_algorithm.algorithm.to_id_string().as_str())
 }
 
-impl<V: Verdict> Verdict for Inspecting<V> {
-    fn of(&self, shown: &Shown<'_>) -> Result<(), Error> {
-        self.inspect(shown.leaf, shown.chain);
-        self.verdict.of(shown)
+impl<V: Verdict> Verdict for CountingVerdict<V> {
+    fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error> {
+        self.inspect(presented.leaf, presented.chain);
+        self.verdict.of(presented)
     }
 }
 
@@ -79,22 +79,25 @@ mod tests {
         let (own, weak) = (said_to_be_over_sha1(own.der()), said_to_be_over_sha1(leaf.der()));
 
         let telemetry = Telemetry::new();
-        let inspecting = Inspecting {
+        let inspecting = CountingVerdict {
             verdict: AnyServer,
-            flaws: telemetry.x509_flaws.clone(),
+            certificate_warnings: telemetry.x509_flaws.clone(),
         };
         let name = ServerName::try_from("ext.ns.svc").unwrap();
         let sees = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
-            let shown = Shown {
+            let presented = PresentedChain {
                 leaf,
                 chain,
                 name: &name,
                 ocsp: &[],
                 now: UnixTime::now(),
             };
-            inspecting.of(&shown).unwrap();
-            let flaws = &telemetry.x509_flaws;
-            (flaws.insecure_sha1.get(), flaws.missing_san.get())
+            inspecting.of(&presented).unwrap();
+            let certificate_warnings = &telemetry.x509_flaws;
+            (
+                certificate_warnings.insecure_sha1.get(),
+                certificate_warnings.missing_san.get(),
+            )
         };
         assert_eq!(
             sees(leaf.der(), std::slice::from_ref(&own)),

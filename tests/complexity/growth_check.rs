@@ -68,7 +68,7 @@ fn millis(s: &Sample) -> f64 {
 
 /// Measures at the lengths `small` and `large` (a multiple of it) and, if the result is suspicious, at doublings of
 /// `large`. `run` sends one request of the given length, and returns `None` if such a request cannot be built.
-pub fn judge(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
+pub fn check_growth(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
     let base = run(1)?;
     // Re-measures before giving up: a request over its budget at the short length may take minutes at the long one.
     let again = |before: Sample, n| {
@@ -119,7 +119,7 @@ fn suspicious(base: &Sample, a: &Sample, b: &Sample, by: usize) -> bool {
 }
 
 /// Doubles the length from `from` to `to`. For input whose cost may grow faster than quadratically, where the lengths
-/// used by [`judge`] could take minutes.
+/// used by [`check_growth`] could take minutes.
 pub fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> Option<Finding> {
     let mut n = from;
     let mut before = run(n)?;
@@ -242,24 +242,24 @@ mod tests {
 
     #[test]
     fn linear_costs_pass() {
-        assert!(judge(&costs(|n| 30 * n, |n| 1000 * n), [128, 1024]).is_none());
+        assert!(check_growth(&costs(|n| 30 * n, |n| 1000 * n), [128, 1024]).is_none());
     }
 
     #[test]
     fn n_log_n_costs_pass() {
-        assert!(judge(&costs(|n| 3 * n * n.ilog2() as u64, |n| 100 * n), [128, 1024]).is_none());
+        assert!(check_growth(&costs(|n| 3 * n * n.ilog2() as u64, |n| 100 * n), [128, 1024]).is_none());
     }
 
     #[test]
     fn a_square_with_a_thousand_times_larger_linear_part_is_found() {
-        let finding = judge(&costs(|n| 10 * n + n * n / 100, |n| n), [128, 1024]).expect("a finding");
+        let finding = check_growth(&costs(|n| 10 * n + n * n / 100, |n| n), [128, 1024]).expect("a finding");
         assert_eq!(finding.what, "CPU time");
         assert!(finding.ratio > 3.0, "{finding}");
     }
 
     #[test]
     fn quadratic_memory_is_found() {
-        let finding = judge(&costs(|n| n, |n| n * n), [128, 1024]).expect("a finding");
+        let finding = check_growth(&costs(|n| n, |n| n * n), [128, 1024]).expect("a finding");
         assert_eq!(finding.what, "memory");
     }
 
@@ -273,6 +273,6 @@ mod tests {
     fn a_request_over_budget_is_not_made_longer() {
         let costs = costs(|n| n * n * n * 10, |n| n);
         let guarded = |n| (n <= 128).then(|| costs(n)).expect("the next would take hours");
-        assert!(judge(&guarded, [128, 1024]).is_some());
+        assert!(check_growth(&guarded, [128, 1024]).is_some());
     }
 }

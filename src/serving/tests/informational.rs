@@ -1,7 +1,7 @@
 //! Informational (1xx) responses on real connections.
 
 use super::support::Fixture;
-use crate::request::{Answering, Body, Facts, Handler, Interim, Request};
+use crate::request::{Body, Handler, InformationalSender, Request, RequestContext, ResponseFuture};
 use crate::serving::Limits;
 use http::{HeaderMap, Response, StatusCode, header};
 use std::future::poll_fn;
@@ -13,21 +13,21 @@ use tokio::sync::Notify;
 struct Hinting(Arc<Notify>);
 
 impl Handler for Hinting {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, req: Request) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
     {
         Box::pin(async move {
-            let interim = Interim::of(Facts::of(&req));
+            let informational = InformationalSender::of(RequestContext::of(&req));
             let hint = |link: &'static str| {
                 let headers = HeaderMap::from_iter([(header::LINK, link.parse().unwrap())]);
-                if let Some(interim) = &interim {
-                    interim.send(StatusCode::EARLY_HINTS, &headers);
+                if let Some(informational) = &informational {
+                    informational.send(StatusCode::EARLY_HINTS, &headers);
                 }
             };
             hint("</1>");
-            if interim.is_some() {
+            if informational.is_some() {
                 self.0.notified().await;
             }
             // Without a pause before the final response.

@@ -1,14 +1,15 @@
 //! Informational (1xx) responses such as `103 Early Hints`, carried from a backend's connection to the client's.
 //!
-//! [`Interim::of`] gives a proxy the sender for one request. HTTP/1.1 connections have one [`Lane`], because they carry
-//! one request at a time; HTTP/2 connections have [`Lanes`], keyed by stream id. HTTP/1.0 has no 1xx responses.
-//! `100 Continue` is hop-by-hop: the server sends its own when a handler starts to read the body.
+//! [`InformationalSender::of`] gives a proxy the sender for one request. HTTP/1.1 connections have one
+//! [`H1InformationalQueue`], because they carry one request at a time; HTTP/2 connections have
+//! [`H2InformationalQueue`], keyed by stream id. HTTP/1.0 has no 1xx responses. `100 Continue` is hop-by-hop: the
+//! server sends its own when a handler starts to read the body.
 
-mod lanes;
+mod per_stream;
 
-pub use lanes::{Lanes, size};
+pub use per_stream::{H2InformationalQueue, size};
 
-use super::facts::Facts;
+use super::context::RequestContext;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
@@ -17,11 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 /// Maximum number of bytes queued for a client; further informational responses are dropped.
-const MOST_WAITING: usize = 64 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// Queue of informational responses on an HTTP/1.1 connection.
 #[derive(Debug, Default)]
-pub struct Lane {
+pub struct H1InformationalQueue {
     state: Mutex<State>,
     /// Whether bytes are pending. Checked on every write, hence outside the lock.
     loaded: AtomicBool,
@@ -31,28 +32,28 @@ pub struct Lane {
 #[derive(Debug, Default)]
 struct State {
     /// Number of the current request, so that a late 1xx from an earlier request's backend is not sent to the next one.
-    turn: u64,
+    request_number: u64,
     open: bool,
     waiting: BytesMut,
 }
 
 /// Sender of informational responses for one request.
 #[derive(Clone, Debug)]
-pub struct Interim(Way);
+pub struct InformationalSender(Target);
 
 #[derive(Clone, Debug)]
-enum Way {
-    Turn(Arc<Lane>, u64),
-    Stream(Arc<Lanes>, u32),
+enum Target {
+    H1(Arc<H1InformationalQueue>, u64),
+    H2(Arc<H2InformationalQueue>, u32),
 }
 
-// === impl Lane ===
+// === impl H1InformationalQueue ===
 
-impl Lane {
+impl H1InformationalQueue {
     /// Starts a new request that may receive informational responses.
-    pub fn open(&self) {
+    pub fn begin_request(&self) {
         let mut s = self.lock();
-        s.turn += 1;
+        s.request_number += 1;
         s.open = true;
     }
 
@@ -79,27 +80,27 @@ impl Lane {
         self.loaded.load(Ordering::Acquire)
     }
 
-    /// Takes the queued bytes; the caller reports completion with [`Lane::written`].
+    /// Takes the queued bytes; the caller reports completion with [`H1InformationalQueue::mark_written`].
     pub fn take(&self) -> Bytes {
         std::mem::take(&mut self.lock().waiting).freeze()
     }
 
-    /// Marks the bytes from [`Lane::take`] as written.
-    pub fn written(&self) {
+    /// Marks the bytes from [`H1InformationalQueue::take`] as written.
+    pub fn mark_written(&self) {
         let s = self.lock();
         self.loaded.store(!s.waiting.is_empty(), Ordering::Release);
         drop(s);
         self.task.wake();
     }
 
-    fn say(&self, turn: u64, status: StatusCode, headers: &HeaderMap) {
+    fn push(&self, request_number: u64, status: StatusCode, headers: &HeaderMap) {
         let mut s = self.lock();
-        if !s.open || s.turn != turn {
+        if !s.open || s.request_number != request_number {
             return;
         }
         let before = s.waiting.len();
         write(&mut s.waiting, status, headers);
-        if s.waiting.len() > MOST_WAITING {
+        if s.waiting.len() > MAX_QUEUED_BYTES {
             // Drop the whole response: a part of it would corrupt the stream.
             s.waiting.truncate(before);
             return;
@@ -114,21 +115,21 @@ impl Lane {
     }
 }
 
-// === impl Interim ===
+// === impl InformationalSender ===
 
-impl Interim {
+impl InformationalSender {
     /// The sender for the request with this context; `None` if its connection does not support 1xx responses.
-    pub fn of(facts: &Facts) -> Option<Self> {
-        let cache = facts.connection.as_ref()?;
-        if let Some(stream) = facts.stream {
-            return Some(Self(Way::Stream(cache.get::<Lanes>()?, stream)));
+    pub fn of(context: &RequestContext) -> Option<Self> {
+        let cache = context.connection.as_ref()?;
+        if let Some(stream) = context.stream {
+            return Some(Self(Target::H2(cache.get::<H2InformationalQueue>()?, stream)));
         }
-        let lane = cache.get::<Lane>()?;
-        let turn = {
-            let s = lane.lock();
-            s.open.then_some(s.turn)?
+        let queue = cache.get::<H1InformationalQueue>()?;
+        let request_number = {
+            let s = queue.lock();
+            s.open.then_some(s.request_number)?
         };
-        Some(Self(Way::Turn(lane, turn)))
+        Some(Self(Target::H1(queue, request_number)))
     }
 
     /// Queues an informational response. `100` and `101` are hop-by-hop and ignored, as is anything sent after the
@@ -138,8 +139,8 @@ impl Interim {
             return;
         }
         match &self.0 {
-            Way::Turn(lane, turn) => lane.say(*turn, status, headers),
-            Way::Stream(lanes, stream) => lanes.say(*stream, status, headers),
+            Target::H1(queue, request_number) => queue.push(*request_number, status, headers),
+            Target::H2(queue, stream) => queue.push(*stream, status, headers),
         }
     }
 }
@@ -170,15 +171,15 @@ mod tests {
     use crate::request::peer::ConnectionCache;
     use std::task::Waker;
 
-    fn lane() -> (Arc<Lane>, Facts) {
-        let (lane, cache) = (Arc::new(Lane::default()), ConnectionCache::default());
-        cache.set(lane.clone());
+    fn queue() -> (Arc<H1InformationalQueue>, RequestContext) {
+        let (queue, cache) = (Arc::new(H1InformationalQueue::default()), ConnectionCache::default());
+        cache.set(queue.clone());
         let connection = Some(cache);
         (
-            lane,
-            Facts {
+            queue,
+            RequestContext {
                 connection,
-                ..Facts::default()
+                ..RequestContext::default()
             },
         )
     }
@@ -189,45 +190,45 @@ mod tests {
 
     #[test]
     fn the_final_response_waits_until_queued_hints_are_written() {
-        let (lane, facts) = lane();
-        lane.open();
-        let interim = Interim::of(&facts).unwrap();
-        interim.send(StatusCode::CONTINUE, &HeaderMap::new());
-        assert!(!lane.is_loaded());
-        interim.send(StatusCode::EARLY_HINTS, &hints());
+        let (queue, context) = queue();
+        queue.begin_request();
+        let informational = InformationalSender::of(&context).unwrap();
+        informational.send(StatusCode::CONTINUE, &HeaderMap::new());
+        assert!(!queue.is_loaded());
+        informational.send(StatusCode::EARLY_HINTS, &hints());
         let cx = &Context::from_waker(Waker::noop());
-        assert!(lane.poll_close(cx).is_pending());
+        assert!(queue.poll_close(cx).is_pending());
         assert_eq!(
-            lane.take(),
+            queue.take(),
             "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
         );
-        assert!(lane.poll_close(cx).is_pending(), "taken, but not yet written");
-        lane.written();
-        assert!(lane.poll_close(cx).is_ready());
+        assert!(queue.poll_close(cx).is_pending(), "taken, but not yet written");
+        queue.mark_written();
+        assert!(queue.poll_close(cx).is_ready());
     }
 
     #[test]
     fn late_hints_of_one_request_are_not_sent_to_the_next() {
-        let (lane, facts) = lane();
-        assert!(Interim::of(&facts).is_none(), "no request");
-        lane.open();
-        let first = Interim::of(&facts).unwrap();
+        let (queue, context) = queue();
+        assert!(InformationalSender::of(&context).is_none(), "no request");
+        queue.begin_request();
+        let first = InformationalSender::of(&context).unwrap();
         let cx = &Context::from_waker(Waker::noop());
-        assert!(lane.poll_close(cx).is_ready());
+        assert!(queue.poll_close(cx).is_ready());
         first.send(StatusCode::EARLY_HINTS, &hints());
-        lane.open();
+        queue.begin_request();
         first.send(StatusCode::EARLY_HINTS, &hints());
-        assert!(!lane.is_loaded());
+        assert!(!queue.is_loaded());
     }
 
     #[test]
     fn hints_beyond_the_queue_limit_are_dropped() {
-        let (lane, facts) = lane();
-        lane.open();
-        let interim = Interim::of(&facts).unwrap();
+        let (queue, context) = queue();
+        queue.begin_request();
+        let informational = InformationalSender::of(&context).unwrap();
         for _ in 0..10_000 {
-            interim.send(StatusCode::EARLY_HINTS, &hints());
+            informational.send(StatusCode::EARLY_HINTS, &hints());
         }
-        assert!(lane.take().len() <= MOST_WAITING);
+        assert!(queue.take().len() <= MAX_QUEUED_BYTES);
     }
 }

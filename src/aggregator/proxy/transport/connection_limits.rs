@@ -1,4 +1,5 @@
-//! Limits of one address: connections, and requests that wait for one. [`Room`] hands out a guard for each.
+//! Limits of one address: connections, and requests that wait for one. [`ConnectionLimiter`] hands out a guard for
+//! each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +8,14 @@ use tokio::sync::Notify;
 
 /// Upper limits per address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     /// Connections, including those that are being established.
     pub connections: usize,
     /// Requests that wait for a connection, including one that is being established.
     pub waiting: usize,
 }
 
-impl Default for Bounds {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 4096,
@@ -24,21 +25,21 @@ impl Default for Bounds {
 }
 
 /// How long a request waits for another one to free its connection while the connection limit is reached.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_secs(5);
 
 /// Counters of what is in use at one address, and a notification when some of it is freed.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct ConnectionLimiter {
     open: AtomicUsize,
     waiting: AtomicUsize,
     freed: Notify,
 }
 
 /// Guard of one connection, from before the dial to its end.
-pub(super) struct Open(Arc<Room>);
+pub(super) struct ConnectionPermit(Arc<ConnectionLimiter>);
 
 /// Guard of one waiting request.
-pub(super) struct Waiting(Arc<Room>);
+pub(super) struct WaitPermit(Arc<ConnectionLimiter>);
 
 /// Increments the counter unless it has reached `most`.
 fn take(of: &AtomicUsize, most: usize) -> bool {
@@ -46,15 +47,15 @@ fn take(of: &AtomicUsize, most: usize) -> bool {
     of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
-impl Room {
+impl ConnectionLimiter {
     /// Reserves a connection; `None` at the limit.
-    pub(super) fn open(self: &Arc<Self>, most: usize) -> Option<Open> {
-        take(&self.open, most).then(|| Open(self.clone()))
+    pub(super) fn open(self: &Arc<Self>, most: usize) -> Option<ConnectionPermit> {
+        take(&self.open, most).then(|| ConnectionPermit(self.clone()))
     }
 
-    /// Reserves a place in the queue; `None` at the limit.
-    pub(super) fn wait(self: &Arc<Self>, most: usize) -> Option<Waiting> {
-        take(&self.waiting, most).then(|| Waiting(self.clone()))
+    /// Admits a waiting request; `None` at the limit.
+    pub(super) fn wait(self: &Arc<Self>, most: usize) -> Option<WaitPermit> {
+        take(&self.waiting, most).then(|| WaitPermit(self.clone()))
     }
 
     /// Wakes one waiting request, if any. A single relaxed load if none waits.
@@ -78,14 +79,14 @@ impl Room {
     }
 }
 
-impl Drop for Open {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
         self.0.free();
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitPermit {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }

@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
 /// Reads through the cluster reader, and writes through the control plane once there is one.
-pub struct Live {
+pub struct TokenObjects {
     cluster: Cluster,
     plane: OnceLock<Arc<ControlPlane>>,
 }
 
-impl Live {
+impl TokenObjects {
     /// Nothing can be read before `cluster` is filled.
     pub fn new(cluster: Cluster) -> Arc<Self> {
         Arc::new(Self {
@@ -33,18 +33,18 @@ impl Live {
 }
 
 /// Holds while the entry is the object's latest version.
-struct Unchanged {
+struct EntryUnchanged {
     storage: Arc<dyn Storage>,
     entry: Arc<Entry>,
 }
 
-impl Ground for Unchanged {
+impl Ground for EntryUnchanged {
     fn holds(&self) -> bool {
         self.storage.at_hand(&self.entry.key) == Some(self.entry.revision)
     }
 }
 
-impl std::fmt::Debug for Unchanged {
+impl std::fmt::Debug for EntryUnchanged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The entry is omitted because it may contain a token.
         f.debug_struct("Unchanged")
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Unchanged {
 }
 
 #[async_trait]
-impl Objects for Live {
+impl Objects for TokenObjects {
     async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<Found>, String> {
         // Claims are signed but their content is arbitrary; a slash would address the key of another resource.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
@@ -63,7 +63,7 @@ impl Objects for Live {
         let found = self.cluster.entry("", resource, namespace, name).await;
         Ok(found.map_err(|e| e.message)?.map(|(entry, storage)| Found {
             object: entry.decode(),
-            ground: Arc::new(Unchanged {
+            ground: Arc::new(EntryUnchanged {
                 storage: storage.clone(),
                 entry,
             }),
