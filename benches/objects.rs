@@ -108,7 +108,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: TaskGroup::new("bench"),
             policy: Default::default(),
-            names: Arc::new(torana::client::names::SystemNames),
+            names: Arc::new(torana::client::resolver::SystemResolver),
         },
         tokens: None,
     };

@@ -52,14 +52,14 @@ if [ $# -gt 0 ] && [ "$1" != --write ]; then
 	exit 0
 fi
 "$kit/parity" "${args[@]}"  >target/parity.txt 2>&1 || true
-ledger=(target/parity.txt docs/wire/parity.txt)
-[ -n "${SAMPLE_APISERVER:-}" ] || ledger+=(--without=aggregation)
+inputs=(target/parity.txt docs/wire/parity.txt)
+[ -n "${SAMPLE_APISERVER:-}" ] || inputs+=(--without=aggregation)
 again=()
-if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_ledger.py fallen "${ledger[@]}") && [ -n "$fallen" ]; then
+if [ $# -eq 0 ] && fallen=$(python3 scripts/parity_check.py fallen "${inputs[@]}") && [ -n "$fallen" ]; then
 	echo "running again, one case at a time: $fallen"
 	only=()
 	for a in $fallen; do only+=(--only "$a/*"); done
 	"$kit/parity" "${args[@]}" --jobs 1 --patience 15 "${only[@]}" >target/parity-again.txt 2>&1 || true
 	again=(target/parity-again.txt)
 fi
-python3 scripts/parity_ledger.py "${1:-check}" "${ledger[@]}" "${again[@]}"
+python3 scripts/parity_check.py "${1:-check}" "${inputs[@]}" "${again[@]}"

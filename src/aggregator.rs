@@ -9,19 +9,19 @@
 pub mod apiservice;
 pub mod autoregister;
 pub mod availability;
+pub mod backend_stats;
 pub mod discovery;
+pub mod disk_cache;
 pub mod documents;
-mod figures;
-pub mod freshness;
-pub mod internal;
-pub mod ledger;
+mod metrics;
 pub mod openapi;
+pub mod own_requests;
 pub mod proxy;
 pub mod references;
 pub mod registration;
 pub mod resolver;
-pub mod shelf;
 pub mod status;
+pub mod sync_status;
 pub mod transports;
 pub mod writer;
 
@@ -32,9 +32,9 @@ mod testing;
 mod tests;
 
 pub use apiservice::{ApiService, Condition, ServiceReference};
+pub use backend_stats::BackendLimits;
 pub use build::{Aggregator, Config};
 pub use documents::DocumentLimits;
-pub use ledger::Budget;
-pub use proxy::transport::Bounds;
+pub use proxy::transport::ConnectionLimits;
 pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
 pub use writer::ApiServiceWriter;

@@ -16,12 +16,12 @@ mod flows;
 mod hooks;
 mod identity_providers;
 mod kubelets;
-mod live;
 mod metrics;
 mod port;
 mod servers;
 mod service_accounts;
 mod store;
+mod token_objects;
 pub mod tool;
 mod trust;
 
@@ -41,7 +41,7 @@ use crate::extensions::api_server::ApiGroup;
 use crate::request::Handler;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
-use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
+use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimeouts};
 use crate::server::reserved::ReservedThread;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
@@ -70,7 +70,7 @@ pub struct Gateway {
     kubeconfig: PathBuf,
     lifecycle: Lifecycle,
     hooks: Vec<PreShutdownHook>,
-    times: ShutdownTimes,
+    times: ShutdownTimeouts,
     tasks: TaskGroup,
     stores: Arc<Stores>,
     audit: Option<Arc<Audit>>,
@@ -94,10 +94,10 @@ pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, St
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
 pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
-    compose(options, own).boxed()
+    build(options, own).boxed()
 }
 
-async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
+async fn build(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
     let provider = rustls::crypto::CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -112,11 +112,11 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
     let url = options.local_url(address.port());
     telemetry.client_requests.expect(url.trim_start_matches("https://"));
     let cluster = ObjectLookup::default();
-    let live = live::Live::new(cluster.clone());
+    let token_objects = token_objects::TokenObjects::new(cluster.clone());
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
-    let authentication = authentication::build(&options, &port, &live, &tasks, &telemetry)?;
+    let authentication = authentication::build(&options, &port, &token_objects, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
     let lifecycle = Lifecycle::new();
 
@@ -148,7 +148,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
         &telemetry,
     );
     let plane = Arc::new(made.await?);
-    live.fill(plane.clone());
+    token_objects.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
@@ -200,8 +200,8 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
             connections: tasks.clone(),
             provider,
             outbound: Outbound::from_environment()?
-                .to_sockets_below(options.aggregator.socket_dirs.clone())
-                .away_from(OwnAddress {
+                .with_socket_dirs(options.aggregator.socket_dirs.clone())
+                .refusing(OwnAddress {
                     bound: address,
                     advertised: options.advertise_address,
                 }),
@@ -215,16 +215,16 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
-            keep_in: Some(data_dir.join("aggregator")),
+            disk_cache_dir: Some(data_dir.join("aggregator")),
             priorities,
-            budget: aggregator::Budget {
+            backend_limits: aggregator::BackendLimits {
                 requests: match options.aggregator.max_requests {
                     0 => options.generic.max_requests_in_flight.div_ceil(2),
                     n => n,
                 },
                 watches: options.aggregator.max_watches,
             },
-            bounds: aggregator::Bounds {
+            connection_limits: aggregator::ConnectionLimits {
                 connections: options.aggregator.max_connections,
                 waiting: options.aggregator.max_waiting,
             },
@@ -285,7 +285,7 @@ async fn compose(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gatewa
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
-    let times = ShutdownTimes {
+    let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,
         in_flight: options.generic.request_timeout,
     };
@@ -346,10 +346,10 @@ impl Gateway {
     /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
     /// them.
     pub fn shut_down(self) -> BoxFuture<'static, bool> {
-        self.go_down().boxed()
+        self.shut_down_inner().boxed()
     }
 
-    async fn go_down(self) -> bool {
+    async fn shut_down_inner(self) -> bool {
         let Self {
             lifecycle,
             hooks,
@@ -393,10 +393,10 @@ pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> 
 /// # Errors
 /// As [`run`].
 pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
-    until_signalled(options, own).boxed()
+    run_until_signalled(options, own).boxed()
 }
 
-async fn until_signalled(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
+async fn run_until_signalled(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
     let mut gateway = start_with(options, own).await?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;

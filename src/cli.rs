@@ -26,7 +26,7 @@ use crate::apimachinery::codec::yaml;
 use crate::client::ClientConfig;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches};
-use flags::{FLAGS, Fate, Kind};
+use flags::{FLAGS, Support, ValueType};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -159,24 +159,24 @@ fn command() -> clap::Command {
             let mut arg = Arg::new(flag.name)
                 .long(flag.name)
                 .help(flag.help)
-                .hide(flag.fate != Fate::Honoured);
+                .hide(flag.support != Support::Supported);
             if flag.name == "v" {
                 arg = arg.short('v');
             }
-            arg = match flag.kind {
-                Kind::Bool => arg
+            arg = match flag.value_type {
+                ValueType::Bool => arg
                     .num_args(0..=1)
                     .require_equals(true)
                     .default_missing_value("true")
                     .value_name("bool"),
-                Kind::List | Kind::Array => arg
+                ValueType::List | ValueType::Array => arg
                     .action(ArgAction::Append)
                     .allow_hyphen_values(true)
                     .value_name("strings"),
                 kind => arg.allow_hyphen_values(true).value_name(match kind {
-                    Kind::Int => "int",
-                    Kind::Float => "float",
-                    Kind::Duration => "duration",
+                    ValueType::Int => "int",
+                    ValueType::Float => "float",
+                    ValueType::Duration => "duration",
                     _ => "string",
                 }),
             };

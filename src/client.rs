@@ -10,9 +10,9 @@
 //! [`crate::aggregator::proxy::transport`].
 
 pub mod backend;
+mod certificate_warnings;
 pub mod dial;
 pub mod fetch;
-mod flaws;
 pub mod headers;
 pub mod hops;
 pub mod html;
@@ -20,10 +20,10 @@ pub mod informer;
 pub mod io;
 pub mod kubeconfig;
 pub mod links;
-pub mod names;
 pub mod outbound;
 pub mod policy;
 pub mod probe;
+pub mod resolver;
 pub mod rest;
 pub mod target;
 pub mod tls;

@@ -19,7 +19,7 @@
 mod bulk;
 pub mod certs;
 mod connection;
-mod gate;
+mod fair_semaphore;
 pub mod limits;
 pub mod listener;
 mod registry;

@@ -3,7 +3,7 @@
 #[path = "support/generator.rs"]
 mod generator;
 
-use generator::Maker;
+use generator::Generator;
 use proptest::prelude::*;
 use torana::api::apply_schema::ApplyType;
 use torana::api::decode::normalize;
@@ -45,7 +45,7 @@ fn solid(v: Value) -> Value {
 
 /// A generated, normalised configuration of a kind, or `None` if apply refuses it.
 fn config(def: &'static TypeDef, seed: u64) -> Option<Value> {
-    let mut config = Maker::some(seed, without).lone().object(def);
+    let mut config = Generator::some(seed, without).single_item_lists().object(def);
     normalize(def, &mut config).expect("it has the right types");
     let mut config = solid(config);
     config.set(&["metadata", "name"], "n");

@@ -142,7 +142,7 @@ fn code(path: &Path) -> String {
         .join("\n")
 }
 
-fn room_of(src: &Path, path: &Path) -> String {
+fn module_of(src: &Path, path: &Path) -> String {
     let first = path
         .strip_prefix(src)
         .expect("below src")
@@ -166,20 +166,20 @@ fn is_test(path: &Path) -> bool {
 #[test]
 fn modules_import_only_what_the_table_allows() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let rooms: BTreeMap<&str, BTreeSet<&str>> = ARROWS
+    let modules: BTreeMap<&str, BTreeSet<&str>> = ARROWS
         .iter()
-        .map(|(room, to)| (*room, to.iter().copied().collect()))
+        .map(|(module, to)| (*module, to.iter().copied().collect()))
         .collect();
     let mut files = Vec::new();
     sources(&src, &mut files);
     let mut wrong = Vec::new();
     for file in files.iter().filter(|f| !is_test(f)) {
-        let room = room_of(&src, file);
-        if matches!(room.as_str(), "lib" | "main" | "app") {
+        let module = module_of(&src, file);
+        if matches!(module.as_str(), "lib" | "main" | "app") {
             continue;
         }
-        let Some(may) = rooms.get(room.as_str()) else {
-            wrong.push(format!("{}: module `{room}` is not in the table", file.display()));
+        let Some(may) = modules.get(module.as_str()) else {
+            wrong.push(format!("{}: module `{module}` is not in the table", file.display()));
             continue;
         };
         let text = code(file);
@@ -191,14 +191,14 @@ fn modules_import_only_what_the_table_allows() {
                 .chars()
                 .take_while(|c| c.is_alphanumeric() || *c == '_')
                 .collect();
-            let known = rooms.contains_key(target.as_str()) || target == "app";
-            if !known || target == room || may.contains(target.as_str()) {
+            let known = modules.contains_key(target.as_str()) || target == "app";
+            if !known || target == module || may.contains(target.as_str()) {
                 continue;
             }
-            if FOUNDATIONS.contains(&target.as_str()) && (room != "apimachinery") {
+            if FOUNDATIONS.contains(&target.as_str()) && (module != "apimachinery") {
                 continue;
             }
-            wrong.push(format!("{}: `{room}` imports `{target}`", file.display()));
+            wrong.push(format!("{}: `{module}` imports `{target}`", file.display()));
         }
     }
     wrong.sort();

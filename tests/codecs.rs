@@ -4,7 +4,7 @@
 #[path = "support/generator.rs"]
 mod generator;
 
-use generator::Maker;
+use generator::Generator;
 use proptest::prelude::*;
 use torana::api::decode::normalize;
 use torana::api::protobuf::{decode_message, encode_message};
@@ -65,10 +65,10 @@ fn kinds() -> impl Iterator<Item = &'static TypeDef> {
 #[test]
 fn objects_with_every_field_survive_every_codec() {
     for def in kinds() {
-        let object = Maker::full(1, everything).object(def);
+        let object = Generator::full(1, everything).object(def);
         assert_eq!(normal(def, object.clone()), object, "{} is normal", def.name);
         survives_as_a_tree(def, &object);
-        survives_as_a_message(def, &Maker::full(2, in_envelope).object(def));
+        survives_as_a_message(def, &Generator::full(2, in_envelope).object(def));
     }
 }
 
@@ -78,14 +78,14 @@ proptest! {
     #[test]
     fn every_kind_survives_json_yaml_and_cbor(seed: u64) {
         for def in kinds() {
-            survives_as_a_tree(def, &normal(def, Maker::some(seed, everything).object(def)));
+            survives_as_a_tree(def, &normal(def, Generator::some(seed, everything).object(def)));
         }
     }
 
     #[test]
     fn every_message_survives_protobuf(seed: u64) {
         for def in types().iter().filter(|t| t.fields.iter().any(|f| f.tag != 0)) {
-            survives_as_a_message(def, &normal(def, Maker::some(seed, in_envelope).object(def)));
+            survives_as_a_message(def, &normal(def, Generator::some(seed, in_envelope).object(def)));
         }
     }
 }
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn a_truncated_or_corrupted_message_decodes_or_is_refused(seed: u64, at: prop::sample::Index, byte: u8) {
         let def = by_gvk("apps", "v1", "Deployment").expect("the table has it");
-        let mut bytes = message(def, &Maker::some(seed, in_envelope).object(def));
+        let mut bytes = message(def, &Generator::some(seed, in_envelope).object(def));
         let at = at.index(bytes.len());
         let _ = decode_message(def, &bytes[..at]);
         bytes[at] = byte;

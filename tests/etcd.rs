@@ -9,14 +9,14 @@ mod support;
 mod cut;
 #[path = "support/etcd.rs"]
 mod etcd_process;
-#[path = "etcd/figures.rs"]
-mod figures;
 #[path = "etcd/foreign.rs"]
 mod foreign;
 #[path = "etcd/kms.rs"]
 mod kms;
 #[path = "support/kms.rs"]
 mod kms_server;
+#[path = "etcd/metrics.rs"]
+mod metrics;
 #[path = "etcd/revocation.rs"]
 mod revocation;
 #[path = "support/revocation.rs"]

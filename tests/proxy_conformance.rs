@@ -4,12 +4,12 @@
 
 mod support;
 
-use proxy_conformance::backend::Seen;
+use proxy_conformance::backend::ReceivedRequest;
+use proxy_conformance::cases::{self, interpret};
 use proxy_conformance::client::Credentials;
+use proxy_conformance::environment::{Environment, Options, Via};
 use proxy_conformance::report::{self, Format};
-use proxy_conformance::rows::{self, interpret};
 use proxy_conformance::run;
-use proxy_conformance::world::{Options, Via, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -52,17 +52,20 @@ fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl F
         .enable_all()
         .build()
         .expect("a runtime");
-    let (verdicts, journal) = runtime.block_on(async {
-        let world = World::try_new(&g.url(), &ca, &certificate(&g, "admin"), options(&g)).await;
-        let world = Arc::new(world.expect("the gateway takes the backends"));
-        (run::run(world.clone(), rows::all()).await, world.journal())
+    let (results, journal) = runtime.block_on(async {
+        let environment = Environment::try_new(&g.url(), &ca, &certificate(&g, "admin"), options(&g)).await;
+        let environment = Arc::new(environment.expect("the gateway takes the backends"));
+        (
+            run::run(environment.clone(), cases::all()).await,
+            environment.requests(),
+        )
     });
-    for slow in verdicts.iter().filter(|v| v.took > Duration::from_secs(3)) {
+    for slow in results.iter().filter(|v| v.took > Duration::from_secs(3)) {
         eprintln!("{} {} took {:?}", slow.id, slow.combination(), slow.took);
     }
     let known: BTreeSet<&str> = DIFFERS.iter().map(|(id, _)| *id).collect();
-    let failed: BTreeSet<&str> = verdicts.iter().filter(|v| v.outcome.is_err()).map(|v| v.id).collect();
-    let unexpected: Vec<_> = verdicts
+    let failed: BTreeSet<&str> = results.iter().filter(|v| v.outcome.is_err()).map(|v| v.id).collect();
+    let unexpected: Vec<_> = results
         .iter()
         .filter(|v| v.outcome.is_err() && !known.contains(v.id))
         .cloned()
@@ -70,7 +73,7 @@ fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl F
     assert!(
         unexpected.is_empty(),
         "\n{}",
-        report::written(&unexpected, Format::Table)
+        report::format(&unexpected, Format::Table)
     );
     let mended: Vec<_> = known.difference(&failed).collect();
     assert!(mended.is_empty(), "these hold again: {mended:?}");
@@ -117,7 +120,7 @@ fn address_of_this_machine() -> IpAddr {
 }
 
 /// Checks that every request received by a backend has an audit event with its id and the same user, object and verb.
-fn seen_by_the_authorizer(journal: &[Seen], log: &str) {
+fn seen_by_the_authorizer(journal: &[ReceivedRequest], log: &str) {
     let mut events: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in log.lines() {
         let event = json::decode(line.as_bytes()).expect("a line is an event");
@@ -140,7 +143,7 @@ fn seen_by_the_authorizer(journal: &[Seen], log: &str) {
     }
 }
 
-fn same(seen: &Seen, event: &Value) -> bool {
+fn same(seen: &ReceivedRequest, event: &Value) -> bool {
     let stated = if event.get("impersonatedUser").is_null() {
         "user"
     } else {
@@ -162,8 +165,8 @@ fn same(seen: &Seen, event: &Value) -> bool {
 #[test]
 fn case_ids_are_unique() {
     let mut facts: BTreeMap<&str, &str> = BTreeMap::new();
-    for row in rows::all() {
-        let other = facts.insert(row.id, row.fact).filter(|other| *other != row.fact);
-        assert_eq!(other, None, "{} is {:?}, too", row.id, row.fact);
+    for case in cases::all() {
+        let other = facts.insert(case.id, case.fact).filter(|other| *other != case.fact);
+        assert_eq!(other, None, "{} is {:?}, too", case.id, case.fact);
     }
 }

@@ -6,24 +6,24 @@ mod support;
 mod wire;
 
 use base64::Engine;
-use proxy_conformance::backend::{Event, Framing, Part, ROW, Script};
-use proxy_conformance::client::{Ask, Credentials, Http, Io, Target, Upload};
-use proxy_conformance::world::{Options, World};
+use proxy_conformance::backend::{CASE_HEADER, Event, Framing, Part, Script};
+use proxy_conformance::client::{Credentials, Http, Io, Request, RequestBody, Target};
+use proxy_conformance::environment::{Environment, Options};
 use std::path::Path;
 use support::{Gateway, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const GROUP: &str = "h1.conformance.example.com";
 /// Bytes streamed in each direction.
-const MUCH: usize = 32 << 20;
+const STREAMED_BYTES: usize = 32 << 20;
 /// How much a gateway's peak memory may grow, in bytes.
-const LITTLE: usize = 12 << 20;
+const MAX_GROWTH: usize = 12 << 20;
 
 struct Two {
     front: Gateway,
     back: Gateway,
     caller: Target,
-    world: World,
+    environment: Environment,
     _dirs: [tempfile::TempDir; 2],
 }
 
@@ -63,11 +63,11 @@ impl Two {
         let back = Gateway::start_with(dirs[1].path(), &flags.each_ref().map(String::as_str));
         let (ca, who) = (read(&back, "ca.crt"), administrator(&back));
         let options = Options {
-            places: vec!["h1"],
+            backends: vec!["h1"],
             ..Options::default()
         };
-        let world = World::try_new(&back.url(), &ca, &who, options).await;
-        let world = world.expect("the back takes the backends");
+        let environment = Environment::try_new(&back.url(), &ca, &who, options).await;
+        let environment = environment.expect("the back takes the backends");
 
         let url = back.url();
         let port = url.rsplit(':').next().expect("a port");
@@ -87,26 +87,26 @@ impl Two {
             caller: caller.expect("the front is called"),
             front,
             back,
-            world,
+            environment,
             _dirs: dirs,
         }
     }
 
     fn backend(&self) -> &proxy_conformance::backend::Backend {
-        self.world.place("h1").expect("it was started")
+        self.environment.backend("h1").expect("it was started")
     }
 
-    fn ask(&self, method: &str, path: &str) -> Ask {
-        Ask {
+    fn request(&self, method: &str, path: &str) -> Request {
+        Request {
             method: method.into(),
             target: format!("/apis/{GROUP}/v1/things{path}"),
-            headers: vec![(ROW.into(), self.world.next_row())],
-            ..Ask::default()
+            headers: vec![(CASE_HEADER.into(), self.environment.next_case())],
+            ..Request::default()
         }
     }
 
     async fn upgraded(&self, protocol: &str) -> Io {
-        let _stage = self.backend().arm([Script {
+        let _handle = self.backend().arm([Script {
             headers: vec![
                 ("Connection".into(), "Upgrade".into()),
                 ("Upgrade".into(), protocol.into()),
@@ -114,15 +114,15 @@ impl Two {
             upgrade: Some(b"".to_vec()),
             ..Script::default()
         }]);
-        let mut ask = self.ask("GET", "/a/exec");
-        ask.headers.push(("Connection".into(), "Upgrade".into()));
-        ask.headers.push(("Upgrade".into(), protocol.into()));
-        let (got, io) = self.caller.over_http1(&ask).await.expect("both are up");
+        let mut request = self.request("GET", "/a/exec");
+        request.headers.push(("Connection".into(), "Upgrade".into()));
+        request.headers.push(("Upgrade".into(), protocol.into()));
+        let (response, io) = self.caller.over_http1(&request).await.expect("both are up");
         assert_eq!(
-            (got.status, got.values("upgrade")),
+            (response.status, response.values("upgrade")),
             (101, vec![protocol]),
             "{}",
-            got.text()
+            response.text()
         );
         io
     }
@@ -142,8 +142,8 @@ impl Two {
         for (before, after) in before.into_iter().zip(self.peaks()) {
             let more = after.saturating_sub(before);
             assert!(
-                more < LITTLE,
-                "{what}: {MUCH} bytes took {more} bytes of memory at the peak"
+                more < MAX_GROWTH,
+                "{what}: {STREAMED_BYTES} bytes took {more} bytes of memory at the peak"
             );
         }
     }
@@ -197,34 +197,37 @@ fn upgrades_and_streams_pass_two_gateways_in_constant_memory() {
             }
         }
         // Warms up code and tunnel buffers, which then do not count as growth.
-        comes_back(MUCH / 8, two.upgraded("SPDY/3.1").await).await;
+        comes_back(STREAMED_BYTES / 8, two.upgraded("SPDY/3.1").await).await;
         let before = two.peaks();
-        comes_back(MUCH, two.upgraded("SPDY/3.1").await).await;
+        comes_back(STREAMED_BYTES, two.upgraded("SPDY/3.1").await).await;
         two.held_little(before, "an upgrade");
 
-        for http in [Http::One, Http::Two] {
+        for http in [Http::Http1, Http::Http2] {
             let before = two.peaks();
-            let pieces = vec![Part::Data(vec![b'x'; 1 << 20]); MUCH >> 20];
-            let _stage = two.backend().arm([Script {
+            let pieces = vec![Part::Data(vec![b'x'; 1 << 20]); STREAMED_BYTES >> 20];
+            let _handle = two.backend().arm([Script {
                 body: pieces,
                 framing: Framing::Chunked,
                 ..Script::default()
             }]);
-            let got = two
+            let response = two
                 .caller
-                .exchange(http, &two.ask("GET", "/big"))
+                .exchange(http, &two.request("GET", "/big"))
                 .await
                 .expect("both are up");
-            assert_eq!((got.status, got.body.data.len(), got.body.whole), (200, MUCH, true));
+            assert_eq!(
+                (response.status, response.body.data.len(), response.body.whole),
+                (200, STREAMED_BYTES, true)
+            );
             two.held_little(before, "an answer");
 
-            let mut stage = two.backend().arm([Script::default()]);
-            let mut ask = two.ask("POST", "/big");
-            ask.body = Upload::Pieces(vec![vec![b'x'; 1 << 20]; MUCH >> 20], vec![]);
-            let got = two.caller.exchange(http, &ask).await.expect("both are up");
-            assert_eq!(got.status, 200, "{}", got.text());
-            match stage.next().await {
-                Ok(Event::Request(seen)) => assert_eq!(seen.body.data.len(), MUCH),
+            let mut handle = two.backend().arm([Script::default()]);
+            let mut request = two.request("POST", "/big");
+            request.body = RequestBody::Chunked(vec![vec![b'x'; 1 << 20]; STREAMED_BYTES >> 20], vec![]);
+            let response = two.caller.exchange(http, &request).await.expect("both are up");
+            assert_eq!(response.status, 200, "{}", response.text());
+            match handle.next().await {
+                Ok(Event::Request(seen)) => assert_eq!(seen.body.data.len(), STREAMED_BYTES),
                 other => panic!("{other:?}"),
             }
             two.held_little(before, "an upload");

@@ -1,7 +1,7 @@
 //! Bodies for data from backends and about them: HTML pages, discovery and OpenAPI documents, annotations.
 
 use torana::aggregator::discovery::{from_resource_list, versions};
-use torana::aggregator::documents::{Documents, Published, bounds};
+use torana::aggregator::documents::{Documents, PublishedKind, bounds};
 use torana::aggregator::openapi::{filter, merge, v3_of};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
@@ -50,7 +50,7 @@ pub fn link(data: &[u8]) {
 }
 
 /// The known part of a document. Reading it again changes nothing.
-fn published(what: Published, data: &[u8]) -> Option<Value> {
+fn published(what: PublishedKind, data: &[u8]) -> Option<Value> {
     let documents = Documents::default();
     let parsed = documents.parse(what, data).ok()?;
     assert_eq!(documents.parse(what, &json::to_vec(&parsed)).as_ref(), Ok(&parsed));
@@ -59,13 +59,13 @@ fn published(what: Published, data: &[u8]) -> Option<Value> {
 
 /// Any discovery document is converted to entries without panicking.
 pub fn discovery(data: &[u8]) {
-    if let Some(document) = published(Published::Groups, data) {
+    if let Some(document) = published(PublishedKind::Groups, data) {
         let _ = bounds::groups(&document);
         for entry in versions(document).values() {
             assert!(!entry.get("freshness").is_null());
         }
     }
-    if let Some(document) = published(Published::Resources, data)
+    if let Some(document) = published(PublishedKind::Resources, data)
         && let Ok(entry) = from_resource_list(&document, "v1")
     {
         assert_eq!(entry.str_at(&["version"]), "v1");
@@ -75,9 +75,9 @@ pub fn discovery(data: &[u8]) {
 
 /// Documents are filtered, merged and converted; the paths of the kept ones remain.
 pub fn openapi(data: &[u8]) {
-    published(Published::OpenApiV3, data);
-    published(Published::OpenApiV3Index, data);
-    let Some(document) = published(Published::OpenApiV2, data) else {
+    published(PublishedKind::OpenApiV3, data);
+    published(PublishedKind::OpenApiV3Index, data);
+    let Some(document) = published(PublishedKind::OpenApiV2, data) else {
         return;
     };
     let mut all = json!({"swagger": "2.0", "paths": {"/apis/a/": {"get": {"operationId": "a", "responses": {"200":

@@ -3,7 +3,7 @@
 
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::target::{self, Backend, Target};
+use crate::client::target::{self, BackendOptions, Target};
 use crate::endpoints::discovery::compare_versions;
 use crate::storage::Entry;
 use base64::Engine as _;
@@ -55,7 +55,7 @@ pub struct ApiService {
     /// The backend; `None` if this process serves the group version.
     pub service: Option<ServiceReference>,
     /// Options from the annotations.
-    pub backend: Backend,
+    pub backend: BackendOptions,
     /// Why the annotations are invalid. Nothing is sent to the backend then, since what the
     /// object describes cannot be trusted.
     pub fault: Option<Str>,
@@ -152,7 +152,7 @@ impl ApiService {
         // Validation rejects invalid annotations, but an older object or another server's write may still contain some.
         let (backend, fault) = match target::read(object) {
             Ok(backend) => (backend, None),
-            Err(errors) => (Backend::default(), Some(aggregate(&errors).into())),
+            Err(errors) => (BackendOptions::default(), Some(aggregate(&errors).into())),
         };
         let service = spec.get("service").as_object().map(|s| {
             let port = s.get("port").and_then(Value::as_i64).unwrap_or(443);

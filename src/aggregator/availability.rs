@@ -10,7 +10,7 @@ mod tests;
 
 use super::apiservice::{ApiService, Condition};
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
-use super::transports::{Transports, Unusable};
+use super::transports::{TransportError, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
@@ -63,7 +63,7 @@ pub struct Parts {
 
 /// Selects one of the two controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ControllerKind {
     /// APIServices served in this process.
     Local,
     /// APIServices with a backend.
@@ -120,12 +120,12 @@ impl Availability {
     }
 
     /// Queues one APIService for a check, since an object it refers to has changed.
-    pub fn look_at(&self, name: &Str) {
+    pub fn enqueue(&self, name: &Str) {
         self.remote.add(name.clone());
     }
 
     /// Queues all remote APIServices for a check, since something that probes depend on has changed.
-    pub fn look_again(&self) {
+    pub fn enqueue_all(&self) {
         for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
             self.remote.add(s.name.clone());
         }
@@ -139,7 +139,7 @@ impl Availability {
     }
 
     /// Starts a controller's workers and its periodic resync. They end with `tasks`.
-    pub fn start(self: &Arc<Self>, kind: Kind, tasks: &TaskGroup) {
+    pub fn start(self: &Arc<Self>, kind: ControllerKind, tasks: &TaskGroup) {
         let queue = self.queue(kind).clone();
         for _ in 0..WORKERS {
             let (me, queue) = (self.clone(), queue.clone());
@@ -157,7 +157,7 @@ impl Availability {
         });
     }
 
-    async fn resync(&self, kind: Kind, stop: &Signal) {
+    async fn resync(&self, kind: ControllerKind, stop: &Signal) {
         let mut every = tokio::time::interval(RESYNC);
         loop {
             // Stop has priority, so that nothing is queued during shutdown.
@@ -173,7 +173,7 @@ impl Availability {
         }
     }
 
-    async fn work(&self, kind: Kind, name: &Str) {
+    async fn work(&self, kind: ControllerKind, name: &Str) {
         let queue = self.queue(kind);
         match self.sync(kind, name).await {
             Ok(()) => queue.forget(name),
@@ -184,31 +184,31 @@ impl Availability {
         }
     }
 
-    fn queue(&self, kind: Kind) -> &WorkQueue<Str> {
+    fn queue(&self, kind: ControllerKind) -> &WorkQueue<Str> {
         match kind {
-            Kind::Local => &self.local,
-            Kind::Remote => &self.remote,
+            ControllerKind::Local => &self.local,
+            ControllerKind::Remote => &self.remote,
         }
     }
 
     /// Checks one APIService and updates its condition. An error is retried with backoff.
-    async fn sync(&self, kind: Kind, name: &str) -> Result<(), String> {
+    async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), String> {
         let Some(s) = self.informer.get(name) else {
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
             return Ok(());
         };
         match (kind, &s.service) {
-            (Kind::Local, None) => self.write(&s, &Condition::local()).await,
-            (Kind::Remote, Some(service)) => {
-                let condition = match (self.transports.of(&s), check::wiring(service, &self.index)) {
+            (ControllerKind::Local, None) => self.write(&s, &Condition::local()).await,
+            (ControllerKind::Remote, Some(service)) => {
+                let condition = match (self.transports.of(&s), check::service_condition(service, &self.index)) {
                     // No retry: a change of the annotations or the objects they name queues the APIService again.
-                    (Err(Unusable::Annotations(unmet)), _) => {
-                        tracing::info!(%name, "an APIService cannot be served: {}", unmet.detail);
-                        Condition::new("False", unmet.reason, unmet.message)
+                    (Err(TransportError::Annotations(error)), _) => {
+                        tracing::info!(%name, "an APIService cannot be served: {}", error.detail);
+                        Condition::new("False", error.reason, error.message)
                     }
                     (_, Some(found)) => found,
-                    (Ok(transport), None) => check::answer(&s, service, &*self.resolver, &transport).await,
-                    (Err(Unusable::Bundle(why)), None) => return Err(why),
+                    (Ok(transport), None) => check::probe_condition(&s, service, &*self.resolver, &transport).await,
+                    (Err(TransportError::Bundle(why)), None) => return Err(why),
                 };
                 self.write(&s, &condition).await?;
                 match condition.reason.as_str() {

@@ -3,21 +3,21 @@
 
 use super::apiservice::ApiService;
 use super::autoregister::{AutoRegister, Definition};
-use super::availability::{Availability, Kind, Parts};
+use super::availability::{Availability, ControllerKind, Parts};
+use super::backend_stats::{BackendLimits, StatsRegistry};
 use super::discovery::{Collector, GroupListHandler};
+use super::disk_cache::DiskCache;
 use super::documents::{DocumentLimits, Documents};
-use super::figures;
-use super::freshness::Freshness;
-use super::ledger::{Budget, Ledger};
+use super::metrics;
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
-use super::proxy::transport::Bounds;
-use super::proxy::{ProxyHandler, ProxyShared, Terminations};
+use super::proxy::transport::ConnectionLimits;
+use super::proxy::{ProxyHandler, ProxyShared, TerminationMetrics};
 use super::references::{self, References};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
-use super::shelf::Shelf;
 use super::status::{self, StatusHandler};
-use super::transports::{Passing, Transports};
+use super::sync_status::SyncStatus;
+use super::transports::{ForwardingHeaders, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::client::outbound::Outbound;
@@ -85,11 +85,11 @@ pub struct Config {
     /// Discovery priorities of groups of the delegate servers that are not built in.
     pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Limits of concurrent requests and watches per backend.
-    pub budget: Budget,
+    pub backend_limits: BackendLimits,
     /// Limits of connections and waiting requests per address.
-    pub bounds: Bounds,
+    pub connection_limits: ConnectionLimits,
     /// Directory of the disk cache of backends' documents; `None` disables it.
-    pub keep_in: Option<PathBuf>,
+    pub disk_cache_dir: Option<PathBuf>,
     /// Replaces the resolver over Services and EndpointSlices, for tests and embeddings.
     pub resolver: Option<Arc<dyn ServiceResolver>>,
 }
@@ -104,11 +104,11 @@ pub struct Aggregator {
 }
 
 /// The handles that run the informers.
-struct Feeds {
+struct InformerHandles {
     api_services: InformerHandle<ApiService>,
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
-    references: references::Feeds,
+    references: references::InformerHandles,
     definitions: InformerHandle<Definition>,
 }
 
@@ -125,7 +125,7 @@ impl Aggregator {
         let (references, feed_references) =
             References::new(config.secrets, config.config_maps, config.provider.clone());
         let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
-        let feeds = Feeds {
+        let handles = InformerHandles {
             definitions: feed_definitions,
             api_services: feed_api_services,
             services: feed_services,
@@ -145,8 +145,8 @@ impl Aggregator {
             references.clone(),
             config.outbound,
             config.connections.clone(),
-            config.bounds,
-            Passing {
+            config.connection_limits,
+            ForwardingHeaders {
                 hop: config.policy.hops.own().clone(),
                 identity: Arc::new(config.identity_headers.with_standard()),
             },
@@ -162,14 +162,14 @@ impl Aggregator {
             terminations: Arc::new(telemetry.clone()),
             policy: config.policy,
         });
-        let ledger = Arc::new(Ledger::new(config.budget));
-        figures::publish(telemetry, &ledger, &transports, &config.discovery);
+        let backend_stats = Arc::new(StatsRegistry::new(config.backend_limits));
+        metrics::publish(telemetry, &backend_stats, &transports, &config.discovery);
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
             shared,
             transports.clone(),
-            ledger.clone(),
+            backend_stats.clone(),
             telemetry.queue("APIServiceRegistrationController"),
         );
         let requests = telemetry.clone();
@@ -194,36 +194,36 @@ impl Aggregator {
         references.subscribe(move |source, key| {
             for s in all.snapshot().values().filter(|s| s.refers_to(source, key)) {
                 served.renew(&s.name);
-                probed.look_at(&s.name);
+                probed.enqueue(&s.name);
             }
         });
         let published = Documents::new(config.documents);
-        let shelf = Shelf::at(config.keep_in, published.clone());
-        let freshness = Freshness::new();
+        let disk_cache = DiskCache::at(config.disk_cache_dir, published.clone());
+        let sync_status = SyncStatus::new();
         let collector = Collector::new(
             api_services.clone(),
             resolver.clone(),
             transports.clone(),
             config.discovery.clone(),
-            shelf.clone(),
-            freshness.clone(),
+            disk_cache.clone(),
+            sync_status.clone(),
             telemetry,
         );
-        let indices = Arc::new(RemoteIndices::new(shelf.clone()));
-        let documents = Arc::new(RemoteDocuments::new(shelf));
+        let indices = Arc::new(RemoteIndices::new(disk_cache.clone()));
+        let documents = Arc::new(RemoteDocuments::new(disk_cache));
         let downloads: [(Arc<dyn Download>, &'static str); 2] = [
             (Arc::clone(&indices) as _, "open_api_v3_aggregation_controller"),
             (documents.clone(), "open_api_aggregation_controller"),
         ];
         let downloaders = downloads.map(|(what, queue)| {
             let (resolver, transports) = (resolver.clone(), transports.clone());
-            let (freshness, queue) = (freshness.clone(), telemetry.queue(queue));
+            let (sync_status, queue) = (sync_status.clone(), telemetry.queue(queue));
             Downloader::new(
                 api_services.clone(),
                 resolver,
                 transports,
                 what,
-                freshness,
+                sync_status,
                 published.clone(),
                 queue,
             )
@@ -244,9 +244,9 @@ impl Aggregator {
                 api_services: api_services.clone(),
                 resolver: resolver.clone(),
                 transports: transports.clone(),
-                ledger,
+                backend_stats,
                 discovery: config.discovery.clone(),
-                freshness,
+                sync_status,
             }),
         );
         let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
@@ -292,7 +292,7 @@ impl Aggregator {
         };
         aggregator.add_hooks(
             server,
-            feeds,
+            handles,
             synced,
             referred,
             defined,
@@ -308,7 +308,7 @@ impl Aggregator {
     fn add_hooks(
         &self,
         server: &mut GenericServer,
-        feeds: Feeds,
+        handles: InformerHandles,
         synced: [Signal; 3],
         referred: [Signal; 2],
         defined: Signal,
@@ -320,19 +320,19 @@ impl Aggregator {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
             cx.tasks
-                .spawn_until_stopped("reference informers", feeds.references.run());
+                .spawn_until_stopped("reference informers", handles.references.run());
             cx.tasks.spawn_until_stopped("apiservice informer", async move {
                 // References first: otherwise an APIService would briefly count as one whose certificates are missing.
                 for known in referred {
                     known.wait().await;
                 }
-                feeds.api_services.run().await;
+                handles.api_services.run().await;
             });
-            cx.tasks.spawn_until_stopped("service informer", feeds.services.run());
+            cx.tasks.spawn_until_stopped("service informer", handles.services.run());
             cx.tasks
-                .spawn_until_stopped("endpointslice informer", feeds.endpoint_slices.run());
+                .spawn_until_stopped("endpointslice informer", handles.endpoint_slices.run());
             cx.tasks
-                .spawn_until_stopped("definition informer", feeds.definitions.run());
+                .spawn_until_stopped("definition informer", handles.definitions.run());
             Ok(())
         });
         let first = synced[0].clone();
@@ -348,7 +348,7 @@ impl Aggregator {
             let tasks = cx.tasks.clone();
             cx.tasks.spawn_until_stopped("local availability start", async move {
                 first.wait().await;
-                a.start(Kind::Local, &tasks);
+                a.start(ControllerKind::Local, &tasks);
             });
             Ok(())
         });
@@ -359,7 +359,7 @@ impl Aggregator {
                 for s in synced {
                     s.wait().await;
                 }
-                a.start(Kind::Remote, &tasks);
+                a.start(ControllerKind::Remote, &tasks);
             });
             Ok(())
         });
@@ -399,7 +399,7 @@ impl Aggregator {
     pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
-        self.availability.look_again();
+        self.availability.enqueue_all();
     }
 
     /// The proxy handler of an APIService, if registered.
@@ -413,8 +413,8 @@ impl Aggregator {
     }
 }
 
-impl Terminations for Telemetry {
-    fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode) {
+impl TerminationMetrics for Telemetry {
+    fn record(&self, info: Option<&RequestInfo>, code: StatusCode) {
         let Some(info) = info else { return };
         let labels = Labels {
             verb: verb(info),

@@ -5,18 +5,18 @@
 //! treated the same way. Entry point: [`Documents::parse`].
 
 pub mod bounds;
+mod pruning_parser;
 mod shapes;
-mod sieve;
 
-use super::internal::LargeDocuments;
-use super::shelf::Document;
+use super::disk_cache::DocumentKind;
+use super::own_requests::LargeDocuments;
 use crate::apimachinery::value::Value;
 use crate::endpoints::openapi::cached::MEMORY;
 use crate::tasks::off_thread;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-pub use sieve::Shape;
+pub use pruning_parser::Shape;
 
 /// Size limits of backends' documents, in bytes on the wire.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +69,10 @@ impl Documents {
     }
 
     /// Size limit of a document, in bytes.
-    pub fn most_bytes(&self, what: Document) -> usize {
+    pub fn max_bytes(&self, what: DocumentKind) -> usize {
         match what {
-            Document::Discovery | Document::OpenApiV3 => self.limits.discovery,
-            Document::OpenApiV2 | Document::OpenApiV3Last => self.limits.openapi,
+            DocumentKind::Discovery | DocumentKind::OpenApiV3 => self.limits.discovery,
+            DocumentKind::OpenApiV2 | DocumentKind::OpenApiV3Last => self.limits.openapi,
         }
     }
 
@@ -80,7 +80,7 @@ impl Documents {
     ///
     /// # Cancel safety
     /// Dropping the future does not stop work that has begun.
-    pub async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn run_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let place = self.parsing.clone().acquire_owned().await.ok()?;
         off_thread(MEMORY, move || {
             let _place = place;
@@ -93,47 +93,47 @@ impl Documents {
     ///
     /// # Errors
     /// The document is too large or invalid.
-    pub fn parse(&self, what: Published, bytes: &[u8]) -> Result<Value, String> {
+    pub fn parse(&self, what: PublishedKind, bytes: &[u8]) -> Result<Value, String> {
         // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only the text.
-        let (shape, most_bytes, most_values) = match what {
-            Published::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
-            Published::Resources => (&shapes::RESOURCES, self.limits.discovery, self.limits.discovery / 8),
-            Published::OpenApiV2 => (&shapes::SWAGGER, self.limits.openapi, self.limits.openapi / 32),
-            Published::OpenApiV3Index => (&shapes::INDEX, self.limits.discovery, self.limits.discovery / 8),
-            Published::OpenApiV3 => (&shapes::OPENAPI, self.limits.openapi, self.limits.openapi / 32),
+        let (shape, max_bytes, most_values) = match what {
+            PublishedKind::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
+            PublishedKind::Resources => (&shapes::RESOURCES, self.limits.discovery, self.limits.discovery / 8),
+            PublishedKind::OpenApiV2 => (&shapes::SWAGGER, self.limits.openapi, self.limits.openapi / 32),
+            PublishedKind::OpenApiV3Index => (&shapes::INDEX, self.limits.discovery, self.limits.discovery / 8),
+            PublishedKind::OpenApiV3 => (&shapes::OPENAPI, self.limits.openapi, self.limits.openapi / 32),
         };
-        within(bytes, most_bytes)?;
-        sieve::parse(bytes, shape, most_values)
+        check_size(bytes, max_bytes)?;
+        pruning_parser::parse(bytes, shape, most_values)
     }
 
     /// Parses a file of the disk cache: a document with its metadata.
     ///
     /// # Errors
     /// As [`Documents::parse`].
-    pub fn parse_kept(&self, what: Document, bytes: &[u8]) -> Result<Value, String> {
+    pub fn parse_cached(&self, what: DocumentKind, bytes: &[u8]) -> Result<Value, String> {
         let shape = match what {
-            Document::Discovery => &shapes::KEPT_DISCOVERY,
-            Document::OpenApiV2 => &shapes::KEPT_SWAGGER,
-            Document::OpenApiV3 => &shapes::KEPT_INDEX,
-            Document::OpenApiV3Last => &shapes::KEPT_OPENAPI,
+            DocumentKind::Discovery => &shapes::CACHED_DISCOVERY,
+            DocumentKind::OpenApiV2 => &shapes::CACHED_SWAGGER,
+            DocumentKind::OpenApiV3 => &shapes::CACHED_INDEX,
+            DocumentKind::OpenApiV3Last => &shapes::CACHED_OPENAPI,
         };
         let most_values = match what {
-            Document::Discovery | Document::OpenApiV3 => self.limits.discovery / 8,
-            Document::OpenApiV2 | Document::OpenApiV3Last => self.limits.openapi / 32,
+            DocumentKind::Discovery | DocumentKind::OpenApiV3 => self.limits.discovery / 8,
+            DocumentKind::OpenApiV2 | DocumentKind::OpenApiV3Last => self.limits.openapi / 32,
         };
-        within(bytes, self.most_kept(what))?;
-        sieve::parse(bytes, shape, most_values)
+        check_size(bytes, self.max_cached_bytes(what))?;
+        pruning_parser::parse(bytes, shape, most_values)
     }
 
     /// Size limit of a cache file. Twice the limit of the document, since we serialise differently, plus metadata.
-    pub fn most_kept(&self, what: Document) -> usize {
-        self.most_bytes(what).saturating_mul(2).saturating_add(64 << 10)
+    pub fn max_cached_bytes(&self, what: DocumentKind) -> usize {
+        self.max_bytes(what).saturating_mul(2).saturating_add(64 << 10)
     }
 }
 
 /// Kinds of documents as published by backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishedKind {
     /// An APIGroupDiscoveryList.
     Groups,
     /// An APIResourceList.
@@ -146,7 +146,7 @@ pub enum Published {
     OpenApiV3,
 }
 
-fn within(bytes: &[u8], most: usize) -> Result<(), String> {
+fn check_size(bytes: &[u8], most: usize) -> Result<(), String> {
     match bytes.len() > most {
         true => Err(format!("the document is larger than {most} bytes")),
         false => Ok(()),
@@ -166,7 +166,7 @@ mod tests {
             r#"{{{unknown},"items":[{{"metadata":{{"name":"g",{unknown}}},"versions":[{{"version":"v1",{unknown},
             "resources":[{{"resource":"things","verbs":["get"],"responseKind":{{"kind":"Thing",{unknown}}}}}]}}]}}]}}"#
         );
-        let parsed = of.parse(Published::Groups, text.as_bytes()).unwrap();
+        let parsed = of.parse(PublishedKind::Groups, text.as_bytes()).unwrap();
         assert_eq!(
             parsed,
             json!({"items": [{"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": [
@@ -186,12 +186,12 @@ mod tests {
                     "b": {"additionalProperties": {"allOf": [{"default": {"any": ["thing"]}}]}}},
                 "x-kubernetes-group-version-kind": [{"group": "g", "version": "v1", "kind": "Thing"}]}}});
         let text = crate::apimachinery::codec::json::to_vec(&document);
-        assert_eq!(of.parse(Published::OpenApiV2, &text).unwrap(), document);
+        assert_eq!(of.parse(PublishedKind::OpenApiV2, &text).unwrap(), document);
         let v3 = json!({"openapi": "3.0.0", "paths": {"/apis/g/v1/": {"get": {"requestBody": {"content":
             {"*/*": {"schema": {"oneOf": [{"nullable": true}, {"not": {"type": "string"}}]}}}}}}},
             "components": {"schemas": {"T": {"properties": {"a": {"x-kubernetes-list-type": "atomic"}}}}}});
         let text = crate::apimachinery::codec::json::to_vec(&v3);
-        assert_eq!(of.parse(Published::OpenApiV3, &text).unwrap(), v3);
+        assert_eq!(of.parse(PublishedKind::OpenApiV3, &text).unwrap(), v3);
     }
 
     #[test]
@@ -201,20 +201,20 @@ mod tests {
             openapi: 1 << 20,
         });
         let many = format!(r#"{{"definitions":{{"a":{{"enum":[{}0]}}}}}}"#, "0,".repeat(100_000));
-        let why = of.parse(Published::OpenApiV2, many.as_bytes()).unwrap_err();
+        let why = of.parse(PublishedKind::OpenApiV2, many.as_bytes()).unwrap_err();
         assert_eq!(why, "the document has more than 32768 values");
         let large = format!(r#"{{"junk":"{}"}}"#, "x".repeat(1 << 20));
-        let why = of.parse(Published::OpenApiV2, large.as_bytes()).unwrap_err();
+        let why = of.parse(PublishedKind::OpenApiV2, large.as_bytes()).unwrap_err();
         assert_eq!(why, "the document is larger than 1048576 bytes");
         let names: String = (0..20_001).map(|i| format!("\"d{i}\":{{}},")).collect();
         let why = Documents::default().parse(
-            Published::OpenApiV2,
+            PublishedKind::OpenApiV2,
             format!(r#"{{"definitions":{{{names}"z":{{}}}}}}"#).as_bytes(),
         );
         assert_eq!(why.unwrap_err(), "the document has more than 20000 definitions");
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         let text = format!(r#"{{"junk":{deep},"info":{deep}}}"#);
-        let why = of.parse(Published::OpenApiV2, text.as_bytes()).unwrap_err();
+        let why = of.parse(PublishedKind::OpenApiV2, text.as_bytes()).unwrap_err();
         assert_eq!(why, "the document nests deeper than 200 levels");
     }
 }

@@ -7,7 +7,7 @@
 
 mod convert;
 mod download;
-mod last;
+mod last_good;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -15,16 +15,16 @@ mod v2;
 
 pub use convert::v3_of;
 pub use download::{Download, Downloader};
-use last::LastDocuments;
+use last_good::LastGoodDocuments;
 pub use merge::{filter, merge};
 pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
+use super::disk_cache::{DiskCache, DocumentKind};
 use super::documents;
-use super::internal::Answer;
+use super::own_requests::FetchedDocument;
 use super::proxy::ProxyHandler;
 use super::registration::Registration;
-use super::shelf::{Document, Shelf};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::discovery::aggregated::hash;
@@ -58,8 +58,8 @@ pub struct RemoteIndices {
     /// Backends without a v3 index, whose v2 document is converted, with the key of the result.
     legacy: ArcSwap<OrdMap<Str, Str>>,
     writing: Mutex<()>,
-    last: LastDocuments,
-    shelf: Shelf,
+    last_good: LastGoodDocuments,
+    disk_cache: DiskCache,
 }
 
 /// The key in the index for the document of an APIService's own version.
@@ -69,16 +69,16 @@ fn key_of(s: &ApiService) -> Str {
 
 impl RemoteIndices {
     /// Creates an empty set; indices on disk are loaded by [`Download::restore`].
-    pub fn new(shelf: Shelf) -> Self {
+    pub fn new(disk_cache: DiskCache) -> Self {
         Self {
-            last: LastDocuments::new(shelf.clone()),
-            shelf,
+            last_good: LastGoodDocuments::new(disk_cache.clone()),
+            disk_cache,
             ..Self::default()
         }
     }
 
     fn set(&self, name: &Str, index: Option<Index>) {
-        let _turn = self.writing.lock().expect("no code panics while holding this lock");
+        let _guard = self.writing.lock().expect("no code panics while holding this lock");
         let mut all = Indices::clone(&self.all.load());
         match index {
             Some(index) => all.insert(name.clone(), Arc::new(index)),
@@ -101,32 +101,32 @@ impl Download for RemoteIndices {
         ROOT
     }
 
-    fn document(&self) -> Document {
-        Document::OpenApiV3
+    fn document(&self) -> DocumentKind {
+        DocumentKind::OpenApiV3
     }
 
     fn headers(&self, _: &Str) -> Vec<(HeaderName, String)> {
         Vec::new()
     }
 
-    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
-        if answer.status == 404 {
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String> {
+        if response.status == 404 {
             let key = key_of(of);
             self.legacy.rcu(|all| all.update(of.name.clone(), key.clone()));
             self.set(&of.name, None);
             return Ok(());
         }
-        if answer.status != 200 {
-            return Err(format!("{} on {ROOT}", answer.status));
+        if response.status != 200 {
+            return Err(format!("{} on {ROOT}", response.status));
         }
         let before = self.all.load().get(&of.name).cloned();
-        let (known, parser) = (before.clone(), self.shelf.documents().clone());
-        let parsed = self.shelf.documents().work(move || {
-            let source = hash(&answer.body);
+        let (known, parser) = (before.clone(), self.disk_cache.documents().clone());
+        let parsed = self.disk_cache.documents().run_blocking(move || {
+            let source = hash(&response.body);
             if known.is_some_and(|k| k.source == source) {
                 return Ok(None);
             }
-            let mut document = parser.parse(documents::Published::OpenApiV3Index, &answer.body)?;
+            let mut document = parser.parse(documents::PublishedKind::OpenApiV3Index, &response.body)?;
             let mut paths = match document.unset(&["paths"]) {
                 Some(Value::Object(paths)) => paths,
                 _ => Map::new(),
@@ -141,7 +141,7 @@ impl Download for RemoteIndices {
         self.legacy.rcu(|all| all.without(&of.name));
         if before.is_none_or(|b| b.paths != paths) {
             let kept = Value::Object(paths.clone());
-            self.shelf.save(Document::OpenApiV3, of, kept).await;
+            self.disk_cache.save(DocumentKind::OpenApiV3, of, kept).await;
         }
         self.set(&of.name, Some(Index { source, paths }));
         Ok(())
@@ -151,18 +151,21 @@ impl Download for RemoteIndices {
         let all = self.all.load();
         let place = all.get(&of.name)?.paths.get(key_of(of).as_str())?;
         let url = place.str_at(&["serverRelativeURL"]);
-        let is_document = url.starts_with("/openapi/v3/") && self.last.is_news(&of.name, url);
+        let is_document = url.starts_with("/openapi/v3/") && self.last_good.is_new(&of.name, url);
         is_document.then(|| url.to_owned())
     }
 
-    async fn take_next(&self, of: &ApiService, path: String, answer: Answer) -> Result<(), String> {
-        self.last.take(of, path, answer).await
+    async fn take_next(&self, of: &ApiService, path: String, response: FetchedDocument) -> Result<(), String> {
+        self.last_good.take(of, path, response).await
     }
 
     async fn restore(&self, of: &ApiService) -> bool {
-        self.last.restore(of).await;
-        let (shelf, s) = (self.shelf.clone(), of.clone());
-        let kept = self.shelf.documents().work(move || shelf.load(Document::OpenApiV3, &s));
+        self.last_good.restore(of).await;
+        let (disk_cache, s) = (self.disk_cache.clone(), of.clone());
+        let kept = self
+            .disk_cache
+            .documents()
+            .run_blocking(move || disk_cache.load(DocumentKind::OpenApiV3, &s));
         let Some(Some(Value::Object(paths))) = kept.await else {
             return false;
         };
@@ -173,8 +176,8 @@ impl Download for RemoteIndices {
 
     fn remove(&self, name: &Str) {
         self.legacy.rcu(|all| all.without(name));
-        self.last.remove(name);
-        self.shelf.remove(Document::OpenApiV3, name);
+        self.last_good.remove(name);
+        self.disk_cache.remove(DocumentKind::OpenApiV3, name);
         self.set(name, None);
     }
 }
@@ -194,11 +197,11 @@ pub struct OpenApiHandler {
 impl OpenApiHandler {
     async fn local_paths(&self, handler: &Arc<dyn UnprotectedHandler>, authorized: &Authorized) -> Option<Value> {
         let request = http::Request::get(ROOT).body(Body::empty()).ok()?;
-        let answer = handler.serve(request, authorized.clone()).await;
-        if answer.status() != StatusCode::OK {
+        let response = handler.serve(request, authorized.clone()).await;
+        if response.status() != StatusCode::OK {
             return None;
         }
-        let bytes = answer.into_body().collect(LOCAL_LIMIT).await.ok()?;
+        let bytes = response.into_body().collect(LOCAL_LIMIT).await.ok()?;
         Some(json::decode(&bytes).ok()?.get("paths").clone())
     }
 
@@ -229,16 +232,16 @@ impl OpenApiHandler {
         }
         let mut document = Map::new();
         document.insert("paths", paths);
-        let mut answer = Response::new(Body::full(json::to_vec(&Value::Object(document))));
+        let mut response = Response::new(Body::full(json::to_vec(&Value::Object(document))));
         // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3).
-        answer.headers_mut().insert(
+        response.headers_mut().insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
         if let Some(now) = headers::date(time::OffsetDateTime::now_utc()) {
-            answer.headers_mut().insert(header::LAST_MODIFIED, now);
+            response.headers_mut().insert(header::LAST_MODIFIED, now);
         }
-        answer
+        response
     }
 
     async fn local_owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {
@@ -254,26 +257,26 @@ impl OpenApiHandler {
 
     /// Forwards to the backend that publishes the document. If it is unavailable, responds
     /// with the last good document instead.
-    async fn ask_publisher(&self, owner: &Published, key: &str, req: Request, authorized: Authorized) -> Response {
+    async fn ask_publisher(&self, owner: &Publisher, key: &str, req: Request, authorized: Authorized) -> Response {
         let headers = req.headers().clone();
-        let answer = owner.handler.serve(req, authorized).await;
+        let response = owner.handler.serve(req, authorized).await;
         // A 503 sent by the backend itself is passed on; only the proxy's own 503 is replaced.
-        if answer.status() != StatusCode::SERVICE_UNAVAILABLE || FromBackend::of(&answer).is_some() {
-            return answer;
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE || FromBackend::of(&response).is_some() {
+            return response;
         }
-        let last = self.remote.last.answer(&owner.name, key, &headers).await;
-        last.unwrap_or(answer)
+        let last_good = self.remote.last_good.respond(&owner.name, key, &headers).await;
+        last_good.unwrap_or(response)
     }
 
-    fn publisher(&self, key: &str) -> Option<Published> {
+    fn publisher(&self, key: &str) -> Option<Publisher> {
         let name = self.remote.owner(key)?;
         let handler = self.registration.handler(&name)?;
-        Some(Published { name, handler })
+        Some(Publisher { name, handler })
     }
 }
 
 /// The publisher of a document.
-struct Published {
+struct Publisher {
     /// Name of the APIService.
     name: Str,
     handler: Arc<ProxyHandler>,
@@ -304,7 +307,7 @@ impl UnprotectedHandler for OpenApiHandler {
 }
 
 fn not_found() -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::NOT_FOUND;
-    answer
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }

@@ -4,10 +4,10 @@
 //! [`upgrade`] tunnels upgraded ones, [`crate::client::tls`] verifies peers. Bodies are streamed, never buffered whole,
 //! and a client that disconnects cancels its request at the backend.
 
-pub mod answers;
 mod gunzip;
 pub mod handler;
 mod identities;
+pub mod responses;
 pub mod transport;
 pub mod upgrade;
 
@@ -15,5 +15,5 @@ pub use crate::client::{dial, headers, tls, url};
 #[cfg(test)]
 mod tests;
 
-pub use handler::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+pub use handler::{ProxyHandler, ProxyShared, Remote, Settings, TerminationMetrics};
 pub use identities::Identities;

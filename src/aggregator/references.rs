@@ -22,14 +22,14 @@ const TLS_SECRET: &str = "kubernetes.io/tls";
 
 /// Informers of Secrets and ConfigMaps. An object is decoded only if an APIService refers to it.
 pub struct References {
-    secrets: Informer<Material>,
-    config_maps: Informer<Material>,
+    secrets: Informer<ReferencedObject>,
+    config_maps: Informer<ReferencedObject>,
     provider: Arc<CryptoProvider>,
 }
 
 /// Why a reference cannot be used: reason and message of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmet {
+pub struct ReferenceError {
     /// The condition's reason, a single CamelCase word.
     pub reason: &'static str,
     /// The condition's message. Everybody who can read APIServices sees it, so it discloses neither the content nor the
@@ -40,15 +40,15 @@ pub struct Unmet {
 }
 
 /// An object and the certificate decoded from it.
-struct Material {
+struct ReferencedObject {
     entry: Entry,
-    pair: OnceLock<Result<Arc<CertifiedKey>, Unmet>>,
+    pair: OnceLock<Result<Arc<CertifiedKey>, ReferenceError>>,
 }
 
 /// The handles that run the informers.
-pub struct Feeds {
-    secrets: InformerHandle<Material>,
-    config_maps: InformerHandle<Material>,
+pub struct InformerHandles {
+    secrets: InformerHandle<ReferencedObject>,
+    config_maps: InformerHandle<ReferencedObject>,
 }
 
 impl References {
@@ -57,19 +57,19 @@ impl References {
         secrets: Arc<dyn Storage>,
         config_maps: Arc<dyn Storage>,
         provider: Arc<CryptoProvider>,
-    ) -> (Arc<Self>, Feeds) {
-        let (secrets, secrets_feed) = Informer::new(secrets, Material::from_entry);
-        let (config_maps, config_maps_feed) = Informer::new(config_maps, Material::from_entry);
+    ) -> (Arc<Self>, InformerHandles) {
+        let (secrets, secrets_feed) = Informer::new(secrets, ReferencedObject::from_entry);
+        let (config_maps, config_maps_feed) = Informer::new(config_maps, ReferencedObject::from_entry);
         let references = Arc::new(Self {
             secrets,
             config_maps,
             provider,
         });
-        let feeds = Feeds {
+        let handles = InformerHandles {
             secrets: secrets_feed,
             config_maps: config_maps_feed,
         };
-        (references, feeds)
+        (references, handles)
     }
 
     /// Fire when the initial lists are complete.
@@ -87,13 +87,16 @@ impl References {
     /// The referenced CA certificates, in PEM.
     ///
     /// # Errors
-    /// [`Unmet`].
-    pub fn roots(&self, reference: &Reference) -> Result<Bytes, Unmet> {
-        let material = self.material(reference)?;
-        let pem = datum(&material.entry.decode(), reference)?;
+    /// [`ReferenceError`].
+    pub fn roots(&self, reference: &Reference) -> Result<Bytes, ReferenceError> {
+        let referenced = self.referenced(reference)?;
+        let pem = data_of(&referenced.entry.decode(), reference)?;
         // An empty bundle would otherwise select the system's roots.
         if pem.iter().all(u8::is_ascii_whitespace) {
-            return Err(unmet(reference, format!("its key {:?} is empty", reference.key)));
+            return Err(reference_error(
+                reference,
+                format!("its key {:?} is empty", reference.key),
+            ));
         }
         Ok(pem)
     }
@@ -101,39 +104,39 @@ impl References {
     /// The referenced certificate and key. The same `Arc` until the Secret changes, so that connections can be shared.
     ///
     /// # Errors
-    /// [`Unmet`].
-    pub fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, Unmet> {
-        let material = self.material(reference)?;
-        let made = material.pair.get_or_init(|| {
-            let object = material.entry.decode();
+    /// [`ReferenceError`].
+    pub fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, ReferenceError> {
+        let referenced = self.referenced(reference)?;
+        let made = referenced.pair.get_or_init(|| {
+            let object = referenced.entry.decode();
             if object.str_at(&["type"]) != TLS_SECRET {
                 let why = format!("it is of the type {:?}, not {TLS_SECRET:?}", object.str_at(&["type"]));
-                return Err(unmet(reference, why));
+                return Err(reference_error(reference, why));
             }
             let key = Reference {
                 key: "tls.key".into(),
                 ..reference.clone()
             };
-            let (certificate, key) = (datum(&object, reference)?, datum(&object, &key)?);
+            let (certificate, key) = (data_of(&object, reference)?, data_of(&object, &key)?);
             let pair = KeyPairData::from_pem(certificate, key, &self.provider);
             pair.map(|p| p.certified_key)
-                .map_err(|e| unmet(reference, e.to_string()))
+                .map_err(|e| reference_error(reference, e.to_string()))
         });
         made.clone()
     }
 
-    fn material(&self, reference: &Reference) -> Result<Arc<Material>, Unmet> {
+    fn referenced(&self, reference: &Reference) -> Result<Arc<ReferencedObject>, ReferenceError> {
         let objects = match reference.source {
             Source::Secret => &self.secrets,
             Source::ConfigMap => &self.config_maps,
         };
         objects
             .get(&reference.object)
-            .ok_or_else(|| unmet(reference, "it is not present"))
+            .ok_or_else(|| reference_error(reference, "it is not present"))
     }
 }
 
-impl Material {
+impl ReferencedObject {
     fn from_entry(entry: &Entry) -> Self {
         Self {
             entry: entry.clone(),
@@ -142,7 +145,7 @@ impl Material {
     }
 }
 
-impl Feeds {
+impl InformerHandles {
     /// Keeps both informers up to date until dropped.
     ///
     /// # Cancel safety
@@ -164,8 +167,8 @@ impl ApiService {
 
 /// The error for a reference to an absent or unusable object. The message is the same for both; only the gateway's log
 /// distinguishes them.
-pub(super) fn unmet(reference: &Reference, why: impl std::fmt::Display) -> Unmet {
-    Unmet {
+pub(super) fn reference_error(reference: &Reference, why: impl std::fmt::Display) -> ReferenceError {
+    ReferenceError {
         reason: "ReferenceNotFound",
         message: format!(
             "{reference} is not present, or holds nothing usable under the key {:?}",
@@ -175,7 +178,7 @@ pub(super) fn unmet(reference: &Reference, why: impl std::fmt::Display) -> Unmet
     }
 }
 
-fn datum(object: &Value, reference: &Reference) -> Result<Bytes, Unmet> {
+fn data_of(object: &Value, reference: &Reference) -> Result<Bytes, ReferenceError> {
     let key = &*reference.key;
     let plain = object.at(&["data", key]).as_str();
     let encoded = match reference.source {
@@ -186,10 +189,10 @@ fn datum(object: &Value, reference: &Reference) -> Result<Bytes, Unmet> {
         },
     };
     let Some(encoded) = encoded else {
-        return Err(unmet(reference, format!("it has no key {key:?}")));
+        return Err(reference_error(reference, format!("it has no key {key:?}")));
     };
     let decoded = STANDARD.decode(encoded).map(Bytes::from);
-    decoded.map_err(|_| unmet(reference, format!("its key {key:?} is not base64")))
+    decoded.map_err(|_| reference_error(reference, format!("its key {key:?} is not base64")))
 }
 
 #[cfg(test)]
@@ -201,7 +204,7 @@ mod tests {
     #[tokio::test]
     async fn an_unusable_secret_reads_like_an_absent_one() {
         let secrets = MemoryStorage::new();
-        let (references, feeds) = References::new(secrets.clone(), MemoryStorage::new(), provider());
+        let (references, handles) = References::new(secrets.clone(), MemoryStorage::new(), provider());
         let [_, certificate, key] = client_pair();
         let encoded = |text: &str| STANDARD.encode(text);
         let secret = |kind: &str, certificate: &str, key: &str| {
@@ -211,7 +214,7 @@ mod tests {
         secrets.set("n/opaque", &secret("Opaque", &certificate, &key));
         secrets.set("n/broken", &secret(TLS_SECRET, &certificate, "junk"));
         secrets.set("n/empty", &json!({"metadata": {}, "type": TLS_SECRET}));
-        let _running = running([feeds.run()]);
+        let _running = running([handles.run()]);
         for known in references.synced() {
             known.wait().await;
         }
@@ -225,10 +228,10 @@ mod tests {
                 let why = format!("secret \"n/{name}\" is not present, or holds nothing usable under the key {key:?}");
                 ("ReferenceNotFound", why)
             };
-            let unmet = references.pair(&reference("tls.crt")).unwrap_err();
-            assert_eq!((unmet.reason, unmet.message), told("tls.crt"));
-            let unmet = references.roots(&reference("ca.crt")).unwrap_err();
-            assert_eq!((unmet.reason, unmet.message), told("ca.crt"));
+            let reference_error = references.pair(&reference("tls.crt")).unwrap_err();
+            assert_eq!((reference_error.reason, reference_error.message), told("tls.crt"));
+            let reference_error = references.roots(&reference("ca.crt")).unwrap_err();
+            assert_eq!((reference_error.reason, reference_error.message), told("ca.crt"));
         }
     }
 }

@@ -7,10 +7,10 @@
 mod tests;
 
 use super::apiservice::ApiService;
+use super::backend_stats::StatsRegistry;
 use super::discovery::GroupHandler;
-use super::ledger::Ledger;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings};
-use super::transports::{Transports, Unusable};
+use super::transports::{TransportError, Transports};
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
@@ -24,10 +24,10 @@ pub struct Registration {
     mux: Arc<PathRecorderMux>,
     shared: Arc<ProxyShared>,
     transports: Arc<Transports>,
-    ledger: Arc<Ledger>,
+    backend_stats: Arc<StatsRegistry>,
     handlers: Mutex<HashMap<Str, Registered>>,
     /// Held while settings are computed and stored, so that older settings cannot overwrite newer ones.
-    turn: Mutex<()>,
+    applying: Mutex<()>,
 }
 
 struct Registered {
@@ -43,7 +43,7 @@ impl Registration {
         mux: Arc<PathRecorderMux>,
         shared: Arc<ProxyShared>,
         transports: Arc<Transports>,
-        ledger: Arc<Ledger>,
+        backend_stats: Arc<StatsRegistry>,
         queue: QueueMetrics,
     ) -> Arc<Self> {
         let registration = Arc::new(Self {
@@ -51,9 +51,9 @@ impl Registration {
             mux,
             shared,
             transports,
-            ledger,
+            backend_stats,
             handlers: Mutex::default(),
-            turn: Mutex::default(),
+            applying: Mutex::default(),
         });
         let following = registration.clone();
         informer.subscribe(move |change| queue.record_inline(|| following.apply(change)));
@@ -74,7 +74,7 @@ impl Registration {
 
     /// Rebuilds the settings of one APIService, after an object that it refers to has changed.
     pub fn renew(&self, name: &str) {
-        let _turn = self.turn();
+        let _guard = self.serialize();
         if let (Some(handler), Some(s)) = (self.handler(name), self.informer.get(name)) {
             handler.set(self.settings(&s));
         }
@@ -88,7 +88,7 @@ impl Registration {
     }
 
     fn add(&self, s: &Arc<ApiService>) {
-        let turn = self.turn();
+        let guard = self.serialize();
         if let Some(handler) = self.handler(&s.name) {
             return handler.set(self.settings(s));
         }
@@ -103,7 +103,7 @@ impl Registration {
             all.insert(s.name.clone(), registered);
             new
         };
-        drop(turn);
+        drop(guard);
         let route = |path: String, prefix, listed, handler: &DynHandler| Route {
             path,
             prefix,
@@ -134,7 +134,7 @@ impl Registration {
             let last = !all.values().any(|r| r.group == gone.group);
             (gone, last)
         };
-        self.ledger.remove(name);
+        self.backend_stats.remove(name);
         let path = match name {
             "v1." => "/api".to_owned(),
             _ => format!("/apis/{}/{}", gone.group, name.split('.').next().unwrap_or(name)),
@@ -154,21 +154,21 @@ impl Registration {
             Some(service) => {
                 let transport = self.transports.of(s);
                 // Details are reported in the condition, not to callers.
-                let is_described = !matches!(transport, Err(Unusable::Annotations(_)));
-                let account = self.ledger.of(&s.name);
-                account.limit_requests(s.backend.most_requests.unwrap_or(self.ledger.budget().requests));
+                let is_described = !matches!(transport, Err(TransportError::Annotations(_)));
+                let stats = self.backend_stats.of(&s.name);
+                stats.limit_requests(s.backend.max_requests.unwrap_or(self.backend_stats.limits().requests));
                 Settings::Remote(Arc::new(Remote {
                     service: service.clone(),
                     available: s.is_available() && is_described,
                     transport: transport.map_err(|why| why.to_string()),
-                    account,
+                    stats,
                 }))
             }
         }
     }
 
-    fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.turn.lock().expect("no code panics while holding this lock")
+    fn serialize(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.applying.lock().expect("no code panics while holding this lock")
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Str, Registered>> {

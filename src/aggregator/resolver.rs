@@ -69,7 +69,7 @@ pub struct ClusterResolver {
     index: ServiceIndex,
     loopback: Arc<str>,
     to_endpoints: bool,
-    turn: AtomicUsize,
+    next: AtomicUsize,
     /// Cached lists of ready endpoints, valid until the Service or one of its slices changes.
     ready: ArcSwap<HashMap<ServiceReference, Ready>>,
 }
@@ -133,7 +133,7 @@ impl ClusterResolver {
             index,
             loopback: loopback.into(),
             to_endpoints,
-            turn: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
             ready: ArcSwap::default(),
         }
     }
@@ -209,7 +209,7 @@ impl ClusterResolver {
         let none = || ResolveError(format!("no endpoints available for service {:?}", wanted.name.as_str()));
         let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
         let slices = self.index.slices(wanted.key());
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
         // Round robin: each request starts one further within a family and within a slice. The Service's first address
         // family has precedence.
         let (first, rest): (Vec<_>, Vec<_>) = slices
@@ -217,13 +217,13 @@ impl ClusterResolver {
             .partition(|s| service.families.first().is_none_or(|f| s.address_type == *f));
         for family in [first, rest] {
             for i in 0..family.len() {
-                let slice = family[(turn + i) % family.len()];
+                let slice = family[(next + i) % family.len()];
                 let Some(number) = slice.port_named(&port.name) else {
                     continue;
                 };
                 let n = slice.endpoints.len();
                 let ready = (0..n)
-                    .map(|k| &slice.endpoints[(turn + k) % n])
+                    .map(|k| &slice.endpoints[(next + k) % n])
                     .find(|e| e.ready && !e.address.is_empty());
                 if let Some(e) = ready {
                     return Ok(join(&e.address, number).into());
@@ -243,8 +243,8 @@ impl ClusterResolver {
 impl ServiceResolver for ClusterResolver {
     fn resolve(&self, service: &ServiceReference) -> Result<Arc<str>, ResolveError> {
         if let Some(target) = &service.target {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            return Ok(target.addresses[turn % target.addresses.len()].clone());
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            return Ok(target.addresses[next % target.addresses.len()].clone());
         }
         if service.port == 443 && service.key() == "default/kubernetes" {
             return Ok(self.loopback.clone());

@@ -4,17 +4,17 @@
 mod page;
 
 use super::apiservice::{ApiService, Condition};
-use super::freshness::{Freshness, Seen};
-use super::ledger::{Figures, Ledger};
+use super::backend_stats::{StatsRegistry, StatsSnapshot};
+use super::disk_cache::DocumentKind;
 use super::proxy::transport::EndpointState;
 use super::resolver::ServiceResolver;
-use super::shelf::Document;
+use super::sync_status::{DocumentStatus, SyncStatus};
 use super::transports::Transports;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::client::Informer;
-use crate::client::target::Place;
+use crate::client::target::TargetEndpoint;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::json;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
@@ -38,9 +38,9 @@ pub struct StatusHandler {
     pub(super) api_services: Informer<ApiService>,
     pub(super) resolver: Arc<dyn ServiceResolver>,
     pub(super) transports: Arc<Transports>,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) backend_stats: Arc<StatsRegistry>,
     pub(super) discovery: Arc<AggregatedDiscovery>,
-    pub(super) freshness: Freshness,
+    pub(super) sync_status: SyncStatus,
 }
 
 #[async_trait]
@@ -51,11 +51,11 @@ impl UnprotectedHandler for StatusHandler {
         }
         let document = self.document();
         if wants_html(&req) {
-            let mut answer = respond::bytes(StatusCode::OK, HTML, page::render(&document).into_bytes());
-            let headers = answer.headers_mut();
+            let mut response = respond::bytes(StatusCode::OK, HTML, page::render(&document).into_bytes());
+            let headers = response.headers_mut();
             headers.insert(header::CONTENT_SECURITY_POLICY, page::POLICY);
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            return answer;
+            return response;
         }
         respond::bytes(StatusCode::OK, JSON, json::to_vec(&document))
     }
@@ -133,13 +133,13 @@ impl StatusHandler {
         }
         v.set(&["discovery"], freshness(discovery, s));
         for (key, what) in [
-            ("discovery", Document::Discovery),
-            ("openapiV2", Document::OpenApiV2),
-            ("openapiV3", Document::OpenApiV3),
+            ("discovery", DocumentKind::Discovery),
+            ("openapiV2", DocumentKind::OpenApiV2),
+            ("openapiV3", DocumentKind::OpenApiV3),
         ] {
-            v.set(&["documents", key], document(&self.freshness.of(&s.name, what), now));
+            v.set(&["documents", key], document(&self.sync_status.of(&s.name, what), now));
         }
-        v.set(&["requests"], requests(&self.ledger.of(&s.name).figures()));
+        v.set(&["requests"], requests(&self.backend_stats.of(&s.name).snapshot()));
         match self.transports.of(s) {
             Ok(transport) => {
                 let states = endpoints(s, reached, &transport.endpoints());
@@ -244,19 +244,19 @@ fn theirs_is_refused(s: &ApiService) -> String {
 }
 
 /// The sync status of a document.
-fn document(seen: &Seen, now: OffsetDateTime) -> Value {
+fn document(seen: &DocumentStatus, now: OffsetDateTime) -> Value {
     let ago = |then: OffsetDateTime| shown(Duration::from_secs((now - then).whole_seconds().max(0).unsigned_abs()));
-    let state = match (&seen.had, &seen.failing) {
+    let state = match (&seen.last_success, &seen.failing) {
         (Some(_), None) => "Current",
         (Some(_), Some(_)) => "Stale",
-        (None, _) if seen.kept => "Stale",
+        (None, _) if seen.restored_from_disk => "Stale",
         (None, _) => "Missing",
     };
     let mut v = json!({"state": state});
-    if let Some(had) = seen.had {
+    if let Some(had) = seen.last_success {
         v.set(&["lastSuccess"], time::format(had));
         v.set(&["age"], ago(had));
-    } else if seen.kept {
+    } else if seen.restored_from_disk {
         v.set(&["keptOverRestart"], true);
     }
     if let Some((since, why)) = &seen.failing {
@@ -278,7 +278,7 @@ fn freshness(discovery: &Value, s: &ApiService) -> String {
     if freshness.is_empty() { "Unknown" } else { freshness }.to_owned()
 }
 
-fn requests(f: &Figures) -> Value {
+fn requests(f: &StatsSnapshot) -> Value {
     let mut v = json!({
         "inFlight": (f.in_flight as i64),
         "watching": (f.watching as i64),
@@ -286,7 +286,7 @@ fn requests(f: &Figures) -> Value {
         "serverErrors": (f.server_errors as i64),
         "unreachable": (f.unreachable as i64),
         "unanswered": (f.unanswered as i64),
-        "turnedAway": (f.turned_away as i64)
+        "turnedAway": (f.rejected as i64)
     });
     if f.limit != 0 {
         v.set(&["limit"], f.limit as i64);
@@ -324,13 +324,13 @@ fn endpoints(s: &ApiService, (reached, all): (&[Arc<str>], &BTreeSet<&str>), use
         });
         return reached.iter().map(|a| known(a)).chain(left).collect();
     };
-    let of = |place: &Place| {
-        let mut v = known(&place.address);
-        v.set(&["weight"], i64::from(place.weight));
-        v.set(&["failover"], i64::from(place.failover));
+    let of = |endpoint: &TargetEndpoint| {
+        let mut v = known(&endpoint.address);
+        v.set(&["weight"], i64::from(endpoint.weight));
+        v.set(&["failover"], i64::from(endpoint.failover));
         v
     };
-    target.places.iter().map(of).collect()
+    target.endpoints.iter().map(of).collect()
 }
 
 /// The circuit breaker state of all endpoints together.
@@ -394,7 +394,7 @@ mod tests {
     #[tokio::test]
     async fn the_page_lists_what_is_down_since_when_and_why() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
-        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let backend = Backend::http(&pki, 100, |_| async { response(200, "{}") }).await;
         let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
         let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
         w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
@@ -454,7 +454,7 @@ mod tests {
                     if r.uri().path().ends_with("/slow") {
                         let _ = gone.wait_for(|g| *g).await;
                     }
-                    answer(200, "{}")
+                    response(200, "{}")
                 }
             })
         };

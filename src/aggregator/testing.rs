@@ -6,19 +6,19 @@ mod clock;
 mod store;
 mod world;
 
-pub use backend::{Backend, Pki, answer, client_pair, raw_backend};
+pub use backend::{Backend, Pki, client_pair, raw_backend, response};
 pub use clock::Still;
 pub use store::{MemoryStorage, Writer, running};
 pub use world::{OWN, World, apiservice};
 
 use super::apiservice::ServiceReference;
-use super::ledger::Account;
+use super::backend_stats::BackendStats;
 use super::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
-use super::proxy::transport::{Bounds, Transport};
-use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, Terminations};
+use super::proxy::transport::{ConnectionLimits, Transport};
+use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, TerminationMetrics};
 use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
-use super::transports::{Passing, Transports};
+use super::transports::{ForwardingHeaders, Transports};
 use crate::client::hops::Hops;
 use crate::client::outbound::Outbound;
 use crate::client::policy::ProxyPolicy;
@@ -48,8 +48,8 @@ impl UnprotectedHandler for Nothing {
     }
 }
 
-impl Terminations for () {
-    fn terminated(&self, _: Option<&RequestInfo>, _: http::StatusCode) {}
+impl TerminationMetrics for () {
+    fn record(&self, _: Option<&RequestInfo>, _: http::StatusCode) {}
 }
 
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -86,8 +86,8 @@ pub fn transports(telemetry: &Telemetry) -> Transports {
         references,
         Outbound::direct(),
         tasks(),
-        Bounds::default(),
-        Passing {
+        ConnectionLimits::default(),
+        ForwardingHeaders {
             hop: Hops::named("gateway").own().clone(),
             identity: Arc::default(),
         },
@@ -115,20 +115,24 @@ pub fn transport_tls(ca_pem: &str) -> ClientTls {
 }
 
 pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
-    proxy_with(authority, transport(ca_pem), Arc::new(Account::new(Default::default())))
+    proxy_with(
+        authority,
+        transport(ca_pem),
+        Arc::new(BackendStats::new(Default::default())),
+    )
 }
 
 /// A handler whose backend is always at this address.
 pub fn proxy_with(
     authority: &str,
     transport: Result<Arc<Transport>, String>,
-    account: Arc<Account>,
+    stats: Arc<BackendStats>,
 ) -> Arc<ProxyHandler> {
     let settings = Settings::Remote(Arc::new(Remote {
         service: ServiceReference::new("ns", "ext", 443),
         available: true,
         transport,
-        account,
+        stats,
     }));
     Arc::new(ProxyHandler::new(
         shared(Arc::new(Always(authority.to_owned()))),

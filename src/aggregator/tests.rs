@@ -1,8 +1,8 @@
 //! Explicit targets end to end: from an APIService's annotations to the backend.
 
 mod certificates;
+mod disk_cache;
 mod hostile;
-mod kept;
 mod periods;
 
 use super::testing::*;
@@ -52,7 +52,7 @@ async fn named(pki: &Pki, name: &'static str) -> (Backend, Arc<AtomicUsize>) {
         if r.uri().path() == THINGS {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        async move { answer(200, name) }
+        async move { response(200, name) }
     });
     (backend.await, asked)
 }
@@ -180,7 +180,7 @@ async fn serve_http2(io: impl AsyncRead + AsyncWrite + Unpin, text: String) {
             "" => format!("{user}@{host}"),
             text => text.to_owned(),
         };
-        async move { Ok::<_, std::convert::Infallible>(answer(200, told)) }
+        async move { Ok::<_, std::convert::Infallible>(response(200, told)) }
     });
     let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     let _ = http2.serve_connection(TokioIo::new(io), service).await;
@@ -195,7 +195,7 @@ async fn serve_http1(io: impl AsyncRead + AsyncWrite + Unpin) {
             text("host"),
             text("x-forwarded-host")
         );
-        async move { Ok::<_, std::convert::Infallible>(answer(200, told)) }
+        async move { Ok::<_, std::convert::Infallible>(response(200, told)) }
     });
     let http1 = hyper::server::conn::http1::Builder::new();
     let _ = http1.serve_connection(TokioIo::new(io), service).await;
@@ -261,7 +261,7 @@ async fn timeouts_of_an_apiservice_are_enforced() {
         match r.uri().path() {
             "/apis/g/v1/silent" => std::future::pending().await,
             "/apis/g/v1/stalled" => http::Response::new(unending()),
-            _ => answer(200, "ok"),
+            _ => response(200, "ok"),
         }
     })
     .await;
@@ -318,7 +318,7 @@ async fn requests_over_the_limit_of_an_apiservice_are_rejected() {
     let backend = Backend::http(&pki, 100, |r: http::Request<Incoming>| async move {
         match r.uri().path() {
             "/apis/g/v1/silent" => std::future::pending().await,
-            _ => answer(200, "ok"),
+            _ => response(200, "ok"),
         }
     })
     .await;
@@ -332,12 +332,12 @@ async fn requests_over_the_limit_of_an_apiservice_are_rejected() {
     w.api_services.set("v1.g", &object(&pki.ca_pem, &annotations));
     passed(&w).await;
     let mut held = Box::pin(w.get("/apis/g/v1/silent"));
-    let turned_away = || async { (w.get(THINGS).await.0 == 429).then_some(()) };
+    let rejected = || async { (w.get(THINGS).await.0 == 429).then_some(()) };
     // Poll the held request first, so that it takes the only place.
     tokio::select! {
         biased;
         _ = &mut held => unreachable!("it has no answer"),
-        () = w.until("the budget is used up", turned_away) => {}
+        () = w.until("the budget is used up", rejected) => {}
     }
     drop(held);
     w.api_services.set("v1.g", &object(&pki.ca_pem, &annotations[..2]));

@@ -2,10 +2,10 @@
 //! settings share connections, with each other and with probes. Entry point: [`Transports::of`].
 
 use super::apiservice::ApiService;
-use super::internal::{self, AGGREGATOR, PROBE};
+use super::own_requests::{self, AGGREGATOR, PROBE};
 use super::proxy::tls::{TlsBuilder, TlsInputs};
-use super::proxy::transport::{Bounds, Transport, Way};
-use super::references::{self, References, Unmet};
+use super::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
+use super::references::{self, ReferenceError, References};
 use crate::client::hops::HOPS;
 use crate::client::outbound::Outbound;
 use crate::request::headers::IdentityHeaders;
@@ -27,14 +27,14 @@ pub struct Transports {
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
     counts: ClientRequestMetrics,
-    bounds: Bounds,
-    passing: Passing,
-    known: Mutex<Vec<(TlsInputs, Way, Weak<Transport>)>>,
+    limits: ConnectionLimits,
+    forwarding_headers: ForwardingHeaders,
+    known: Mutex<Vec<(TlsInputs, UpstreamOptions, Weak<Transport>)>>,
 }
 
 /// Header rules for every request through a transport.
 #[derive(Clone, Debug)]
-pub struct Passing {
+pub struct ForwardingHeaders {
     /// The hop header of this gateway replica, for loop detection.
     pub hop: HeaderValue,
     /// Names of trailers that could claim an identity.
@@ -43,11 +43,11 @@ pub struct Passing {
 
 /// Why there can be no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum TransportError {
     /// `spec.caBundle` cannot be parsed. The text is upstream's.
     Bundle(String),
     /// The annotations are invalid or refer to unusable objects.
-    Annotations(Unmet),
+    Annotations(ReferenceError),
 }
 
 impl Transports {
@@ -57,16 +57,16 @@ impl Transports {
         references: Arc<References>,
         outbound: Outbound,
         tasks: TaskGroup,
-        bounds: Bounds,
-        passing: Passing,
+        limits: ConnectionLimits,
+        forwarding_headers: ForwardingHeaders,
         telemetry: &Telemetry,
     ) -> Self {
         Self {
-            passing,
+            forwarding_headers,
             outbound: Arc::new(outbound),
-            tls: TlsBuilder::new(provider).counting(telemetry.x509_warnings.clone()),
+            tls: TlsBuilder::new(provider).with_metrics(telemetry.x509_warnings.clone()),
             counts: telemetry.client_requests.clone(),
-            bounds,
+            limits,
             identity: ArcSwapOption::empty(),
             references,
             tasks,
@@ -89,47 +89,49 @@ impl Transports {
     /// The transport for an APIService's backend.
     ///
     /// # Errors
-    /// [`Unusable`].
-    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, Unusable> {
+    /// [`TransportError`].
+    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, TransportError> {
         let wanted = self.inputs(s)?;
-        let way = Way {
+        let options = UpstreamOptions {
             target: s.backend.target.clone(),
             timeouts: s.backend.timeouts,
         };
         let mut known = self.known.lock().expect("no code panics while holding this lock");
         // Only weak references: a transport lives as long as a handler or a request uses it.
         known.retain(|(_, _, t)| t.strong_count() > 0);
-        let found = known.iter().find(|(inputs, by, _)| inputs.same(&wanted) && *by == way);
+        let found = known
+            .iter()
+            .find(|(inputs, by, _)| inputs.same(&wanted) && *by == options);
         if let Some(transport) = found.and_then(|(_, _, t)| t.upgrade()) {
             return Ok(transport);
         }
         let tls = self.tls.build(&wanted).map_err(|why| match &s.backend.ca_from {
-            Some(reference) => Unusable::Annotations(references::unmet(reference, why)),
-            None => Unusable::Bundle(why),
+            Some(reference) => TransportError::Annotations(references::reference_error(reference, why)),
+            None => TransportError::Bundle(why),
         })?;
         let mut transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
-            .by(way.clone())
-            .counting(self.counts.clone())
-            .bounded(self.bounds)
-            .named(self.passing.hop.clone())
-            .stripping(self.passing.identity.clone());
+            .with_options(options.clone())
+            .with_metrics(self.counts.clone())
+            .with_limits(self.limits)
+            .with_hop(self.forwarding_headers.hop.clone())
+            .with_identity_headers(self.forwarding_headers.identity.clone());
         // Ejected addresses are probed like the APIService itself. A name that is not a
         // valid path gets no requests either.
-        if let Ok(mut question) = internal::question(&s.discovery_path(), AGGREGATOR, &PROBE) {
-            question.headers.insert(HOPS, self.passing.hop.clone());
-            transport = transport.asking(question);
+        if let Ok(mut probe) = own_requests::probe_request(&s.discovery_path(), AGGREGATOR, &PROBE) {
+            probe.headers.insert(HOPS, self.forwarding_headers.hop.clone());
+            transport = transport.with_probe(probe);
         }
         let transport = Arc::new(transport);
-        known.push((wanted, way, Arc::downgrade(&transport)));
+        known.push((wanted, options, Arc::downgrade(&transport)));
         Ok(transport)
     }
 
-    fn inputs(&self, s: &ApiService) -> Result<TlsInputs, Unusable> {
+    fn inputs(&self, s: &ApiService) -> Result<TlsInputs, TransportError> {
         let Some(service) = &s.service else {
-            return Err(Unusable::Bundle("a local APIService has no transport".into()));
+            return Err(TransportError::Bundle("a local APIService has no transport".into()));
         };
         if let Some(fault) = &s.fault {
-            return Err(Unusable::Annotations(Unmet {
+            return Err(TransportError::Annotations(ReferenceError {
                 reason: "InvalidAnnotations",
                 message: fault.to_string(),
                 detail: fault.to_string(),
@@ -141,9 +143,11 @@ impl Transports {
         Ok(TlsInputs {
             // A reference to CA certificates expresses the wish to verify, even if the spec says otherwise.
             insecure: s.insecure && ca.is_none(),
-            ca_bundle: roots.map_err(Unusable::Annotations)?.unwrap_or(s.ca_bundle.clone()),
+            ca_bundle: roots
+                .map_err(TransportError::Annotations)?
+                .unwrap_or(s.ca_bundle.clone()),
             server_name: service.server_name(),
-            identity: match pair.map_err(Unusable::Annotations)? {
+            identity: match pair.map_err(TransportError::Annotations)? {
                 None => self.identity.load_full(),
                 pair => pair,
             },
@@ -151,17 +155,17 @@ impl Transports {
     }
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bundle(why) => f.write_str(why),
-            Self::Annotations(unmet) => f.write_str(&unmet.message),
+            Self::Annotations(error) => f.write_str(&error.message),
         }
     }
 }
 
-impl From<Unusable> for String {
-    fn from(why: Unusable) -> Self {
+impl From<TransportError> for String {
+    fn from(why: TransportError) -> Self {
         why.to_string()
     }
 }
@@ -181,7 +185,7 @@ mod tests {
             let header = |name: &str| r.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
             let user = [header("x-remote-user"), header("x-remote-group")];
             tell.send((r.uri().path().to_owned(), user)).unwrap();
-            async { answer(403, "{}") }
+            async { response(403, "{}") }
         })
         .await;
         let transports = transports(&Telemetry::new());
@@ -189,12 +193,12 @@ mod tests {
         let transport = transports.of(&ApiService::from_value(&object)).unwrap();
         let all: [Arc<str>; 2] = [backend.authority.as_str().into(), "127.0.0.1:1".into()];
         let first = Endpoints::One(all[0].clone());
-        internal::fetch(&transport, (&first, &all[0]), "/x", AGGREGATOR, &[])
+        own_requests::fetch(&transport, (&first, &all[0]), "/x", AGGREGATOR, &[])
             .await
             .unwrap();
         assert_eq!(told.recv().await.unwrap().0, "/x");
         for _ in 0..3 {
-            transport.unanswered(&all[0], "late");
+            transport.record_timeout(&all[0], "late");
         }
         assert_eq!(*transport.choose(&all), all[1]);
         assert!(told.try_recv().is_err(), "the ejection has not elapsed");
@@ -211,7 +215,7 @@ mod tests {
     #[tokio::test]
     async fn certificates_without_san_count_per_handshake_and_requests_per_response() {
         let pki = Pki::new(&[], &[b"h2"]);
-        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let backend = Backend::http(&pki, 100, |_| async { response(200, "{}") }).await;
         let telemetry = Telemetry::new();
         let transports = transports(&telemetry);
         let endpoints = Endpoints::One(backend.authority.as_str().into());
@@ -220,14 +224,14 @@ mod tests {
         object.set(&["spec", "insecureSkipTLSVerify"], true);
         let transport = transports.of(&ApiService::from_value(&object)).unwrap();
         for _ in 0..2 {
-            let got = internal::fetch(&transport, place, "/apis", AGGREGATOR, &[]).await;
+            let got = own_requests::fetch(&transport, place, "/apis", AGGREGATOR, &[]).await;
             assert_eq!(got.unwrap().status, 200);
         }
         assert_eq!(telemetry.x509_warnings.missing_san.get(), 1, "one connection");
         // Another service has another transport: on the same one the session would be resumed, without a certificate.
         object.set(&["spec", "service", "name"], "other");
         let other = transports.of(&ApiService::from_value(&object)).unwrap();
-        let got = internal::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;
+        let got = own_requests::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;
         assert_eq!(got.unwrap().status, 200);
         assert_eq!(telemetry.x509_warnings.missing_san.get(), 2);
         let text = String::from_utf8(telemetry.text()).unwrap();

@@ -25,18 +25,18 @@ use std::time::Duration;
 const RELOAD: Duration = Duration::from_secs(5);
 
 /// The authorizers, and what they are fed from.
-pub struct Access {
+pub struct AuthorizationSetup {
     /// `system:masters` first, then the configured modes.
     pub authorizer: Arc<dyn Authorizer>,
     /// Roles and bindings. They are followed in every mode, because the escalation check on writes to them needs them.
     pub roles: Arc<Rbac>,
-    parts: Parts,
-    reload: Option<(PathBuf, Arc<Current>)>,
+    parts: SharedParts,
+    reload: Option<(PathBuf, Arc<ReloadableUnion>)>,
 }
 
 /// State that is shared by successive authorizer configurations.
 #[derive(Clone)]
-struct Parts {
+struct SharedParts {
     roles: Arc<Rbac>,
     graph: Option<Arc<Graph>>,
     policies: Option<Arc<Abac>>,
@@ -44,10 +44,10 @@ struct Parts {
 }
 
 /// The authorizers of the configuration read last.
-struct Current(ArcSwap<Union>);
+struct ReloadableUnion(ArcSwap<Union>);
 
 #[async_trait]
-impl Authorizer for Current {
+impl Authorizer for ReloadableUnion {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let current = self.0.load_full();
         current.authorize(attributes).await
@@ -63,12 +63,12 @@ impl Authorizer for Current {
     }
 }
 
-/// Builds the authorizers. Until [`Access::start`] they hold no roles or objects; of RBAC only `system:masters` is
-/// allowed.
+/// Builds the authorizers. Until [`AuthorizationSetup::start`] they hold no roles or objects; of RBAC only
+/// `system:masters` is allowed.
 ///
 /// # Errors
 /// A one-line message about the file that cannot be used.
-pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access, String> {
+pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<AuthorizationSetup, String> {
     let o = &options.authorization;
     let roles = Rbac::new();
     let uses_graph = o.authorizers.iter().any(|a| a.mode == Mode::Node);
@@ -80,7 +80,7 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access
             Some(Arc::new(Abac::parse(&text).map_err(about)?))
         }
     };
-    let parts = Parts {
+    let parts = SharedParts {
         roles: roles.clone(),
         graph: uses_graph.then(Graph::new),
         policies,
@@ -90,11 +90,11 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access
     let (authorizer, reload): (Arc<dyn Authorizer>, _) = match &o.config {
         None => (Arc::new(union), None),
         Some(path) => {
-            let current = Arc::new(Current(ArcSwap::from_pointee(union)));
+            let current = Arc::new(ReloadableUnion(ArcSwap::from_pointee(union)));
             (current.clone(), Some((path.clone(), current)))
         }
     };
-    Ok(Access {
+    Ok(AuthorizationSetup {
         authorizer,
         roles,
         parts,
@@ -102,7 +102,7 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Access
     })
 }
 
-impl Parts {
+impl SharedParts {
     fn union(&self, authorizers: &[AuthorizerConfig]) -> Result<Union, String> {
         let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroups::masters())];
         for a in authorizers {
@@ -130,7 +130,7 @@ impl Parts {
     }
 }
 
-impl Access {
+impl AuthorizationSetup {
     /// Starts the informers and the file reload. The returned signals fire when the informers have synced.
     pub fn start(self, plane: &ControlPlane, authorizers: &[AuthorizerConfig], tasks: &TaskGroup) -> Vec<Signal> {
         const RBAC: &str = "rbac.authorization.k8s.io";
@@ -168,7 +168,7 @@ fn types(authorizers: &[AuthorizerConfig]) -> BTreeSet<&'static str> {
 }
 
 /// Applies each new content of the file; if it is invalid the previous configuration stays in force.
-async fn follow(path: PathBuf, current: Arc<Current>, parts: Parts, required: BTreeSet<&'static str>) {
+async fn follow(path: PathBuf, current: Arc<ReloadableUnion>, parts: SharedParts, required: BTreeSet<&'static str>) {
     let mut seen = tokio::fs::read(&path).await.ok();
     loop {
         tokio::time::sleep(RELOAD).await;

@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 /// Dependencies of the plugins.
-pub struct Needs<'a> {
+pub struct PluginDependencies<'a> {
     /// Reads of other resources; available once all stores exist.
     pub cluster: ObjectLookup,
     /// For plugins that check a further permission.
@@ -87,16 +87,16 @@ pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String
 ///
 /// # Errors
 /// A one-line message about an invalid plugin configuration.
-pub fn chain(options: &AdmissionOptions, needs: &Needs<'_>) -> Result<Arc<dyn Admission>, String> {
+pub fn chain(options: &AdmissionOptions, dependencies: &PluginDependencies<'_>) -> Result<Arc<dyn Admission>, String> {
     let mut plugins = Vec::new();
     for name in options.on() {
-        plugins.extend(plugin(name, needs)?);
+        plugins.extend(plugin(name, dependencies)?);
     }
     Ok(Arc::new(admission::Chain::new(plugins)))
 }
 
-fn pod_security(needs: &Needs<'_>) -> Result<PodSecurityConfig, String> {
-    let said = needs.configuration.checked("PodSecurity", &POD_SECURITY);
+fn pod_security(dependencies: &PluginDependencies<'_>) -> Result<PodSecurityConfig, String> {
+    let said = dependencies.configuration.checked("PodSecurity", &POD_SECURITY);
     match said.map_err(about_file)? {
         None => Ok(PodSecurityConfig::default()),
         Some(said) => PodSecurityConfig::parse(said).map_err(|e| about("PodSecurity", e)),
@@ -104,12 +104,12 @@ fn pod_security(needs: &Needs<'_>) -> Result<PodSecurityConfig, String> {
 }
 
 /// Wraps plugins with their name, phases and metrics.
-struct Make<'a> {
+struct PluginBuilder<'a> {
     name: &'static str,
     telemetry: &'a Telemetry,
 }
 
-impl Make<'_> {
+impl PluginBuilder<'_> {
     fn with(&self, phases: Phases, plugin: impl Admission) -> Arc<dyn Admission> {
         Arc::new(Timed::new(self.name, phases, plugin, self.telemetry))
     }
@@ -126,62 +126,62 @@ impl Make<'_> {
 
 /// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is off in
 /// v1.36 or because upstream's plugin admits everything.
-fn plugin(name: &'static str, needs: &Needs<'_>) -> Result<Option<Arc<dyn Admission>>, String> {
-    let make = Make {
+fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<Option<Arc<dyn Admission>>, String> {
+    let builder = PluginBuilder {
         name,
-        telemetry: needs.telemetry,
+        telemetry: dependencies.telemetry,
     };
-    let cluster = || needs.cluster.clone();
-    let authorizer = || needs.authorizer.clone();
+    let cluster = || dependencies.cluster.clone();
+    let authorizer = || dependencies.authorizer.clone();
     Ok(Some(match name {
-        "NamespaceLifecycle" => make.mutating(NamespaceLifecycle::new(cluster())),
-        "ServiceAccount" => make.both(ServiceAccount::new(cluster())),
-        "NodeRestriction" => make.mutating(NodeRestriction::new(cluster(), authorizer())),
-        "TaintNodesByCondition" => make.mutating(TaintNodesByCondition),
-        "Priority" => make.both(Priority::new(cluster())),
+        "NamespaceLifecycle" => builder.mutating(NamespaceLifecycle::new(cluster())),
+        "ServiceAccount" => builder.both(ServiceAccount::new(cluster())),
+        "NodeRestriction" => builder.mutating(NodeRestriction::new(cluster(), authorizer())),
+        "TaintNodesByCondition" => builder.mutating(TaintNodesByCondition),
+        "Priority" => builder.both(Priority::new(cluster())),
         "DefaultTolerationSeconds" => {
-            let [not_ready, unreachable] = needs.toleration_seconds;
-            make.mutating(DefaultTolerationSeconds::new(not_ready, unreachable))
+            let [not_ready, unreachable] = dependencies.toleration_seconds;
+            builder.mutating(DefaultTolerationSeconds::new(not_ready, unreachable))
         }
-        "RuntimeClass" => make.both(RuntimeClass::new(cluster())),
-        "LimitRanger" => make.both(LimitRanger::new(cluster())),
+        "RuntimeClass" => builder.both(RuntimeClass::new(cluster())),
+        "LimitRanger" => builder.both(LimitRanger::new(cluster())),
         "PodSecurity" => {
-            let plugin = PodSecurity::new(cluster(), pod_security(needs)?);
-            make.validating(plugin)
+            let plugin = PodSecurity::new(cluster(), pod_security(dependencies)?);
+            builder.validating(plugin)
         }
-        "StorageObjectInUseProtection" => make.mutating(StorageProtection),
-        "DefaultStorageClass" => make.mutating(DefaultStorageClass::new(cluster())),
-        "DefaultIngressClass" => make.mutating(DefaultIngressClass::new(cluster())),
-        "PersistentVolumeClaimResize" => make.validating(PersistentVolumeClaimResize::new(cluster())),
-        "CertificateApproval" => make.validating(CertificateApproval(authorizer())),
-        "CertificateSigning" => make.validating(CertificateSigning(authorizer())),
-        "CertificateSubjectRestriction" => make.validating(CertificateSubjectRestriction),
-        "ClusterTrustBundleAttest" => make.validating(ClusterTrustBundleAttest(authorizer())),
-        "PodTopologyLabels" => make.mutating(PodTopologyLabels::new(cluster())),
-        "PodResizeValidator" => make.validating(PodResizeValidator::new(cluster())),
-        "NodeDeclaredFeatureValidator" => make.validating(NodeDeclaredFeatureValidator::new(cluster())),
+        "StorageObjectInUseProtection" => builder.mutating(StorageProtection),
+        "DefaultStorageClass" => builder.mutating(DefaultStorageClass::new(cluster())),
+        "DefaultIngressClass" => builder.mutating(DefaultIngressClass::new(cluster())),
+        "PersistentVolumeClaimResize" => builder.validating(PersistentVolumeClaimResize::new(cluster())),
+        "CertificateApproval" => builder.validating(CertificateApproval(authorizer())),
+        "CertificateSigning" => builder.validating(CertificateSigning(authorizer())),
+        "CertificateSubjectRestriction" => builder.validating(CertificateSubjectRestriction),
+        "ClusterTrustBundleAttest" => builder.validating(ClusterTrustBundleAttest(authorizer())),
+        "PodTopologyLabels" => builder.mutating(PodTopologyLabels::new(cluster())),
+        "PodResizeValidator" => builder.validating(PodResizeValidator::new(cluster())),
+        "NodeDeclaredFeatureValidator" => builder.validating(NodeDeclaredFeatureValidator::new(cluster())),
         "ResourceQuota" => {
-            let said = needs.configuration.checked(name, &QUOTA).map_err(about_file)?;
+            let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;
             let config = said.map(QuotaConfig::parse).unwrap_or_default();
-            make.validating(ResourceQuota::new(cluster(), config))
+            builder.validating(ResourceQuota::new(cluster(), config))
         }
-        "AlwaysDeny" => make.mutating(AlwaysDeny),
-        "AlwaysPullImages" => make.both(AlwaysPullImages),
-        "DenyServiceExternalIPs" => make.validating(DenyServiceExternalIPs),
-        "ExtendedResourceToleration" => make.mutating(ExtendedResourceToleration),
-        "LimitPodHardAntiAffinityTopology" => make.validating(LimitPodHardAntiAffinityTopology),
-        "NamespaceAutoProvision" => make.mutating(NamespaceAutoProvision(cluster())),
-        "NamespaceExists" => make.validating(NamespaceExists(cluster())),
+        "AlwaysDeny" => builder.mutating(AlwaysDeny),
+        "AlwaysPullImages" => builder.both(AlwaysPullImages),
+        "DenyServiceExternalIPs" => builder.validating(DenyServiceExternalIPs),
+        "ExtendedResourceToleration" => builder.mutating(ExtendedResourceToleration),
+        "LimitPodHardAntiAffinityTopology" => builder.validating(LimitPodHardAntiAffinityTopology),
+        "NamespaceAutoProvision" => builder.mutating(NamespaceAutoProvision(cluster())),
+        "NamespaceExists" => builder.validating(NamespaceExists(cluster())),
         "OwnerReferencesPermissionEnforcement" => {
-            make.validating(OwnerReferencesPermissionEnforcement::new(cluster(), authorizer()))
+            builder.validating(OwnerReferencesPermissionEnforcement::new(cluster(), authorizer()))
         }
         "PodNodeSelector" => {
-            let plugin = PodNodeSelector::try_new(cluster(), needs.configuration.of(name));
-            make.both(plugin.map_err(|e| about(name, e))?)
+            let plugin = PodNodeSelector::try_new(cluster(), dependencies.configuration.of(name));
+            builder.both(plugin.map_err(|e| about(name, e))?)
         }
         "PodTolerationRestriction" => {
-            let said = needs.configuration.checked(name, &POD_TOLERATIONS);
-            make.both(PodTolerationRestriction::new(cluster(), said.map_err(about_file)?))
+            let said = dependencies.configuration.checked(name, &POD_TOLERATIONS);
+            builder.both(PodTolerationRestriction::new(cluster(), said.map_err(about_file)?))
         }
         _ => return Ok(None),
     }))

@@ -1,9 +1,9 @@
 //! Builds the authenticators from the options and the loaded certificates, in upstream's order.
 
 use super::identity_providers;
-use super::live::Live;
 use super::port::Port;
 use super::service_accounts::{self, ServiceAccounts};
+use super::token_objects::TokenObjects;
 use crate::authn;
 use crate::authn::bootstrap::BootstrapTokens;
 use crate::authn::cache::TokenCache;
@@ -49,7 +49,7 @@ fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String>
 pub fn build(
     options: &CompletedOptions,
     port: &Port,
-    live: &Arc<Live>,
+    token_objects: &Arc<TokenObjects>,
     tasks: &TaskGroup,
     telemetry: &Telemetry,
 ) -> Result<Authentication, String> {
@@ -79,11 +79,11 @@ pub fn build(
         let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
         kinds.push(Arc::new(WithServerAudiences::new(file, audiences.clone())));
     }
-    let accounts = service_accounts::build(options, live.clone(), telemetry)?;
+    let accounts = service_accounts::build(options, token_objects.clone(), telemetry)?;
     kinds.push(accounts.legacy.clone());
     kinds.push(accounts.bound.clone());
     if o.bootstrap_tokens {
-        let bootstrap = BootstrapTokens::new(live.clone(), system_clock());
+        let bootstrap = BootstrapTokens::new(token_objects.clone(), system_clock());
         kinds.push(Arc::new(WithServerAudiences::new(bootstrap, audiences.clone())));
     }
     let providers = identity_providers::build(options, tasks, telemetry)?;

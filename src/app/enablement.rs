@@ -9,7 +9,7 @@
 
 use crate::aggregator::autoregister;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::cli::options::{RuntimeConfig, WIDE};
+use crate::cli::options::{RuntimeConfig, WIDE_KEYS};
 use crate::cli::value::go_bool;
 use crate::controlplane::{ControlPlane, Group};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +63,7 @@ impl Enablement {
         let narrow: Vec<(&str, Vec<&str>, &str)> = config
             .0
             .iter()
-            .filter(|(k, _)| !WIDE.contains(&k.as_str()))
+            .filter(|(k, _)| !WIDE_KEYS.contains(&k.as_str()))
             .map(|(k, v)| (k.as_str(), k.split('/').collect(), v.as_str()))
             .collect();
         let unknown: Vec<&str> = narrow
@@ -75,7 +75,7 @@ impl Enablement {
             return Err(format!("unknown api groups {}", unknown.join(",")));
         }
         let mut out = Self::default();
-        for wide in WIDE {
+        for wide in WIDE_KEYS {
             let on = match config.0.get(wide).map(String::as_str) {
                 None => continue,
                 Some("true") => true,

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The classifier, and the informers that update it.
-pub struct Flows {
+pub struct FlowControlConfig {
     /// Classifies requests.
     pub schemas: Arc<FlowSchemas>,
     /// Fire when all stored schemas and levels have been read.
@@ -31,7 +31,7 @@ pub struct Consumer {
 }
 
 /// Sets up the informers. Nothing is read before the consumer is started.
-pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
+pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> FlowControlConfig {
     let flows = Arc::new(FlowSchemas::new().with_counter(telemetry.dispatched.clone()));
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
@@ -49,7 +49,7 @@ pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> Flows {
             changed.notify_one();
         });
     }
-    Flows {
+    FlowControlConfig {
         schemas: flows,
         synced: [&schemas, &levels].map(|i| i.synced().clone()),
         consumer: Consumer {

@@ -126,10 +126,10 @@ mod tests {
         let (a, b) = (Signal::new("a"), Signal::new("b"));
         let check = informer_sync(vec![a.clone(), b.clone()]);
         let waits_for = |n: usize| Err(format!("{n} informers not started or synced yet"));
-        assert_eq!(check.ask(), waits_for(2));
+        assert_eq!(check.run(), waits_for(2));
         a.fire();
-        assert_eq!(check.ask(), waits_for(1));
+        assert_eq!(check.run(), waits_for(1));
         b.fire();
-        assert_eq!(check.ask(), Ok(()));
+        assert_eq!(check.run(), Ok(()));
     }
 }

@@ -1,8 +1,8 @@
 //! Configures the connections to kubelets from the `--kubelet-*` flags; the files are watched for changes.
 
 use crate::cli::CompletedOptions;
-use crate::client::names::SystemNames;
 use crate::client::policy::ProxyPolicy;
+use crate::client::resolver::SystemResolver;
 use crate::controlplane::KubeletConfig;
 use crate::serving::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::tasks::TaskGroup;
@@ -54,6 +54,6 @@ pub fn config(
         provider: provider.clone(),
         tasks: tasks.clone(),
         policy,
-        names: Arc::new(SystemNames),
+        names: Arc::new(SystemResolver),
     })
 }

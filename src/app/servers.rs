@@ -23,7 +23,7 @@ use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
-use crate::server::respond::Answer;
+use crate::server::respond::FnHandler;
 use crate::storage::{ResourceConfig, Storage};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub async fn control_plane(
     own: Vec<ApiGroup>,
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
-    let needs = super::admission::Needs {
+    let needs = super::admission::PluginDependencies {
         cluster: cluster.clone(),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
@@ -169,7 +169,7 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     });
     let entries = entries.collect();
     let list = versions::api_group_list(entries);
-    let handler = Arc::new(Answer(move |req: &crate::request::Request| {
+    let handler = Arc::new(FnHandler(move |req: &crate::request::Request| {
         discovery::plain(&list, req.headers(), &Query::of(req))
     }));
     server.container().replace(WebService {

@@ -1,7 +1,7 @@
 //! Service account tokens: builds their issuer and authenticators from the options, and publishes the OpenID Connect
 //! discovery documents.
 
-use super::live::Live;
+use super::token_objects::TokenObjects;
 use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::service_account::{Issuer, ServiceAccountTokens, VerificationKeys, discovery, system_clock};
 use crate::cli::CompletedOptions;
@@ -9,7 +9,7 @@ use crate::controlplane::TokenRequests;
 use crate::request::{Request, Response};
 use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
-use crate::server::respond::{self, Answer};
+use crate::server::respond::{self, FnHandler};
 use crate::telemetry::Telemetry;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
 use http::{Method, StatusCode};
@@ -37,7 +37,11 @@ fn read<T>(flag: &str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) 
 ///
 /// # Errors
 /// A one-line message about the file that cannot be read or that holds no usable key.
-pub fn build(options: &CompletedOptions, objects: Arc<Live>, telemetry: &Telemetry) -> Result<ServiceAccounts, String> {
+pub fn build(
+    options: &CompletedOptions,
+    objects: Arc<TokenObjects>,
+    telemetry: &Telemetry,
+) -> Result<ServiceAccounts, String> {
     let (o, audiences) = (
         &options.authentication.service_account,
         options.authentication.api_audiences.clone(),
@@ -121,7 +125,7 @@ pub fn publish(server: &GenericServer, documents: discovery::Documents) {
         let body = bytes::Bytes::from(body);
         server.container().replace(WebService {
             root: path.to_owned(),
-            handler: Arc::new(Answer(move |req: &Request| document(req, path, media, &body))),
+            handler: Arc::new(FnHandler(move |req: &Request| document(req, path, media, &body))),
         });
     }
 }

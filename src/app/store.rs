@@ -27,7 +27,7 @@ const RELOAD: Duration = Duration::from_secs(60);
 pub struct Stores {
     main: Arc<dyn Backend>,
     /// `--etcd-servers-overrides`: one backend per distinct set of servers, with its resources.
-    elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
+    overrides: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
     encryption: Option<Arc<Encryption>>,
     reload: bool,
     telemetry: Telemetry,
@@ -61,7 +61,7 @@ impl Stores {
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
                 main: embedded(storage, &budget)?,
-                elsewhere: Vec::new(),
+                overrides: Vec::new(),
                 encryption,
                 reload,
                 telemetry: telemetry.clone(),
@@ -70,22 +70,22 @@ impl Stores {
         };
         let within = options.generic.storage_initialization_timeout;
         let main = connect(etcd, &etcd.servers, "etcd-servers", (0, within), &budget).await?;
-        let mut elsewhere: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
+        let mut overrides: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
         let mut sets: Vec<&[String]> = Vec::new();
         for (resource, servers) in &etcd.overrides {
             match sets.iter().position(|known| *known == servers.as_slice()) {
-                Some(at) => elsewhere[at].0.push(resource.clone()),
+                Some(at) => overrides[at].0.push(resource.clone()),
                 None => {
                     let at = (sets.len() + 1, within);
                     let other = connect(etcd, servers, "etcd-servers-overrides", at, &budget).await?;
-                    elsewhere.push((vec![resource.clone()], other));
+                    overrides.push((vec![resource.clone()], other));
                     sets.push(servers);
                 }
             }
         }
         Ok(Arc::new(Self {
             main,
-            elsewhere,
+            overrides,
             encryption,
             reload,
             telemetry: telemetry.clone(),
@@ -94,7 +94,7 @@ impl Stores {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
-        [&self.main].into_iter().chain(self.elsewhere.iter().map(|(_, b)| b))
+        [&self.main].into_iter().chain(self.overrides.iter().map(|(_, b)| b))
     }
 
     /// The store of a resource. `convert` converts objects written by other programs to the storage version.
@@ -104,7 +104,7 @@ impl Stores {
         config: ResourceConfig,
         convert: ConvertStored,
     ) -> Arc<dyn Storage> {
-        let other = self.elsewhere.iter().find(|(here, _)| here.contains(resource));
+        let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
         let backend = other.map_or(&self.main, |(_, b)| b);
         let (group, plural) = (&resource.group, &resource.resource);
         let hooks = ResourceHooks {
@@ -144,8 +144,8 @@ impl Stores {
     ///
     /// # Errors
     /// A one-line reason.
-    pub fn health(&self, place: usize) -> Result<(), String> {
-        self.all().nth(place).map_or(Ok(()), |store| store.health())
+    pub fn health(&self, index: usize) -> Result<(), String> {
+        self.all().nth(index).map_or(Ok(()), |store| store.health())
     }
 
     /// Adds the health and readiness checks, under upstream's names.
@@ -273,12 +273,12 @@ async fn connect(
     options: &EtcdOptions,
     servers: &[String],
     flag: &str,
-    (place, within): (usize, Duration),
+    (index, within): (usize, Duration),
     budget: &Arc<Budget>,
 ) -> Result<Arc<dyn Backend>, String> {
     let access = access(options, servers)?;
     let settings = etcd::Options {
-        name: format!("etcd-{place}"),
+        name: format!("etcd-{index}"),
         connect_timeout: within,
         prefix: options.prefix.clone(),
         media: options.media,

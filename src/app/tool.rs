@@ -34,13 +34,13 @@ const IRREGULAR: [(&str, &str); 5] = [
 const CONTACT: Duration = Duration::from_secs(5);
 
 /// A progress bar, shown only if standard error is a terminal.
-struct Bar {
+struct ProgressBar {
     what: &'static str,
     shown: Instant,
     terminal: bool,
 }
 
-impl Bar {
+impl ProgressBar {
     fn new(what: &'static str) -> Self {
         Self {
             what,
@@ -67,13 +67,13 @@ impl Bar {
 /// # Errors
 /// A one-line message.
 pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, String>> {
-    done(command).boxed_local()
+    run_command(command).boxed_local()
 }
 
-async fn done(command: StoreCommand) -> Result<String, String> {
+async fn run_command(command: StoreCommand) -> Result<String, String> {
     let dir = command.storage.data_dir.clone();
-    let text = told;
-    let mut bar = Bar::new(match command.action {
+    let text = error_message;
+    let mut bar = ProgressBar::new(match command.action {
         StoreAction::Check => "checking",
         StoreAction::Backup(_) | StoreAction::Restore(..) => "copying",
         StoreAction::Compact => "compacting",
@@ -83,10 +83,10 @@ async fn done(command: StoreCommand) -> Result<String, String> {
     match (command.action, &command.storage.etcd) {
         (StoreAction::Check, None) => Ok(format!(
             "{}is whole\n",
-            held(&tool::check(&dir, &mut show).map_err(text)?)
+            format_stats(&tool::check(&dir, &mut show).map_err(text)?)
         )),
-        (StoreAction::Stats, None) => Ok(held(&tool::stats(&dir).map_err(text)?)),
-        (StoreAction::Compact, None) => Ok(held(&tool::compact(&dir, &mut show).map_err(text)?)),
+        (StoreAction::Stats, None) => Ok(format_stats(&tool::stats(&dir).map_err(text)?)),
+        (StoreAction::Compact, None) => Ok(format_stats(&tool::compact(&dir, &mut show).map_err(text)?)),
         (StoreAction::Backup(to), _) => {
             let found = tool::backup(&dir, &to, &mut show).map_err(text)?;
             Ok(format!("{} holds {} objects\n", to.display(), found.objects))
@@ -96,7 +96,7 @@ async fn done(command: StoreCommand) -> Result<String, String> {
             let aside = aside.map_or(String::new(), |p| {
                 format!("the store that was there is now {}\n", p.display())
             });
-            Ok(held(&tool::stats(&dir).map_err(text)?) + &aside)
+            Ok(format_stats(&tool::stats(&dir).map_err(text)?) + &aside)
         }
         (StoreAction::Export(keep), Some(etcd)) => export(&dir, etcd, keep).await,
         (StoreAction::Import, Some(etcd)) => import(&dir, etcd, command.storage.encryption.as_deref()).await,
@@ -104,20 +104,20 @@ async fn done(command: StoreCommand) -> Result<String, String> {
             let revision = exchange(etcd).await?.compact().await.map_err(|e| e.to_string())?;
             Ok(format!("etcd is compacted to revision {revision}\n"))
         }
-        (StoreAction::Check | StoreAction::Stats, Some(etcd)) => look(etcd, &mut show).await,
+        (StoreAction::Check | StoreAction::Stats, Some(etcd)) => inspect(etcd, &mut show).await,
         (StoreAction::Export(_) | StoreAction::Import, None) => Err("--etcd-servers must be specified".to_owned()),
     }
 }
 
 /// The message for a storage error, with the flag that names the store.
-fn told(e: tool::OpenError) -> String {
+fn error_message(e: tool::OpenError) -> String {
     match e {
         tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => format!("--data-dir: {e}"),
         e => e.to_string(),
     }
 }
 
-fn held(found: &StoreStats) -> String {
+fn format_stats(found: &StoreStats) -> String {
     let mut out = String::new();
     let history = found.writes - found.objects.min(found.writes);
     for (name, value) in [
@@ -157,7 +157,7 @@ fn is_object(pair: &Pair, prefix: &str) -> bool {
     !NO_OBJECTS.iter().any(|odd| below.starts_with(odd))
 }
 
-async fn look(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, String> {
+async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, String> {
     let prefix = prefix(etcd);
     let read = exchange(etcd).await?.read(&format!("{prefix}/"), show).await;
     let (revision, pairs) = read.map_err(|e| e.to_string())?;
@@ -186,7 +186,7 @@ async fn look(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, St
 }
 
 async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, String> {
-    let (revision, mut objects) = tool::objects(dir).map_err(told)?;
+    let (revision, mut objects) = tool::objects(dir).map_err(error_message)?;
     let (exchange, prefix) = (exchange(etcd).await?, prefix(etcd));
     if keep {
         let there = exchange.revision().await.map_err(|e| e.to_string())?;
@@ -214,7 +214,7 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, St
             }
         }
     }
-    let mut bar = Bar::new("writing");
+    let mut bar = ProgressBar::new("writing");
     let mut show = |done, of| bar.show(done, of);
     let written = exchange.write(&objects, etcd.media, keep, &mut show).await;
     written.map_err(|e| e.to_string())?;
@@ -224,7 +224,7 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, St
 async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Result<String, String> {
     let prefix = prefix(etcd);
     let encryption = encryption.map(Encryption::load).transpose()?;
-    let mut bar = Bar::new("reading");
+    let mut bar = ProgressBar::new("reading");
     let mut show = |done, of| bar.show(done, of);
     let read = exchange(etcd).await?.read(&format!("{prefix}/"), &mut show).await;
     let (revision, pairs) = read.map_err(|e| e.to_string())?;
@@ -258,10 +258,10 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
     if objects.is_empty() {
         return Err(format!("--etcd-prefix: etcd holds no objects below {prefix}/"));
     }
-    let mut bar = Bar::new("writing");
+    let mut bar = ProgressBar::new("writing");
     let mut show = |done, of| bar.show(done, of);
-    tool::fill(dir, revision, &objects, &mut show).map_err(told)?;
-    Ok(held(&tool::stats(dir).map_err(told)?))
+    tool::fill(dir, revision, &objects, &mut show).map_err(error_message)?;
+    Ok(format_stats(&tool::stats(dir).map_err(error_message)?))
 }
 
 /// The resource of a key: the last element of its directory, except for irregular directories.

@@ -54,7 +54,7 @@ impl WebhookTokens {
     /// Sets the metrics to update.
     #[must_use]
     pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
-        self.fetcher = self.fetcher.counting(counts);
+        self.fetcher = self.fetcher.with_metrics(counts);
         self
     }
 

@@ -84,7 +84,7 @@ impl Webhook {
         let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
         let fetcher = Fetcher::with(&client, config.timeout)
             .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?
-            .counting(counts);
+            .with_metrics(counts);
         let url = client.server;
         Ok(Self::asking(Arc::new(Url { fetcher, url }), config))
     }

@@ -103,12 +103,12 @@ impl CompletedOptions {
     }
 }
 
-fn about(flag: &str, error: impl Display) -> UsageError {
+fn usage_error(flag: &str, error: impl Display) -> UsageError {
     UsageError::new(format!("--{flag}: {error}"))
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
-    std::fs::read(path).map_err(|e| about(flag, format!("cannot read {}: {e}", path.display())))
+    std::fs::read(path).map_err(|e| usage_error(flag, format!("cannot read {}: {e}", path.display())))
 }
 
 fn check_pair(flag: &str, key_flag: &str, cert: &Path, key: &Path) -> Result<(), UsageError> {
@@ -116,7 +116,7 @@ fn check_pair(flag: &str, key_flag: &str, cert: &Path, key: &Path) -> Result<(),
     let (cert_pem, key_pem) = (read(flag, cert)?, read(key_flag, key)?);
     match KeyPairData::from_pem(cert_pem, key_pem, &provider) {
         Ok(_) => Ok(()),
-        Err(error) => Err(about(
+        Err(error) => Err(usage_error(
             flag,
             format!("{} with {}: {error}", cert.display(), key.display()),
         )),
@@ -125,7 +125,8 @@ fn check_pair(flag: &str, key_flag: &str, cert: &Path, key: &Path) -> Result<(),
 
 fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageError> {
     let Some(path) = path else { return Ok(None) };
-    let pool = CaPool::from_pem(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+    let pool =
+        CaPool::from_pem(read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
     Ok(Some(pool))
 }
 
@@ -135,8 +136,9 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
 /// A one-line message with the flag, the file and the reason.
 pub fn read_authentication_config(path: &Path, service_accounts: &[String]) -> Result<Configuration, UsageError> {
     let flag = "authentication-config";
-    let text = String::from_utf8(read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
-    Configuration::parse(&text, service_accounts).map_err(|e| about(flag, format!("{}: {e}", path.display())))
+    let text =
+        String::from_utf8(read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
+    Configuration::parse(&text, service_accounts).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))
 }
 
 /// The address of the interface of the default route. Connecting a UDP socket sends nothing.
@@ -214,15 +216,16 @@ impl Options {
         }
         for path in &authentication.service_account.key_files {
             let flag = "service-account-key-file";
-            PublicKey::from_pem(&read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+            PublicKey::from_pem(&read(flag, path)?)
+                .map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
         }
         if let Some(path) = &authentication.service_account.signing_key {
             let flag = "service-account-signing-key-file";
-            Signer::from_pem(&read(flag, path)?).map_err(|e| about(flag, format!("{}: {e}", path.display())))?;
+            Signer::from_pem(&read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
         }
         if let Some(oidc) = &authentication.oidc {
             if authentication.service_account.issuers.contains(&oidc.issuer.url) {
-                return Err(about(
+                return Err(usage_error(
                     "oidc-issuer-url",
                     "URL must not be one of the service account issuers",
                 ));
@@ -240,21 +243,22 @@ impl Options {
         }
         if let Some(webhook) = &authentication.webhook {
             ClientConfig::from_kubeconfig(&webhook.config_file)
-                .map_err(|e| about("authentication-token-webhook-config-file", e))?;
+                .map_err(|e| usage_error("authentication-token-webhook-config-file", e))?;
         }
         if let Some(path) = &authorization.config {
             let text = read("authorization-config", path)?;
             authorization.authorizers = crate::authz::config::parse(&text)
-                .map_err(|e| about("authorization-config", format!("{}: {e}", path.display())))?;
+                .map_err(|e| usage_error("authorization-config", format!("{}: {e}", path.display())))?;
         }
         if authorization.has(Mode::Node) {
             warnings.extend(admission.restrict_nodes().map(str::to_owned));
         }
         if let Some(path) = &audit.policy {
-            Policy::read(path).map_err(|e| about("audit-policy-file", e))?;
+            Policy::read(path).map_err(|e| usage_error("audit-policy-file", e))?;
         }
         if let Some(webhook) = &audit.webhook {
-            ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about("audit-webhook-config-file", e))?;
+            ClientConfig::from_kubeconfig(&webhook.config_file)
+                .map_err(|e| usage_error("audit-webhook-config-file", e))?;
         }
         if authorization.allows_all() && authentication.anonymous {
             if values.is_given("anonymous-auth") {
@@ -286,9 +290,9 @@ impl Options {
             limits.streams = serving.max_streams;
         }
         let given = |n: usize| (n > 0).then_some(n);
-        limits.connections = given(serving.max_connections).unwrap_or(limits.connections);
-        limits.per_address = given(serving.max_per_address);
-        limits.reserved = given(serving.reserved_connections);
+        limits.max_connections = given(serving.max_connections).unwrap_or(limits.max_connections);
+        limits.max_per_address = given(serving.max_per_address);
+        limits.reserved_connections = given(serving.reserved_connections);
         Ok(CompletedOptions {
             bind: SocketAddr::new(bind_address, serving.port),
             advertise_address,

@@ -120,17 +120,17 @@ impl ExplainAccess {
     /// # Errors
     /// A one-line message: the server cannot be reached or rejects the request.
     pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        self.asked().boxed()
+        self.query().boxed()
     }
 
-    async fn asked(&self) -> Result<String, String> {
+    async fn query(&self) -> Result<String, String> {
         let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         let answer = client.create(REVIEWS, &self.review()).await;
-        Ok(self.tell(&answer.map_err(|e| e.to_string())?))
+        Ok(self.render(&answer.map_err(|e| e.to_string())?))
     }
 
-    fn tell(&self, answer: &Value) -> String {
+    fn render(&self, answer: &Value) -> String {
         let status = answer.get("status");
         let allowed = status.get("allowed").as_bool() == Some(true);
         let mut out = String::new();
@@ -256,7 +256,7 @@ mod tests {
         let why = json!({"bindings": 2, "closest": [{"through": "RoleBinding \"b/web\" of Role \"r\" to User \"jane\"", "number": 1,
             "rule": {"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]}, "lacks": ["verb"]}]});
         v.set(&["metadata", "annotations", EXPLAIN], json::to_string(&why));
-        let text = q.tell(&v);
+        let text = q.render(&v);
         assert!(
             text.starts_with("not allowed: jane delete pods in namespace web\n"),
             "{text}"

@@ -18,18 +18,18 @@ pub struct Flag {
     /// Name without dashes.
     pub name: &'static str,
     /// Type of its value.
-    pub kind: Kind,
+    pub value_type: ValueType,
     /// Default value as it would be written on the command line.
     pub default: &'static str,
     /// How it is supported.
-    pub fate: Fate,
+    pub support: Support,
     /// Help text.
     pub help: &'static str,
 }
 
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// `--x`, `--x=true`, `--x=false`.
     Bool,
     /// An integer.
@@ -48,13 +48,13 @@ pub enum Kind {
 
 /// How a flag is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Support {
     /// Fully supported.
-    Honoured,
+    Supported,
     /// Accepted without effect; a start-up warning gives this reason.
     Ignored(&'static str),
     /// Rejected; the server does not start, for this reason.
-    Refused(&'static str),
+    Rejected(&'static str),
 }
 
 /// Sections of `--help` and docs/flags.md: upstream's, and one of our own.

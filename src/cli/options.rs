@@ -27,11 +27,11 @@ pub use generic::GenericOptions;
 pub use kubelet::KubeletOptions;
 pub use logging::LoggingOptions;
 pub use network::{Cidr, NetworkOptions};
-pub use runtime::{RuntimeConfig, WIDE};
+pub use runtime::{RuntimeConfig, WIDE_KEYS};
 pub use serving::{ServingOptions, SniFiles};
 pub use storage::{EtcdOptions, StorageOptions};
 
-use super::flags::{self, Fate};
+use super::flags::{self, Support};
 use super::value::{UsageError, Values};
 use crate::tasks::compute::Config;
 use std::path::PathBuf;
@@ -82,11 +82,11 @@ impl Options {
         let mut warnings = Vec::new();
         for name in values.given() {
             let Some(flag) = flags::find(name) else { continue };
-            match flag.fate {
-                Fate::Honoured => {}
+            match flag.support {
+                Support::Supported => {}
                 _ if values.is_default(flag) => {}
-                Fate::Ignored(why) => warnings.push(format!("--{name} has no effect: {why}")),
-                Fate::Refused(why) => return Err(UsageError::new(format!("--{name} is refused: {why}"))),
+                Support::Ignored(why) => warnings.push(format!("--{name} has no effect: {why}")),
+                Support::Rejected(why) => return Err(UsageError::new(format!("--{name} is refused: {why}"))),
             }
         }
         Ok(Self {

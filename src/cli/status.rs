@@ -71,14 +71,14 @@ impl StatusCommand {
     /// A one-line message: the server cannot be reached or rejects the request. With `--watch` only the first request
     /// is fatal; later failures are reported and retried.
     pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
-        self.asked().boxed()
+        self.query().boxed()
     }
 
-    async fn asked(&self) -> Result<String, String> {
+    async fn query(&self) -> Result<String, String> {
         let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config).map_err(|e| e.to_string())?;
         if !self.watch {
-            return Ok(self.tell(&client.get(PATH).await.map_err(|e| e.to_string())?));
+            return Ok(self.render(&client.get(PATH).await.map_err(|e| e.to_string())?));
         }
         let listen = |kind| signal(kind).map_err(|e| format!("cannot listen for signals: {e}"));
         let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -87,24 +87,24 @@ impl StatusCommand {
             biased;
             _ = interrupt.recv() => Ok(String::new()),
             _ = terminate.recv() => Ok(String::new()),
-            ended = self.look_on(&client) => ended,
+            ended = self.watch_status(&client) => ended,
         }
     }
 
-    async fn look_on(&self, client: &Client) -> Result<String, String> {
+    async fn watch_status(&self, client: &Client) -> Result<String, String> {
         let clear = self.is_table() && std::io::stdout().is_terminal();
-        let mut looked = false;
+        let mut has_succeeded = false;
         loop {
             let text = match client.get(PATH).await {
-                Ok(document) => self.tell(&document),
-                Err(e) if looked => {
+                Ok(document) => self.render(&document),
+                Err(e) if has_succeeded => {
                     let _ = writeln!(std::io::stderr(), "torana: {e}; retrying");
                     tokio::time::sleep(PERIOD).await;
                     continue;
                 }
                 Err(e) => return Err(e.to_string()),
             };
-            looked = true;
+            has_succeeded = true;
             if self.print(&text, clear).is_err() {
                 return Ok(String::new());
             }
@@ -129,7 +129,7 @@ impl StatusCommand {
         matches!(self.output.as_str(), "table" | "wide")
     }
 
-    fn tell(&self, document: &Value) -> String {
+    fn render(&self, document: &Value) -> String {
         match self.output.as_str() {
             "json" => String::from_utf8_lossy(&json::to_vec_pretty(document)).into_owned() + "\n",
             "yaml" => String::from_utf8_lossy(&yaml::to_vec(document)).into_owned(),
@@ -192,7 +192,7 @@ impl StatusCommand {
         let mut out = aligned(&rows);
         if !reasons.is_empty() {
             out.push('\n');
-            out.extend(reasons.iter().map(|line| harmless(line)));
+            out.extend(reasons.iter().map(|line| sanitize(line)));
         }
         out
     }
@@ -277,7 +277,7 @@ fn ago(since: &str, now: &str) -> String {
 }
 
 /// Replaces control characters, so that text from backends cannot move the cursor or forge lines.
-fn harmless(line: &str) -> String {
+fn sanitize(line: &str) -> String {
     let line = line.trim_end_matches('\n');
     let shown = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
     shown.chain(['\n']).collect()
@@ -300,7 +300,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
             line.push_str(text);
             line.extend(std::iter::repeat_n(' ', width + 3 - text.chars().count()));
         }
-        out.push_str(&harmless(line.trim_end()));
+        out.push_str(&sanitize(line.trim_end()));
     }
     out
 }
@@ -318,7 +318,7 @@ mod tests {
             {"name": "v1.h", "service": "ns/other:443", "available": "False", "reason": "A\u{1b}[1A", "message": "no\r\none", "hint": "look"}]});
         for output in ["table", "wide"] {
             let status = StatusCommand::read(&command().get_matches_from(["status", "-o", output]));
-            let text = status.tell(&document);
+            let text = status.render(&document);
             assert!(!text.contains(['\u{1b}', '\r']), "{text:?}");
             let below: Vec<&str> = text.lines().skip(4).collect();
             assert_eq!(
@@ -343,7 +343,7 @@ mod tests {
              "endpoints": [{"address": "h:443", "lastFailure": "connection refused"}, {"address": "i:443"}]},
             {"name": "v1.apps", "service": "Local", "available": "True"}]});
         let read = |args: &[&str]| StatusCommand::read(&command().get_matches_from(args));
-        let text = read(&["status"]).tell(&document);
+        let text = read(&["status"]).render(&document);
         let lines: Vec<Vec<&str>> = text
             .lines()
             .map(|l| l.split("  ").filter(|t| !t.is_empty()).map(str::trim).collect())
@@ -368,9 +368,9 @@ mod tests {
         assert_eq!(lines.len(), 7);
         assert!(
             read(&["status", "-a", "-o", "wide"])
-                .tell(&document)
+                .render(&document)
                 .contains("v1.apps")
         );
-        assert!(read(&["status", "-o", "json"]).tell(&document).starts_with("{\n"));
+        assert!(read(&["status", "-o", "json"]).render(&document).starts_with("{\n"));
     }
 }

@@ -34,7 +34,7 @@ pub enum StoreAction {
     Import,
 }
 
-const PLACE: &[&str] = &["data-dir"];
+const LOCATION_FLAGS: &[&str] = &["data-dir"];
 const ETCD: &[&str] = &[
     "etcd-servers",
     "etcd-prefix",
@@ -45,36 +45,36 @@ const ETCD: &[&str] = &[
 ];
 
 /// Name, help, `serve` flags that apply, and flags of its own with their help.
-type Form = (
+type Subcommand = (
     &'static str,
     &'static str,
     &'static [&'static [&'static str]],
     &'static [(&'static str, &'static str)],
 );
 
-const FORMS: &[Form] = &[
+const SUBCOMMANDS: &[Subcommand] = &[
     (
         "check",
         "Read the whole store and verify its checksums; it may be in use",
-        &[PLACE, ETCD],
+        &[LOCATION_FLAGS, ETCD],
         &[],
     ),
     (
         "stats",
         "Print statistics of the store; it may be in use",
-        &[PLACE, ETCD],
+        &[LOCATION_FLAGS, ETCD],
         &[],
     ),
     (
         "backup",
         "Copy the store into a new file, while it is in use",
-        &[PLACE],
+        &[LOCATION_FLAGS],
         &[("to", "File to write; must not exist")],
     ),
     (
         "restore",
         "Restore the store from a backup; an existing store is moved aside",
-        &[PLACE],
+        &[LOCATION_FLAGS],
         &[
             ("from", "File written by `backup`"),
             (
@@ -86,13 +86,13 @@ const FORMS: &[Form] = &[
     (
         "compact",
         "Remove all history and release free space; a store under --data-dir must not be in use",
-        &[PLACE, ETCD],
+        &[LOCATION_FLAGS, ETCD],
         &[],
     ),
     (
         "export",
         "Copy the objects of the store under --data-dir to an etcd",
-        &[PLACE, ETCD, &["storage-media-type"]],
+        &[LOCATION_FLAGS, ETCD, &["storage-media-type"]],
         &[(
             "keep-revisions",
             "true: objects keep their revisions, which needs an empty etcd [false]",
@@ -101,7 +101,7 @@ const FORMS: &[Form] = &[
     (
         "import",
         "Create the store under --data-dir from the objects in an etcd; objects keep their revisions",
-        &[PLACE, ETCD, &["encryption-provider-config"]],
+        &[LOCATION_FLAGS, ETCD, &["encryption-provider-config"]],
         &[],
     ),
 ];
@@ -112,10 +112,10 @@ pub(super) fn command() -> clap::Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
-    for (name, about, flags, own) in FORMS {
-        let mut form = clap::Command::new(*name).about(*about).args_override_self(true);
+    for (name, about, flags, own) in SUBCOMMANDS {
+        let mut subcommand = clap::Command::new(*name).about(*about).args_override_self(true);
         for flag in FLAGS.iter().filter(|f| flags.iter().any(|set| set.contains(&f.name))) {
-            form = form.arg(
+            subcommand = subcommand.arg(
                 Arg::new(flag.name)
                     .long(flag.name)
                     .help(flag.help)
@@ -124,9 +124,9 @@ pub(super) fn command() -> clap::Command {
             );
         }
         for (flag, help) in *own {
-            form = form.arg(Arg::new(*flag).long(*flag).help(*help).value_name("string"));
+            subcommand = subcommand.arg(Arg::new(*flag).long(*flag).help(*help).value_name("string"));
         }
-        store = store.subcommand(form);
+        store = store.subcommand(subcommand);
     }
     store
 }

@@ -1,7 +1,7 @@
 //! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error of the
 //! whole command line.
 
-use super::flags::{self, Flag, Kind};
+use super::flags::{self, Flag, ValueType};
 use crate::apimachinery::time::parse_duration;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,8 +74,8 @@ impl Values {
 
     /// The value as shown by `/flagz`: the default if not given, and all items of a list.
     pub fn shown(&self, name: &str) -> String {
-        match flags::find(name).map(|f| f.kind) {
-            Some(Kind::List | Kind::Array) => format!("[{}]", self.list(name).join(",")),
+        match flags::find(name).map(|f| f.value_type) {
+            Some(ValueType::List | ValueType::Array) => format!("[{}]", self.list(name).join(",")),
             _ => self.last(name).to_owned(),
         }
     }
@@ -123,8 +123,8 @@ impl Values {
         };
         let default = [flag.default.to_owned()];
         let all = self.0.get(flag.name).map_or(&default[..], Vec::as_slice);
-        let items = all.iter().flat_map(|value| match flag.kind {
-            Kind::Array => vec![value.as_str()],
+        let items = all.iter().flat_map(|value| match flag.value_type {
+            ValueType::Array => vec![value.as_str()],
             _ => value.split(',').collect(),
         });
         items
@@ -139,24 +139,24 @@ impl Values {
             return true;
         };
         let Some(last) = given.last() else { return true };
-        match flag.kind {
-            Kind::List | Kind::Array => given.iter().all(|value| value == flag.default),
-            Kind::Bool => parse_bool(last) == parse_bool(flag.default),
-            Kind::Duration => parse_duration(last) == parse_duration(flag.default),
-            Kind::Int | Kind::Float => last.parse::<f64>() == flag.default.parse::<f64>(),
-            Kind::Text => last == flag.default,
+        match flag.value_type {
+            ValueType::List | ValueType::Array => given.iter().all(|value| value == flag.default),
+            ValueType::Bool => parse_bool(last) == parse_bool(flag.default),
+            ValueType::Duration => parse_duration(last) == parse_duration(flag.default),
+            ValueType::Int | ValueType::Float => last.parse::<f64>() == flag.default.parse::<f64>(),
+            ValueType::Text => last == flag.default,
         }
     }
 }
 
 /// Checks that a value has the flag's type.
 pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
-    let result = match flag.kind {
-        Kind::Bool => parse_bool(value).map(drop),
-        Kind::Int => parse_int(value).map(drop),
-        Kind::Float => parse_float(value).map(drop),
-        Kind::Duration => parse_duration(value.strip_prefix('-').unwrap_or(value)).map(drop),
-        Kind::Text | Kind::List | Kind::Array => Ok(()),
+    let result = match flag.value_type {
+        ValueType::Bool => parse_bool(value).map(drop),
+        ValueType::Int => parse_int(value).map(drop),
+        ValueType::Float => parse_float(value).map(drop),
+        ValueType::Duration => parse_duration(value.strip_prefix('-').unwrap_or(value)).map(drop),
+        ValueType::Text | ValueType::List | ValueType::Array => Ok(()),
     };
     result.map_err(|why| UsageError::invalid(flag.name, value, why))
 }

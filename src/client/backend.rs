@@ -92,17 +92,17 @@ pub async fn upgrade(
     client: super::tunnel::ClientSide,
     tasks: &TaskGroup,
 ) -> Result<Upgrade, BackendError> {
-    let mut answer = send(backend, request, tasks).await?;
-    answer.extensions_mut().insert(FromBackend::Verbatim);
-    Ok(match answer.status() {
+    let mut response = send(backend, request, tasks).await?;
+    response.extensions_mut().insert(FromBackend::Verbatim);
+    Ok(match response.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
-            let theirs = hyper::upgrade::on(&mut answer);
+            let theirs = hyper::upgrade::on(&mut response);
             if !super::tunnel::start(client, theirs, tasks) {
                 return Err(BackendError::Dial("the server is shutting down".to_owned()));
             }
-            Upgrade::Answered(answer.map(|_| Body::empty()))
+            Upgrade::Answered(response.map(|_| Body::empty()))
         }
-        status if status.as_u16() >= 400 => Upgrade::Answered(super::tunnel::refusal(answer)),
+        status if status.as_u16() >= 400 => Upgrade::Answered(super::tunnel::refusal(response)),
         status => Upgrade::Unexpected(status),
     })
 }
@@ -129,13 +129,13 @@ async fn open(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest
 }
 
 async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest<Body>, DialError> {
-    let reached = match &backend.addresses {
-        Some(addresses) => dial::reach_addresses(&backend.authority, addresses).await?,
-        None => dial::reach(&backend.authority, 0).await?,
+    let connection = match &backend.addresses {
+        Some(addresses) => dial::connect_to(&backend.authority, addresses).await?,
+        None => dial::connect_starting_at(&backend.authority, 0).await?,
     };
     match &backend.tls {
-        Some(tls) => drive(dial::secure_tcp(reached, tls, Offer::Http1).await?.io, tasks).await,
-        None => drive(reached.tcp, tasks).await,
+        Some(tls) => drive(dial::secure_tcp(connection, tls, Offer::Http1).await?.io, tasks).await,
+        None => drive(connection.tcp, tasks).await,
     }
 }
 

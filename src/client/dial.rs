@@ -1,10 +1,10 @@
 //! Connections to backends: name lookup, TCP and TLS. Entry points: [`dial_watched`] for pooled connections,
-//! [`dial_straight`] and [`dial_socket`] for others.
+//! [`dial_directly`] and [`dial_socket`] for others.
 //!
 //! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and which
 //! addresses are refused is decided in [`super::outbound`].
 
-use super::io::{Io, Wire};
+use super::io::{Connection, TrackedStream};
 use super::outbound::Outbound;
 use super::target::{Protocol, Socket};
 use super::tls::ClientTls;
@@ -24,9 +24,10 @@ pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit per address, if the name has further ones to try.
-const IMPATIENCE: Duration = Duration::from_secs(3);
+const PER_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-// An idle peer is probed after 5 s. With the user timeout that `Io::watched` sets, a dead one is given up after 7 s.
+// An idle peer is probed after 5 s. With the user timeout that `TrackedStream::watched` sets, a dead one is given up
+// after 7 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
@@ -47,7 +48,7 @@ pub enum Offer {
 /// An established connection.
 pub struct Dialed {
     /// The byte stream.
-    pub io: Wire,
+    pub io: Connection,
     /// Whether HTTP/2 was negotiated.
     pub http2: bool,
     /// The peer's address, unless it is a Unix socket.
@@ -57,7 +58,7 @@ pub struct Dialed {
 }
 
 /// A TCP connection to one of a name's addresses.
-pub struct Reached {
+pub struct TcpConnection {
     /// The connection.
     pub tcp: TcpStream,
     /// Number of addresses there were to choose from.
@@ -71,8 +72,8 @@ pub struct Reached {
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn secure_tcp(reached: Reached, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
-    over_tcp(reached, tls, offer, Io::new).await
+pub async fn secure_tcp(connection: TcpConnection, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
+    over_tcp(connection, tls, offer, TrackedStream::new).await
 }
 
 /// Connects to `authority` (`host:port`), bypassing the proxy. Fails for addresses that `outbound` refuses.
@@ -82,18 +83,18 @@ pub async fn secure_tcp(reached: Reached, tls: &ClientTls, offer: Offer) -> Resu
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn dial_straight(
+pub async fn dial_directly(
     authority: &str,
     tls: &ClientTls,
     offer: Offer,
     outbound: &Outbound,
 ) -> Result<Dialed, DialError> {
-    secure_tcp(outbound.straight(authority, 0).await?, tls, offer).await
+    secure_tcp(outbound.connect_directly(authority, 0).await?, tls, offer).await
 }
 
-/// Like [`dial_straight`], but through the proxy of the environment, if there is one, and with detection of dead peers
-/// within seconds: TCP keepalive covers idle connections, [`Io::watched`] unacknowledged bytes. The `turn`th address of
-/// the name is tried first.
+/// Like [`dial_directly`], but through the proxy of the environment, if there is one, and with detection of dead peers
+/// within seconds: TCP keepalive covers idle connections, [`TrackedStream::watched`] unacknowledged bytes. The
+/// `start`th address of the name is tried first.
 ///
 /// # Errors
 /// [`DialError`].
@@ -105,10 +106,10 @@ pub async fn dial_watched(
     tls: &ClientTls,
     offer: Offer,
     outbound: &Outbound,
-    turn: usize,
+    start: usize,
 ) -> Result<Dialed, DialError> {
-    let reached = outbound.connect(authority, turn).await?;
-    let socket = socket2::SockRef::from(&reached.tcp);
+    let connection = outbound.connect(authority, start).await?;
+    let socket = socket2::SockRef::from(&connection.tcp);
     let alive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL)
@@ -117,7 +118,7 @@ pub async fn dial_watched(
     if let Err(e) = socket.set_tcp_keepalive(&alive) {
         tracing::debug!(%authority, "keep-alive cannot be set: {e}");
     }
-    over_tcp(reached, tls, offer, Io::watched).await
+    over_tcp(connection, tls, offer, TrackedStream::watched).await
 }
 
 /// Connects to a Unix socket, if `outbound` allows it.
@@ -133,9 +134,9 @@ pub async fn dial_socket(
     offer: Offer,
     outbound: &Outbound,
 ) -> Result<Dialed, DialError> {
-    let io = Io::unix(outbound.connect_socket(socket).await?);
+    let io = TrackedStream::unix(outbound.connect_socket(socket).await?);
     let plain = |io, http2| Dialed {
-        io: Wire::Plain(io),
+        io: Connection::Plain(io),
         http2,
         peer: None,
         addresses: 1,
@@ -153,12 +154,12 @@ pub async fn dial_socket(
 }
 
 async fn over_tcp(
-    reached: Reached,
+    connection: TcpConnection,
     tls: &ClientTls,
     offer: Offer,
-    io: fn(TcpStream) -> Io,
+    io: fn(TcpStream) -> TrackedStream,
 ) -> Result<Dialed, DialError> {
-    let Reached { tcp, addresses } = reached;
+    let TcpConnection { tcp, addresses } = connection;
     let ends = tcp.local_addr().ok().zip(tcp.peer_addr().ok());
     let dialed = secure(io(tcp), ends, tls, offer).await?;
     Ok(Dialed { addresses, ..dialed })
@@ -166,7 +167,7 @@ async fn over_tcp(
 
 /// Performs the TLS handshake. `ends` are the local and the peer's address, for error texts.
 async fn secure(
-    io: Io,
+    io: TrackedStream,
     ends: Option<(SocketAddr, SocketAddr)>,
     tls: &ClientTls,
     offer: Offer,
@@ -188,7 +189,7 @@ async fn secure(
     };
     let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
     Ok(Dialed {
-        io: Wire::Tls(io),
+        io: Connection::Tls(io),
         http2,
         peer: ends.map(|(_, peer)| peer),
         addresses: 1,
@@ -203,20 +204,20 @@ async fn secure(
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
 pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
-    reach(authority, 0).await.map(|reached| reached.tcp)
+    connect_starting_at(authority, 0).await.map(|connection| connection.tcp)
 }
 
-/// Like [`connect`], but tries the `turn`th address first and then those after it.
+/// Like [`connect`], but tries the `start`th address first and then those after it.
 ///
 /// # Errors
 /// [`DialError`].
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
-pub async fn reach(authority: &str, turn: usize) -> Result<Reached, DialError> {
+pub async fn connect_starting_at(authority: &str, start: usize) -> Result<TcpConnection, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     let addresses = lookup(authority, deadline).await?;
-    reach_any(host_of(authority), addresses, turn, deadline).await
+    connect_any(host_of(authority), addresses, start, deadline).await
 }
 
 /// Connects to the first of these addresses that answers. They result from an earlier lookup of `authority`.
@@ -226,9 +227,9 @@ pub async fn reach(authority: &str, turn: usize) -> Result<Reached, DialError> {
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
-pub async fn reach_addresses(authority: &str, addresses: &[SocketAddr]) -> Result<Reached, DialError> {
+pub async fn connect_to(authority: &str, addresses: &[SocketAddr]) -> Result<TcpConnection, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
-    reach_any(host_of(authority), addresses.to_vec(), 0, deadline).await
+    connect_any(host_of(authority), addresses.to_vec(), 0, deadline).await
 }
 
 pub(super) fn host_of(authority: &str) -> &str {
@@ -246,15 +247,16 @@ pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<Soc
     }
 }
 
-/// Connects to the first of these addresses that answers, starting at the `turn`th. The error is that of the first one.
-pub(super) async fn reach_any(
+/// Connects to the first of these addresses that answers, starting at the `start`th. The error is that of the first
+/// one.
+pub(super) async fn connect_any(
     host: &str,
     mut addresses: Vec<SocketAddr>,
-    turn: usize,
+    start: usize,
     deadline: Instant,
-) -> Result<Reached, DialError> {
+) -> Result<TcpConnection, DialError> {
     let count = addresses.len();
-    addresses.rotate_left(turn % count.max(1));
+    addresses.rotate_left(start % count.max(1));
     let mut first_error = None;
     let mut left = addresses.len() as u32;
     for address in addresses {
@@ -262,13 +264,13 @@ pub(super) async fn reach_any(
         let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left -= 1;
         if left > 0 {
-            share = share.min(IMPATIENCE);
+            share = share.min(PER_ADDRESS_TIMEOUT);
         }
         let why = match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
                 tcp.set_nodelay(true)
                     .map_err(|e| DialError(format!("dial tcp {address}: {}", system_error("setsockopt", &e))))?;
-                return Ok(Reached { tcp, addresses: count });
+                return Ok(TcpConnection { tcp, addresses: count });
             }
             Ok(Err(e)) => system_error("connect", &e),
             Err(_) => "i/o timeout".into(),

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 /// Upper limit on the size of a response. Key sets, discovery documents and reviews take a few kilobytes. The limit
 /// matters because unauthenticated callers can trigger as many concurrent requests to a webhook as they have
 /// connections.
-const MAX_ANSWER: usize = 512 << 10;
+const MAX_RESPONSE: usize = 512 << 10;
 
 /// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ pub struct Fetcher {
     tls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
     authorization: Option<header::HeaderValue>,
-    patience: Duration,
+    timeout: Duration,
     counts: Option<ClientRequestMetrics>,
 }
 
-fn lasting(what: impl fmt::Display) -> FetchError {
+fn permanent(what: impl fmt::Display) -> FetchError {
     FetchError {
         what: what.to_string(),
         transient: false,
@@ -57,19 +57,19 @@ fn lasting(what: impl fmt::Display) -> FetchError {
     }
 }
 
-fn passing(what: impl fmt::Display) -> FetchError {
+fn transient(what: impl fmt::Display) -> FetchError {
     FetchError {
         transient: true,
-        ..lasting(what)
+        ..permanent(what)
     }
 }
 
 impl Fetcher {
-    /// Trusts the CA certificates of `ca_pem`, or those of the system. A response must arrive within `patience`.
+    /// Trusts the CA certificates of `ca_pem`, or those of the system. A response must arrive within `timeout`.
     ///
     /// # Errors
     /// The certificates cannot be used.
-    pub fn try_new(ca_pem: Option<&[u8]>, patience: Duration) -> Result<Self, FetchError> {
+    pub fn try_new(ca_pem: Option<&[u8]>, timeout: Duration) -> Result<Self, FetchError> {
         let config = ClientConfig {
             server: String::new(),
             ca_pem: ca_pem.map(<[u8]>::to_vec),
@@ -77,33 +77,33 @@ impl Fetcher {
             client_identity: None,
             token: None,
         };
-        Self::with(&config, patience)
+        Self::with(&config, timeout)
     }
 
     /// Uses the trust anchors and credentials of a kubeconfig.
     ///
     /// # Errors
     /// A certificate, key, token or name cannot be used.
-    pub fn with(config: &ClientConfig, patience: Duration) -> Result<Self, FetchError> {
-        let roots = config.roots().map_err(lasting)?;
+    pub fn with(config: &ClientConfig, timeout: Duration) -> Result<Self, FetchError> {
+        let roots = config.roots().map_err(permanent)?;
         if roots.is_empty() && config.ca_pem.is_some() {
-            return Err(lasting("the CA bundle holds no certificate"));
+            return Err(permanent("the CA bundle holds no certificate"));
         }
-        let tls = config.tls(roots, b"http/1.1").map_err(lasting)?;
-        let authorization = config.authorization().map_err(lasting)?;
+        let tls = config.tls(roots, b"http/1.1").map_err(permanent)?;
+        let authorization = config.authorization().map_err(permanent)?;
         let name = config.tls_server_name.clone().map(ServerName::try_from);
         Ok(Self {
             tls: Arc::new(tls),
-            server_name: name.transpose().map_err(lasting)?,
+            server_name: name.transpose().map_err(permanent)?,
             authorization,
-            patience,
+            timeout,
             counts: None,
         })
     }
 
     /// Records the requests in these metrics.
     #[must_use]
-    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+    pub fn with_metrics(mut self, counts: ClientRequestMetrics) -> Self {
         self.counts = Some(counts);
         self
     }
@@ -131,15 +131,15 @@ impl Fetcher {
     }
 
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
-        let late = |_| passing(format!("{url}: no answer within {:?}", self.patience));
+        let timed_out = |_| transient(format!("{url}: no answer within {:?}", self.timeout));
         let mut status = None;
         let exchange = self.exchange(method.clone(), url, body, &mut status);
-        let outcome = tokio::time::timeout(self.patience, exchange).await;
+        let outcome = tokio::time::timeout(self.timeout, exchange).await;
         if let Some(counts) = &self.counts {
             let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
             counts.sent(method.as_str(), host.unwrap_or(""), status);
         }
-        outcome.map_err(late)?
+        outcome.map_err(timed_out)?
     }
 
     async fn exchange(
@@ -149,14 +149,14 @@ impl Fetcher {
         body: Bytes,
         code: &mut Option<u16>,
     ) -> Result<Bytes, FetchError> {
-        let lost = |e: &dyn fmt::Display| passing(format!("{url}: {e}"));
-        let uri: Uri = url.parse().map_err(|e| lasting(format!("{url}: {e}")))?;
+        let lost = |e: &dyn fmt::Display| transient(format!("{url}: {e}"));
+        let uri: Uri = url.parse().map_err(|e| permanent(format!("{url}: {e}")))?;
         let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
-        let host = host.ok_or_else(|| lasting(format!("{url}: no https URL")))?;
+        let host = host.ok_or_else(|| permanent(format!("{url}: no https URL")))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = match &self.server_name {
             Some(name) => name.clone(),
-            None => ServerName::try_from(host.clone()).map_err(lasting)?,
+            None => ServerName::try_from(host.clone()).map_err(permanent)?,
         };
         let tcp = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(443))).await;
         let tcp = tcp.map_err(|e| lost(&e))?;
@@ -175,12 +175,12 @@ impl Fetcher {
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization.clone());
         }
-        let request = request.body(Full::new(body)).map_err(lasting)?;
+        let request = request.body(Full::new(body)).map_err(permanent)?;
         let exchange = async {
-            let answer = sender.send_request(request).await.map_err(|e| lost(&e))?;
-            let (status, retry_after) = (answer.status(), answer.headers().get(header::RETRY_AFTER).cloned());
+            let response = sender.send_request(request).await.map_err(|e| lost(&e))?;
+            let (status, retry_after) = (response.status(), response.headers().get(header::RETRY_AFTER).cloned());
             *code = Some(status.as_u16());
-            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
             let body = body.map_err(|e| lost(&e))?.to_bytes();
             if status.is_success() {
                 return Ok(body);
@@ -196,7 +196,7 @@ impl Fetcher {
         let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
             biased;
-            answer = &mut exchange => answer,
+            response = &mut exchange => response,
             _ = connection => exchange.await,
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         let (ca, host) = server(moved).await;
         let telemetry = Telemetry::new();
         let fetcher = Fetcher::try_new(Some(ca.as_bytes()), Duration::from_secs(10)).unwrap();
-        let fetcher = fetcher.counting(telemetry.client_requests.clone());
+        let fetcher = fetcher.with_metrics(telemetry.client_requests.clone());
         let refused = fetcher.get(&format!("https://{host}/keys")).await.unwrap_err();
         assert!(refused.what.contains("302") && !refused.transient, "{refused}");
         let unreachable = fetcher.get("https://localhost:1/keys").await.unwrap_err();

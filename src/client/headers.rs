@@ -11,9 +11,9 @@ use super::hops::HOPS;
 pub use identity::{Identity, InvalidValue};
 pub use special::Special;
 
-use crate::request::Interim;
-pub use crate::request::headers::MOST_FIELDS;
-use crate::request::headers::{begins_as, reads_as, remove_all, retain_announced};
+use crate::request::InformationalSender;
+pub use crate::request::headers::MAX_HEADER_FIELDS;
+use crate::request::headers::{folds_to, folds_to_prefix, remove_all, retain_announced};
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -65,7 +65,7 @@ fn may_trail(name: &str) -> bool {
         "upgrade",
         "x-torana-hops",
     ];
-    !names.iter().any(|n| reads_as(name, n)) && !prefixes.iter().any(|p| begins_as(name, p))
+    !names.iter().any(|n| folds_to(name, n)) && !prefixes.iter().any(|p| folds_to_prefix(name, p))
 }
 
 /// Whether the client accepts trailers.
@@ -170,12 +170,12 @@ pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) 
     }
 }
 
-/// Forwards informational responses to this request to `interim`.
-pub fn pass_interim<B>(request: &mut http::Request<B>, interim: Interim) {
+/// Forwards informational responses to this request to `informational`.
+pub fn forward_informational<B>(request: &mut http::Request<B>, informational: InformationalSender) {
     hyper::ext::on_informational(request, move |early| {
         let mut headers = early.headers().clone();
         clean_response(&mut headers);
-        interim.send(early.status(), &headers);
+        informational.send(early.status(), &headers);
     });
 }
 

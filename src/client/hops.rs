@@ -8,7 +8,7 @@
 //! Clients may send the header, too. They gain nothing: a request that names this gateway, or too many, is rejected,
 //! and no header can remove the ID that this gateway appends.
 //!
-//! Entry points: [`Hops::onward`] for requests that carry the header, [`Hops::first`] for all others.
+//! Entry points: [`Hops::next_value`] for requests that carry the header, [`Hops::first`] for all others.
 
 use crate::apimachinery::status::Status;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -21,35 +21,35 @@ pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Limit of gateways that a request may pass.
-pub const MOST_HOPS: usize = 16;
+pub const MAX_HOPS: usize = 16;
 /// Longest ID considered; longer ones are not from a gateway.
-const LONGEST_ID: usize = 64;
+const MAX_ID_LENGTH: usize = 64;
 
 /// The identity of this gateway instance in the header.
 #[derive(Clone, Debug)]
 pub struct Hops {
     id: String,
     own: HeaderValue,
-    under_way: Arc<UnderWay>,
+    in_flight: Arc<InFlight>,
 }
 
 /// Requests in flight to backends, by a hash of audit ID and handler.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct InFlight {
     hasher: RandomState,
     requests: Mutex<HashSet<u64>>,
 }
 
 /// Guard of a request in flight to a backend.
-pub struct Passing(Arc<UnderWay>, u64);
+pub struct InFlightGuard(Arc<InFlight>, u64);
 
-impl UnderWay {
+impl InFlight {
     fn requests(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.requests.lock().expect("no code panics while holding this lock")
     }
 }
 
-impl Drop for Passing {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.requests().remove(&self.1);
     }
@@ -72,7 +72,7 @@ impl Hops {
         Self {
             id: id.to_owned(),
             own: HeaderValue::from_str(id).expect("an id is letters and digits"),
-            under_way: Arc::default(),
+            in_flight: Arc::default(),
         }
     }
 
@@ -89,15 +89,15 @@ impl Hops {
 
     /// Registers a request in flight to the backend of `handler`; `None` if one with
     /// this audit ID is in flight already.
-    pub fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<Passing> {
+    pub fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<InFlightGuard> {
         // Hashed with a random key, so that clients cannot provoke collisions.
-        let key = self.under_way.hasher.hash_one((audit_id.as_bytes(), handler));
-        let is_new = self.under_way.requests().insert(key);
-        is_new.then(|| Passing(self.under_way.clone(), key))
+        let key = self.in_flight.hasher.hash_one((audit_id.as_bytes(), handler));
+        let is_new = self.in_flight.requests().insert(key);
+        is_new.then(|| InFlightGuard(self.in_flight.clone(), key))
     }
 
     /// The 508 status for a request that returned while it was in flight.
-    pub fn came_back(&self) -> Status {
+    pub fn loop_detected(&self) -> Status {
         let id = &self.id;
         let message = format!("loop detected: the request has passed this gateway before: {id} -> {id}");
         Status::new(508, "LoopDetected", message)
@@ -107,22 +107,22 @@ impl Hops {
     ///
     /// # Errors
     /// 508 with the path, if the request has passed this gateway before or has passed too many.
-    pub fn onward(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
+    pub fn next_value(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
         let is_id = |id: &&str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-            !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(plain)
+            !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.bytes().all(plain)
         };
         let values = headers.get_all(HOPS).iter().filter_map(|v| v.to_str().ok());
         let ids = values.flat_map(|v| v.split(',')).map(str::trim).filter(is_id);
         // Taking one more than the limit is enough to detect an excess, and bounds the work and the message.
-        let before: Vec<&str> = ids.take(MOST_HOPS + 1).collect();
+        let before: Vec<&str> = ids.take(MAX_HOPS + 1).collect();
         let path = || [before.as_slice(), &[self.id.as_str()]].concat().join(" -> ");
         if before.contains(&self.id.as_str()) {
             let message = format!("loop detected: the request has passed this gateway before: {}", path());
             return Err(Status::new(508, "LoopDetected", message));
         }
-        if before.len() >= MOST_HOPS {
-            let message = format!("loop detected: the request has passed {MOST_HOPS} gateways: {}", path());
+        if before.len() >= MAX_HOPS {
+            let message = format!("loop detected: the request has passed {MAX_HOPS} gateways: {}", path());
             return Err(Status::new(508, "LoopDetected", message));
         }
         if before.is_empty() {
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn a_returning_request_is_rejected_with_its_path() {
         let a = Hops::named("a");
-        assert_eq!(a.onward(&carrying(&["b, c", "d"])).unwrap().unwrap(), "b, c, d, a");
-        let refused = a.onward(&carrying(&["b,a", "c"])).unwrap_err();
+        assert_eq!(a.next_value(&carrying(&["b, c", "d"])).unwrap().unwrap(), "b, c, d, a");
+        let refused = a.next_value(&carrying(&["b,a", "c"])).unwrap_err();
         assert_eq!((refused.code, refused.reason), (508, "LoopDetected"));
         assert!(
             refused.message.ends_with("before: b -> a -> c -> a"),
@@ -163,15 +163,15 @@ mod tests {
     fn the_number_of_gateways_is_bounded_and_invalid_ids_are_ignored() {
         let a = Hops::named("a");
         let many = |n: usize| (0..n).map(|i| format!("g{i}")).collect::<Vec<_>>().join(",");
-        assert!(a.onward(&carrying(&[&many(MOST_HOPS - 1)])).is_ok());
-        let refused = a.onward(&carrying(&[&many(100_000)])).unwrap_err();
+        assert!(a.next_value(&carrying(&[&many(MAX_HOPS - 1)])).is_ok());
+        let refused = a.next_value(&carrying(&[&many(100_000)])).unwrap_err();
         assert!(
             refused.code == 508 && refused.message.len() < 300,
             "{}",
             refused.message
         );
-        let junk = carrying(&["b<script>, ,c", &"x".repeat(LONGEST_ID + 1)]);
-        assert_eq!(a.onward(&junk).unwrap().unwrap(), "c, a");
+        let junk = carrying(&["b<script>, ,c", &"x".repeat(MAX_ID_LENGTH + 1)]);
+        assert_eq!(a.next_value(&junk).unwrap().unwrap(), "c, a");
     }
 
     #[test]
@@ -190,8 +190,8 @@ mod tests {
         let a = Hops::named("a");
         let mut headers = HeaderMap::new();
         headers.insert(AUDIT_ID, HeaderValue::from_static("1"));
-        assert_eq!(a.onward(&headers).unwrap(), None);
+        assert_eq!(a.next_value(&headers).unwrap(), None);
         headers.insert(FORWARDED_FOR, HeaderValue::from_static("127.0.0.1"));
-        assert_eq!(a.onward(&headers).unwrap().unwrap(), "a");
+        assert_eq!(a.next_value(&headers).unwrap().unwrap(), "a");
     }
 }

@@ -16,7 +16,7 @@ use super::links::Links;
 use entities::{escape, unescaped};
 
 /// Longest tag that is parsed; a longer one is passed on unchanged, so that the buffer stays small.
-const MOST_TAG: usize = 64 << 10;
+const MAX_TAG: usize = 64 << 10;
 
 /// Attributes that hold a link, by tag: `atomsToAttrs` in upstream's `transport.go`.
 const LINKS: &[(&str, &[&str])] = &[
@@ -142,7 +142,7 @@ impl Page {
                     self.tag(&here[..length], out);
                     length
                 }
-                None if here.len() < MOST_TAG => 0,
+                None if here.len() < MAX_TAG => 0,
                 None => {
                     out.push(b'<');
                     1
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_endless_tag_is_passed_on_unchanged() {
-        let endless = format!("<a href=\"/x{}", "y".repeat(2 * MOST_TAG));
+        let endless = format!("<a href=\"/x{}", "y".repeat(2 * MAX_TAG));
         assert_eq!(rewritten(&[endless.as_bytes()]), endless);
     }
 

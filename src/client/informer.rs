@@ -41,7 +41,7 @@ struct Inner<T> {
     subscribers: Mutex<Arc<Vec<Subscriber<T>>>>,
     synced: Signal,
     /// Revision up to which everything is applied and subscribers were notified; 0 until the initial list is applied.
-    reached: AtomicU64,
+    applied_revision: AtomicU64,
     moved: Notify,
 }
 
@@ -65,7 +65,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
             items: ArcSwap::from_pointee(OrdMap::new()),
             subscribers: Mutex::default(),
             synced: Signal::new("informer synced"),
-            reached: AtomicU64::new(0),
+            applied_revision: AtomicU64::new(0),
             moved: Notify::new(),
         }));
         let handle = InformerHandle {
@@ -93,7 +93,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
 
     /// Whether every change up to `revision` is in the snapshot and subscribers were notified of it.
     pub fn has_reached(&self, revision: Revision) -> bool {
-        self.0.reached.load(Ordering::Acquire) >= revision.0
+        self.0.applied_revision.load(Ordering::Acquire) >= revision.0
     }
 
     /// Waits until [`has_reached`](Self::has_reached). Never completes if nothing drives the handle.
@@ -128,8 +128,8 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.reach(storage.last_change()).await;
     }
 
-    fn moved_to(&self, revision: Revision) {
-        self.0.reached.fetch_max(revision.0, Ordering::Release);
+    fn advance_to(&self, revision: Revision) {
+        self.0.applied_revision.fetch_max(revision.0, Ordering::Release);
         self.0.moved.notify_waiters();
     }
 
@@ -186,7 +186,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
     }
 
     /// Parses one object, applies the change and notifies subscribers; on the blocking pool if the object is large.
-    async fn tell(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
+    async fn process(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
         let (informer, parse, entry) = (self.informer.clone(), self.parse, entry.clone());
         let work = move || informer.apply(&entry.key, (!deleted).then(|| Arc::new(parse(&entry))));
         if bytes < LARGE {
@@ -216,7 +216,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         while let Some(item) = watch.next().await {
             match item {
                 WatchItem::Initial(entry) => {
-                    self.tell(&entry, entry.json.len(), false).await;
+                    self.process(&entry, entry.json.len(), false).await;
                     if let Some(seen) = &mut seen {
                         seen.insert(entry.key.clone());
                     }
@@ -227,10 +227,10 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     }
                     // Subscribers also process the previous object, so its size counts too.
                     let before = event.previous.as_ref().map_or(0, |e| e.json.len());
-                    self.tell(&event.entry, event.entry.json.len().max(before), event.deleted)
+                    self.process(&event.entry, event.entry.json.len().max(before), event.deleted)
                         .await;
                     if seen.is_none() {
-                        self.informer.moved_to(event.entry.revision);
+                        self.informer.advance_to(event.entry.revision);
                     }
                 }
                 WatchItem::Bookmark {
@@ -250,9 +250,9 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                         self.informer.apply(&key, None);
                     }
                     self.informer.0.synced.fire();
-                    self.informer.moved_to(revision);
+                    self.informer.advance_to(revision);
                 }
-                WatchItem::Bookmark { revision, .. } if seen.is_none() => self.informer.moved_to(revision),
+                WatchItem::Bookmark { revision, .. } if seen.is_none() => self.informer.advance_to(revision),
                 WatchItem::Bookmark { .. } => {}
             }
         }

@@ -1,4 +1,5 @@
-//! The byte stream of a backend connection: TCP or a Unix socket ([`Io`]), with or without TLS above it ([`Wire`]).
+//! The byte stream of a backend connection: TCP or a Unix socket ([`TrackedStream`]), with or without TLS above it
+//! ([`Connection`]).
 //!
 //! It records whether bytes have arrived, since any byte proves that the peer is alive. On a watched connection it also
 //! limits how long sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`): a few seconds for requests, more during a
@@ -25,19 +26,19 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(6);
 const UNACKNOWLEDGED_UPLOAD: Duration = Duration::from_secs(30);
 /// Bytes from which a request counts as a large upload: more than a request without a body
 /// has, less than a receive window.
-const MUCH: usize = 48 << 10;
+const LARGE_UPLOAD: usize = 48 << 10;
 
 /// A byte stream that records what arrives.
 #[derive(Debug)]
-pub struct Io {
-    bytes: Bytes,
-    heard: Heard,
+pub struct TrackedStream {
+    bytes: Socket,
+    received: ReceiveFlag,
     /// Bytes sent since the last byte arrived; `None` if the connection is not watched.
     unanswered: Option<usize>,
 }
 
 #[derive(Debug)]
-enum Bytes {
+enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -45,30 +46,30 @@ enum Bytes {
 /// A connection on which HTTP is spoken.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
-pub enum Wire {
+pub enum Connection {
     /// With TLS.
-    Tls(TlsStream<Io>),
+    Tls(TlsStream<TrackedStream>),
     /// Without TLS.
-    Plain(Io),
+    Plain(TrackedStream),
 }
 
 /// Whether bytes have arrived since the last check. Clones share the flag.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(Arc<AtomicBool>);
+pub struct ReceiveFlag(Arc<AtomicBool>);
 
-impl Heard {
+impl ReceiveFlag {
     /// Returns whether bytes arrived since the last call, and resets the flag.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Io {
+impl TrackedStream {
     /// A TCP connection that is not watched.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
-            bytes: Bytes::Tcp(tcp),
-            heard: Heard::default(),
+            bytes: Socket::Tcp(tcp),
+            received: ReceiveFlag::default(),
             unanswered: None,
         }
     }
@@ -76,8 +77,8 @@ impl Io {
     /// A Unix socket, which is never watched: its peer cannot become unreachable.
     pub fn unix(unix: UnixStream) -> Self {
         Self {
-            bytes: Bytes::Unix(unix),
-            heard: Heard::default(),
+            bytes: Socket::Unix(unix),
+            received: ReceiveFlag::default(),
             unanswered: None,
         }
     }
@@ -86,15 +87,15 @@ impl Io {
     pub fn watched(tcp: TcpStream) -> Self {
         let mut io = Self::new(tcp);
         io.unanswered = Some(0);
-        io.allow(UNACKNOWLEDGED);
+        io.limit_unacknowledged(UNACKNOWLEDGED);
         io
     }
 
     /// Limits how long sent bytes may stay unacknowledged. On Linux this limit also overrides the number of TCP
     /// keepalive probes on an idle connection.
-    fn allow(&self, time: Duration) {
+    fn limit_unacknowledged(&self, time: Duration) {
         #[cfg(target_os = "linux")]
-        if let Bytes::Tcp(tcp) = &self.bytes
+        if let Socket::Tcp(tcp) = &self.bytes
             && let Err(e) = socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(time))
         {
             tracing::debug!("the limit for unacknowledged bytes cannot be set: {e}");
@@ -104,37 +105,37 @@ impl Io {
         let _ = time;
     }
 
-    fn wrote(&mut self, n: &Poll<io::Result<usize>>) {
+    fn on_write(&mut self, n: &Poll<io::Result<usize>>) {
         if let (Poll::Ready(Ok(n)), Some(before)) = (n, self.unanswered) {
             let now = before.saturating_add(*n);
             self.unanswered = Some(now);
-            if before < MUCH && now >= MUCH {
-                self.allow(UNACKNOWLEDGED_UPLOAD);
+            if before < LARGE_UPLOAD && now >= LARGE_UPLOAD {
+                self.limit_unacknowledged(UNACKNOWLEDGED_UPLOAD);
             }
         }
     }
 
     fn read(&mut self) {
-        self.heard.0.store(true, Ordering::Relaxed);
+        self.received.0.store(true, Ordering::Relaxed);
         if let Some(unanswered) = &mut self.unanswered
-            && std::mem::take(unanswered) >= MUCH
+            && std::mem::take(unanswered) >= LARGE_UPLOAD
         {
-            self.allow(UNACKNOWLEDGED);
+            self.limit_unacknowledged(UNACKNOWLEDGED);
         }
     }
 
     /// The flag that records arriving bytes.
-    pub fn heard(&self) -> Heard {
-        self.heard.clone()
+    pub fn receive_flag(&self) -> ReceiveFlag {
+        self.received.clone()
     }
 }
 
-impl Wire {
+impl Connection {
     /// The flag that records arriving bytes.
-    pub fn heard(&self) -> Heard {
+    pub fn receive_flag(&self) -> ReceiveFlag {
         match self {
-            Self::Tls(tls) => tls.get_ref().0.heard(),
-            Self::Plain(io) => io.heard(),
+            Self::Tls(tls) => tls.get_ref().0.receive_flag(),
+            Self::Plain(io) => io.receive_flag(),
         }
     }
 }
@@ -149,10 +150,10 @@ macro_rules! either {
     };
 }
 
-impl AsyncRead for Io {
+impl AsyncRead for TrackedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_read(cx, buf));
+        let read = either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_read(cx, buf));
         if buf.filled().len() > before {
             self.read();
         }
@@ -160,16 +161,16 @@ impl AsyncRead for Io {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_read(cx, buf))
     }
 }
 
-impl AsyncWrite for Io {
+impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let n = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_write(cx, buf));
-        self.wrote(&n);
+        let n = either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_write(cx, buf));
+        self.on_write(&n);
         n
     }
 
@@ -178,25 +179,26 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let n = either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_write_vectored(cx, bufs));
-        self.wrote(&n);
+        let n =
+            either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_write_vectored(cx, bufs));
+        self.on_write(&n);
         n
     }
 
     fn is_write_vectored(&self) -> bool {
-        either!(&self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), io.is_write_vectored())
+        either!(&self.bytes, Socket::Tcp(io) => Socket::Unix(io), io.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_flush(cx))
+        either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(&mut self.bytes, Bytes::Tcp(io) => Bytes::Unix(io), Pin::new(io).poll_shutdown(cx))
+        either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_shutdown(cx))
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         either!(&mut *self, Self::Tls(io) => Self::Plain(io), Pin::new(io).poll_write(cx, buf))
     }
@@ -232,15 +234,15 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
-        let mut io = Io::watched(tcp);
-        let limit = |io: &Io| match &io.bytes {
-            Bytes::Tcp(tcp) => socket2::SockRef::from(tcp).tcp_user_timeout().unwrap(),
-            Bytes::Unix(_) => None,
+        let mut io = TrackedStream::watched(tcp);
+        let limit = |io: &TrackedStream| match &io.bytes {
+            Socket::Tcp(tcp) => socket2::SockRef::from(tcp).tcp_user_timeout().unwrap(),
+            Socket::Unix(_) => None,
         };
         assert_eq!(limit(&io), Some(UNACKNOWLEDGED));
         io.write_all(b"GET / HTTP/1.1").await.unwrap();
         assert_eq!(limit(&io), Some(UNACKNOWLEDGED));
-        io.write_all(&[0; MUCH]).await.unwrap();
+        io.write_all(&[0; LARGE_UPLOAD]).await.unwrap();
         assert_eq!(limit(&io), Some(UNACKNOWLEDGED_UPLOAD));
         peer.write_all(b"x").await.unwrap();
         assert_eq!(io.read_u8().await.unwrap(), b'x');

@@ -55,7 +55,7 @@ fn text(e: impl fmt::Display) -> String {
     e.to_string()
 }
 
-fn error_text(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
+fn pem_error(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
     move |e| {
         format!(
             "the kubeconfig's {of}: {}",
@@ -75,7 +75,7 @@ impl ClientConfig {
             Some(pem) => {
                 for cert in CertificateDer::pem_slice_iter(pem) {
                     roots
-                        .add(cert.map_err(error_text("certificate-authority"))?)
+                        .add(cert.map_err(pem_error("certificate-authority"))?)
                         .map_err(text)?;
                 }
             }
@@ -100,9 +100,9 @@ impl ClientConfig {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
                 let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(error_text("client-key"))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(pem_error("client-key"))?;
                 builder
-                    .with_client_auth_cert(chain.map_err(error_text("client-certificate"))?, key)
+                    .with_client_auth_cert(chain.map_err(pem_error("client-certificate"))?, key)
                     .map_err(text)?
             }
         };

@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
 }
 
 /// The error of Go's `url.Parse` for this link, if any.
-pub fn complaint(link: &str) -> Option<String> {
+pub fn go_parse_error(link: &str) -> Option<String> {
     let about = |why: String| Some(format!("parse {}: {why}", crate::apimachinery::field::quote(link)));
     let (head, fragment) = link.split_once('#').unwrap_or((link, ""));
     let head = head.split('?').next().unwrap_or("");
@@ -195,7 +195,7 @@ mod tests {
             ("a/b:c", None),
             ("mailto:a@b", None),
         ] {
-            assert_eq!(complaint(link).as_deref(), why, "{link}");
+            assert_eq!(go_parse_error(link).as_deref(), why, "{link}");
         }
     }
 

@@ -8,7 +8,7 @@ mod sockets;
 
 pub use own::OwnAddress;
 
-use super::dial::{self, DialError, Reached};
+use super::dial::{self, DialError, TcpConnection};
 use base64::Engine as _;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// Timeout of the proxy's response to CONNECT.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Upper limit on the size of that response's head.
-const MOST_HEAD: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 
 /// How outgoing connections are made. Parsed once; a connection then costs a few comparisons.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ pub struct Outbound {
     own: Option<OwnAddress>,
     /// Static name resolution for tests.
     #[cfg(test)]
-    named: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
+    static_names: std::collections::HashMap<String, Vec<std::net::SocketAddr>>,
 }
 
 #[derive(Clone)]
@@ -63,21 +63,21 @@ impl Outbound {
     ///
     /// # Errors
     /// A one-line message if the proxy cannot be used.
-    pub fn by(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
+    pub fn from_settings(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
             socket_dirs: Vec::new(),
             own: None,
             #[cfg(test)]
-            named: Default::default(),
+            static_names: Default::default(),
         })
     }
 
     /// Configured by the environment of this process.
     ///
     /// # Errors
-    /// As [`Outbound::by`].
+    /// As [`Outbound::from_settings`].
     pub fn from_environment() -> Result<Self, String> {
         let read = |names: [&str; 2]| {
             let set = names
@@ -85,17 +85,17 @@ impl Outbound {
                 .find_map(|n| std::env::var(n).ok().filter(|v| !v.is_empty()));
             set.unwrap_or_default()
         };
-        Self::by(&read(["HTTPS_PROXY", "https_proxy"]), &read(["NO_PROXY", "no_proxy"]))
+        Self::from_settings(&read(["HTTPS_PROXY", "https_proxy"]), &read(["NO_PROXY", "no_proxy"]))
     }
 
     /// Resolves `authority` to these addresses.
     #[cfg(test)]
-    pub fn knowing(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
-        self.named.insert(authority.to_owned(), addresses.to_vec());
+    pub fn with_static_names(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
+        self.static_names.insert(authority.to_owned(), addresses.to_vec());
         self
     }
 
-    /// Opens a TCP connection to `authority`. The `turn`th address of the name is tried first; through a proxy, which
+    /// Opens a TCP connection to `authority`. The `start`th address of the name is tried first; through a proxy, which
     /// resolves the name itself, there counts only one.
     ///
     /// # Errors
@@ -103,9 +103,9 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
-    pub async fn connect(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
+    pub async fn connect(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
-            return self.straight(authority, turn).await;
+            return self.connect_directly(authority, start).await;
         };
         // The proxy resolves names, so only literal addresses can be checked here.
         if let Some(own) = authority.parse().ok().filter(|a| self.is_own(*a)) {
@@ -113,9 +113,9 @@ impl Outbound {
         }
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
         let mut tcp = dial::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
-        let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.ask(&mut tcp, authority));
+        let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.request_tunnel(&mut tcp, authority));
         match asked.await {
-            Ok(Ok(())) => Ok(Reached { tcp, addresses: 1 }),
+            Ok(Ok(())) => Ok(TcpConnection { tcp, addresses: 1 }),
             Ok(Err(why)) => Err(DialError(why)),
             Err(_) => Err(failed("i/o timeout".into())),
         }
@@ -129,18 +129,18 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
-    pub async fn straight(&self, authority: &str, turn: usize) -> Result<Reached, DialError> {
+    pub async fn connect_directly(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
         let deadline = Instant::now() + dial::DIAL_TIMEOUT;
         let addresses = self.addresses(authority, deadline).await?;
         if let Some(own) = addresses.iter().find(|a| self.is_own(**a)) {
             return Err(own::refused(*own));
         }
-        dial::reach_any(dial::host_of(authority), addresses, turn, deadline).await
+        dial::connect_any(dial::host_of(authority), addresses, start, deadline).await
     }
 
     async fn addresses(&self, authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
         #[cfg(test)]
-        if let Some(addresses) = self.named.get(authority) {
+        if let Some(addresses) = self.static_names.get(authority) {
             return Ok(addresses.clone());
         }
         dial::lookup(authority, deadline).await
@@ -169,7 +169,7 @@ impl Outbound {
 }
 
 impl Proxy {
-    async fn ask(&self, tcp: &mut TcpStream, authority: &str) -> Result<(), String> {
+    async fn request_tunnel(&self, tcp: &mut TcpStream, authority: &str) -> Result<(), String> {
         let credentials = self.credentials.as_ref();
         let credentials = credentials.map_or_else(String::new, |c| format!("Proxy-Authorization: {c}\r\n"));
         let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{credentials}\r\n");
@@ -178,7 +178,7 @@ impl Proxy {
         let mut head = Vec::new();
         // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be consumed.
         while !head.ends_with(b"\r\n\r\n") {
-            if head.len() > MOST_HEAD {
+            if head.len() > MAX_HEAD {
                 return Err("proxyconnect tcp: net/http: server response headers exceeded the limit".into());
             }
             head.push(tcp.read_u8().await.map_err(io)?);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn no_proxy_entries_are_reached_directly() {
-        let o = Outbound::by(
+        let o = Outbound::from_settings(
             "http://proxy:3128",
             "10.0.0.0/9, 192.168.1.5:8443,example.com , .only-below.io,*.star.io,x.org:444",
         )
@@ -334,7 +334,7 @@ mod tests {
         ] {
             assert!(!o.is_excepted(proxied), "{proxied}");
         }
-        assert!(Outbound::by("p:1", "*").unwrap().is_excepted("a.b:1"));
+        assert!(Outbound::from_settings("p:1", "*").unwrap().is_excepted("a.b:1"));
     }
 
     #[test]
@@ -350,17 +350,17 @@ mod tests {
     #[tokio::test]
     async fn connect_uses_the_proxy_and_reports_its_refusal() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let o = Outbound::by(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
+        let o = Outbound::from_settings(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
         let served = tokio::spawn(async move {
             let mut asked = Vec::new();
-            for answer in ["HTTP/1.1 200 OK\r\n\r\nhi", "HTTP/1.1 403 Forbidden\r\n\r\n"] {
+            for response in ["HTTP/1.1 200 OK\r\n\r\nhi", "HTTP/1.1 403 Forbidden\r\n\r\n"] {
                 let (mut tcp, _) = listener.accept().await.unwrap();
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     head.push(tcp.read_u8().await.unwrap());
                 }
                 asked.push(String::from_utf8(head).unwrap());
-                tcp.write_all(answer.as_bytes()).await.unwrap();
+                tcp.write_all(response.as_bytes()).await.unwrap();
             }
             asked
         });

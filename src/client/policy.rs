@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct ProxyPolicy {
     /// The identity of this gateway for loop detection.
     pub hops: Arc<Hops>,
-    /// `--backend-answer-isolation`: responses of backends cannot act for the gateway's origin in browsers.
+    /// `--backend-response-isolation`: responses of backends cannot act for the gateway's origin in browsers.
     pub isolate: bool,
 }
 
@@ -30,7 +30,7 @@ impl ProxyPolicy {
     /// # Errors
     /// 508 if the request loops.
     pub fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
-        match self.hops.onward(headers)? {
+        match self.hops.next_value(headers)? {
             Some(onward) => drop(headers.insert(HOPS, onward)),
             None => drop(headers.remove(HOPS)),
         }

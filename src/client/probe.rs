@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Timeout of a probe.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Upper limit on the size of a response.
-const MAX_ANSWER: usize = 10 << 10;
+const MAX_RESPONSE: usize = 10 << 10;
 
 /// Returns the body of a 2xx or 3xx response at `path`. Gives up after 20 seconds.
 ///
@@ -24,7 +24,7 @@ const MAX_ANSWER: usize = 10 << 10;
 /// Cancel safe.
 pub async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
     let asked = format!("Get \"https://{address}{path}\"");
-    match tokio::time::timeout(PATIENCE, ask(address, path)).await {
+    match tokio::time::timeout(TIMEOUT, ask(address, path)).await {
         Err(_) => Err(format!(
             "{asked}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         )),
@@ -71,11 +71,11 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
         .header(http::header::HOST, address.to_string())
         .body(Empty::<bytes::Bytes>::new())
         .map_err(lost)?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(lost)?;
-        let well = answer.status().is_success() || answer.status().is_redirection();
-        let code = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER)
+    let response = async {
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let well = response.status().is_success() || response.status().is_redirection();
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE)
             .collect()
             .await
             .map_err(lost)?;
@@ -83,11 +83,11 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
         if well { Ok(body) } else { Err(Refusal::Answer(code)) }
     };
     // The response may be complete when the connection ends; a premature end shows as an error of the response.
-    tokio::pin!(answer);
+    tokio::pin!(response);
     tokio::select! {
         biased;
-        answer = &mut answer => answer,
-        _ = connection => answer.await,
+        response = &mut response => response,
+        _ = connection => response.await,
     }
 }
 

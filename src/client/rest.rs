@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Upper limit on the size of a response. Lists of an extension server's configuration are far smaller.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_RESPONSE: usize = 64 << 20;
 /// Limit for establishing the connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for a whole request, except watches.
@@ -189,7 +189,7 @@ impl Client {
             let body = body.map_or_else(Bytes::new, |b| json::to_vec(b).into());
             let resp = self.send(method, path, content_type, body).await?;
             let status = resp.status();
-            let bytes = Limited::new(resp.into_body(), MAX_ANSWER).collect().await;
+            let bytes = Limited::new(resp.into_body(), MAX_RESPONSE).collect().await;
             let bytes = bytes.map_err(|e| ClientError::Transport(e.to_string()))?.to_bytes();
             let value = json::decode(&bytes).unwrap_or_else(
                 |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
@@ -250,7 +250,7 @@ impl Client {
         let resp = self.send(Method::GET, path, "", Bytes::new()).await?;
         if !resp.status().is_success() {
             let status = resp.status();
-            let bytes = Limited::new(resp.into_body(), MAX_ANSWER)
+            let bytes = Limited::new(resp.into_body(), MAX_RESPONSE)
                 .collect()
                 .await
                 .map(|b| b.to_bytes())
@@ -284,7 +284,7 @@ impl Events {
                 let line = self.pending.split_to(end + 1);
                 return json::decode(&line).ok();
             }
-            if self.pending.len() > MAX_ANSWER {
+            if self.pending.len() > MAX_RESPONSE {
                 return None;
             }
             let frame = self.body.frame().await?.ok()?;

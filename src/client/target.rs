@@ -3,12 +3,12 @@
 //!
 //! Entry point: [`read`], called by validation, which reports the errors, and by routing, which uses the result.
 
-mod place;
+mod endpoint;
 mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use place::{Place, Protocol, Socket, Target};
+pub use endpoint::{Protocol, Socket, Target, TargetEndpoint};
 pub use reference::{Reference, Source};
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -36,7 +36,7 @@ pub const HEADER_TIMEOUT: &str = "torana.dev/backend-header-timeout";
 /// Limit for a whole response. Watches and other streams are exempt.
 pub const REQUEST_TIMEOUT: &str = "torana.dev/backend-request-timeout";
 /// Limit of concurrent requests. Watches and other streams are not counted.
-pub const MOST_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
+pub const MAX_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
 
 const KNOWN: [&str; 8] = [
     URLS,
@@ -46,14 +46,14 @@ const KNOWN: [&str; 8] = [
     CONNECT_TIMEOUT,
     HEADER_TIMEOUT,
     REQUEST_TIMEOUT,
-    MOST_REQUESTS,
+    MAX_REQUESTS,
 ];
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-const HIGHEST_LIMIT: i64 = 1_000_000;
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+const MAX_LIMIT: i64 = 1_000_000;
 
 /// Everything that an APIService's annotations configure for its backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backend {
+pub struct BackendOptions {
     /// Explicit addresses; `None`: the Service.
     pub target: Option<Arc<Target>>,
     /// CA certificates that verify the backend; `None`: `spec.caBundle`.
@@ -63,7 +63,7 @@ pub struct Backend {
     /// Time limits.
     pub timeouts: Timeouts,
     /// Limit of concurrent requests; `None`: the default set by flags.
-    pub most_requests: Option<usize>,
+    pub max_requests: Option<usize>,
 }
 
 /// Time limits for a backend; `None` where only the gateway's defaults apply.
@@ -87,11 +87,11 @@ struct Reader<'a> {
 ///
 /// # Errors
 /// All that is invalid, as field errors of `object`.
-pub fn read(object: &Value) -> Result<Backend, ErrorList> {
+pub fn read(object: &Value) -> Result<BackendOptions, ErrorList> {
     let annotations = object.at(&["metadata", "annotations"]);
     let ours = |map: &Map| map.iter().any(|(k, _)| k.starts_with(DOMAIN));
     if !annotations.as_object().is_some_and(ours) {
-        return Ok(Backend::default());
+        return Ok(BackendOptions::default());
     }
     let mut r = Reader {
         annotations,
@@ -100,9 +100,9 @@ pub fn read(object: &Value) -> Result<Backend, ErrorList> {
     };
     if object.at(&["spec", "service"]).is_null() {
         r.forbid(&KNOWN, "may not be set on a local APIService");
-        return r.end(Backend::default());
+        return r.end(BackendOptions::default());
     }
-    let backend = Backend {
+    let backend = BackendOptions {
         target: r.target().map(Arc::new),
         ca_from: r.reference(CA_FROM, Reference::of_roots),
         certificate_from: r.reference(CERTIFICATE_FROM, Reference::of_pair),
@@ -111,7 +111,7 @@ pub fn read(object: &Value) -> Result<Backend, ErrorList> {
             header: r.duration(HEADER_TIMEOUT),
             request: r.duration(REQUEST_TIMEOUT),
         },
-        most_requests: r.most_requests(),
+        max_requests: r.max_requests(),
     };
     if object.at(&["spec", "insecureSkipTLSVerify"]).as_bool() == Some(true) {
         r.forbid(
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         self.annotations.get(key).as_str()
     }
 
-    fn end(self, backend: Backend) -> Result<Backend, ErrorList> {
+    fn end(self, backend: BackendOptions) -> Result<BackendOptions, ErrorList> {
         if self.errors.is_empty() {
             Ok(backend)
         } else {
@@ -177,22 +177,22 @@ impl<'a> Reader<'a> {
         {
             self.invalid(SERVER_NAME, name, "must be a DNS name or an IP address");
         }
-        let places = place::read(urls, &self.path.key(URLS), &mut self.errors);
-        let mut hosts = places.iter().filter_map(|p| p.host.as_deref());
+        let endpoints = endpoint::read(urls, &self.path.key(URLS), &mut self.errors);
+        let mut hosts = endpoints.iter().filter_map(|p| p.host.as_deref());
         let first = hosts.next();
         if name.is_none() && hosts.any(|host| Some(host) != first) {
             self.errors.push(FieldError::required(
                 &at,
                 "the URLs name several hosts: state what their certificates are for",
             ));
-        } else if name.is_none() && first.is_none() && places.iter().any(Place::is_tls) {
+        } else if name.is_none() && first.is_none() && endpoints.iter().any(TargetEndpoint::is_tls) {
             self.errors.push(FieldError::required(
                 &at,
                 "the URLs name no host: state what their certificates are for",
             ));
         }
         let server_name = name.or(first).unwrap_or("localhost").into();
-        Target::new(places, server_name)
+        Target::new(endpoints, server_name)
     }
 
     fn reference(&mut self, key: &str, read: fn(&str) -> Result<Reference, String>) -> Option<Reference> {
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
     fn duration(&mut self, key: &str) -> Option<Duration> {
         let value = self.get(key)?;
         match time::parse_duration(value) {
-            Ok(d) if d.is_zero() || d > LONGEST => {
+            Ok(d) if d.is_zero() || d > MAX_TIMEOUT => {
                 self.invalid(key, value, "must be greater than 0s and at most 24h");
                 None
             }
@@ -221,12 +221,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn most_requests(&mut self) -> Option<usize> {
-        let value = self.get(MOST_REQUESTS)?;
+    fn max_requests(&mut self) -> Option<usize> {
+        let value = self.get(MAX_REQUESTS)?;
         let number: Option<i64> = value.parse().ok();
-        let Some(number) = number.filter(|n| (1..=HIGHEST_LIMIT).contains(n)) else {
-            let why = format!("must be a whole number between 1 and {HIGHEST_LIMIT}, inclusive");
-            self.invalid(MOST_REQUESTS, value, &why);
+        let Some(number) = number.filter(|n| (1..=MAX_LIMIT).contains(n)) else {
+            let why = format!("must be a whole number between 1 and {MAX_LIMIT}, inclusive");
+            self.invalid(MAX_REQUESTS, value, &why);
             return None;
         };
         usize::try_from(number).ok()

@@ -1,7 +1,7 @@
 //! TLS configurations towards backends: trust anchors, server name and client certificate. Entry point:
 //! [`TlsBuilder::build`]. The verification itself is in `verify`.
 
-use super::flaws::Inspecting;
+use super::certificate_warnings::CountingVerdict;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
 use crate::telemetry::X509Warnings;
 use bytes::Bytes;
@@ -40,7 +40,7 @@ pub struct ClientTls {
 pub struct TlsBuilder {
     provider: Arc<CryptoProvider>,
     system_roots: OnceLock<Arc<RootCertStore>>,
-    flaws: Option<X509Warnings>,
+    certificate_warnings: Option<X509Warnings>,
 }
 
 impl TlsInputs {
@@ -66,13 +66,13 @@ impl TlsBuilder {
         Self {
             provider,
             system_roots: OnceLock::new(),
-            flaws: None,
+            certificate_warnings: None,
         }
     }
 
     /// Counts deprecated properties of backends' certificates.
-    pub fn counting(mut self, flaws: X509Warnings) -> Self {
-        self.flaws = Some(flaws);
+    pub fn with_metrics(mut self, certificate_warnings: X509Warnings) -> Self {
+        self.certificate_warnings = Some(certificate_warnings);
         self
     }
 
@@ -91,11 +91,11 @@ impl TlsBuilder {
             let (roots, certs) = parse_bundle(&inputs.ca_bundle)?;
             Box::new(GoLike::new(Arc::new(roots), certs, &self.provider))
         };
-        let verdict = match &self.flaws {
+        let verdict = match &self.certificate_warnings {
             None => verdict,
-            Some(flaws) => Box::new(Inspecting {
+            Some(certificate_warnings) => Box::new(CountingVerdict {
                 verdict,
-                flaws: flaws.clone(),
+                certificate_warnings: certificate_warnings.clone(),
             }),
         };
         let verifier = Arc::new(Verifier {

@@ -4,7 +4,7 @@
 //! response.
 
 use crate::request::body::BoxError;
-use crate::request::{Body, Facts, Request, Response, UntilUpgradeEnds};
+use crate::request::{Body, Request, RequestContext, Response, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
 use http::{HeaderValue, Version, header};
@@ -28,13 +28,13 @@ pub struct ClientSide {
     upgrade: OnUpgrade,
     /// Tells the server's connection task that the tunnel has ended, when dropped.
     held: Option<UntilUpgradeEnds>,
-    place: Option<Box<dyn Any + Send>>,
+    guard: Option<Box<dyn Any + Send>>,
 }
 
 impl ClientSide {
-    /// Holds `place` until the tunnel has ended or turned out not to start.
-    pub fn holding(mut self, place: impl Any + Send) -> Self {
-        self.place = Some(Box::new(place));
+    /// Holds `guard` until the tunnel has ended or turned out not to start.
+    pub fn holding(mut self, guard: impl Any + Send) -> Self {
+        self.guard = Some(Box::new(guard));
         self
     }
 }
@@ -45,8 +45,8 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
     let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
     can.then(|| ClientSide {
         upgrade: hyper::upgrade::on(&mut *request),
-        held: Facts::of_mut(request).until_upgrade_ends.take(),
-        place: None,
+        held: RequestContext::of_mut(request).until_upgrade_ends.take(),
+        guard: None,
     })
 }
 
@@ -58,7 +58,7 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
         let ClientSide {
             upgrade,
             held: _held,
-            place: _place,
+            guard: _guard,
         } = client;
         let (client, backend) = match tokio::try_join!(upgrade, backend) {
             Ok(both) => both,
@@ -74,25 +74,25 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
 
 /// Passes on the response of a backend that refuses the upgrade, and closes the connection behind it. A body that is
 /// incomplete after ten seconds is cut off.
-pub fn refusal(answer: http::Response<Incoming>) -> Response {
-    let mut answer = answer.map(|body| {
-        Body::stream(Hurried {
+pub fn refusal(response: http::Response<Incoming>) -> Response {
+    let mut response = response.map(|body| {
+        Body::stream(BodyWithDeadline {
             body,
             end: Box::pin(tokio::time::sleep(REFUSAL_LIMIT)),
         })
     });
     let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(header::CONNECTION, close);
-    answer
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
 }
 
 /// A body with a deadline.
-struct Hurried {
+struct BodyWithDeadline {
     body: Incoming,
     end: Pin<Box<Sleep>>,
 }
 
-impl http_body::Body for Hurried {
+impl http_body::Body for BodyWithDeadline {
     type Data = Bytes;
     type Error = BoxError;
 

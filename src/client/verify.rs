@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// What a server presents in the handshake, and the name and time to verify it for.
-pub(super) struct Shown<'a> {
+pub(super) struct PresentedChain<'a> {
     pub(super) leaf: &'a CertificateDer<'a>,
     pub(super) chain: &'a [CertificateDer<'a>],
     pub(super) name: &'a ServerName<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Shown<'a> {
 pub(super) trait Verdict: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Why the certificate is not acceptable.
-    fn of(&self, shown: &Shown<'_>) -> Result<(), Error>;
+    fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error>;
 }
 
 /// Adapts a [`Verdict`] to rustls.
@@ -48,7 +48,7 @@ impl<V: Verdict> ServerCertVerifier for Verifier<V> {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.verdict.of(&Shown {
+        self.verdict.of(&PresentedChain {
             leaf,
             chain,
             name,
@@ -82,8 +82,8 @@ impl<V: Verdict> ServerCertVerifier for Verifier<V> {
 }
 
 impl Verdict for Box<dyn Verdict> {
-    fn of(&self, shown: &Shown<'_>) -> Result<(), Error> {
-        (**self).of(shown)
+    fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error> {
+        (**self).of(presented)
     }
 }
 
@@ -92,7 +92,7 @@ impl Verdict for Box<dyn Verdict> {
 pub(super) struct AnyServer;
 
 impl Verdict for AnyServer {
-    fn of(&self, _: &Shown<'_>) -> Result<(), Error> {
+    fn of(&self, _: &PresentedChain<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -143,14 +143,14 @@ impl GoLike {
 }
 
 impl Verdict for GoLike {
-    fn of(&self, shown: &Shown<'_>) -> Result<(), Error> {
-        let Shown {
+    fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error> {
+        let PresentedChain {
             leaf,
             chain,
             name,
             ocsp,
             now,
-        } = *shown;
+        } = *presented;
         let refused = match &self.webpki {
             None => CertificateError::UnknownIssuer,
             Some(webpki) => match webpki.verify_server_cert(leaf, chain, name, ocsp, now) {
@@ -165,7 +165,7 @@ impl Verdict for GoLike {
                 Err(why) => why,
             }
         } else {
-            in_gos_words(&refused, leaf, name, now)
+            go_error(&refused, leaf, name, now)
         };
         Err(Error::InvalidCertificate(CertificateError::Other(OtherError(
             Arc::new(why),
@@ -173,7 +173,7 @@ impl Verdict for GoLike {
     }
 }
 
-fn in_gos_words(why: &CertificateError, leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> X509Error {
+fn go_error(why: &CertificateError, leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> X509Error {
     let text = match why {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             return wrong_name(leaf, name);

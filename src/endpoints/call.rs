@@ -10,7 +10,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{AuthorizeCreate, Context, Resource, Store, SubresourceBehaviour};
-use crate::request::{Authorized, Facts};
+use crate::request::{Authorized, RequestContext};
 use crate::telemetry::WatchMetrics;
 use crate::telemetry::requests::LateResults;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ pub(crate) struct Call {
 
 impl Call {
     pub fn new(parts: http::request::Parts, route: Route, authorized: &Authorized, timeout: Duration) -> Self {
-        let facts = Facts::of(&parts);
+        let context = RequestContext::of(&parts);
         let cx = Context {
             user: authorized.user().clone(),
             namespace: route.namespace.clone(),
-            warnings: facts.warnings.clone().unwrap_or_default(),
-            audit: facts.audit.clone().unwrap_or_default(),
+            warnings: context.warnings.clone().unwrap_or_default(),
+            audit: context.audit.clone().unwrap_or_default(),
             dry_run: false,
             verb: match parts.method {
                 http::Method::POST => "create",

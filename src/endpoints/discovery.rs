@@ -18,7 +18,7 @@ use super::route::NoRoute;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
-use crate::server::respond::{Answer, path};
+use crate::server::respond::{FnHandler, path};
 use async_trait::async_trait;
 use http::{HeaderMap, Method};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Route {
     pub fn of(root: &str, document: Value) -> Self {
         Self {
             root: root.to_owned(),
-            handler: Arc::new(Answer(move |req: &Request| {
+            handler: Arc::new(FnHandler(move |req: &Request| {
                 plain(&document, req.headers(), &Query::of(req))
             })),
         }

@@ -12,7 +12,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
 use crate::registry::{AuthorizeCreate, Store};
-use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Method;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Serves `/api/v1` or `/apis/<group>/<version>` and everything below.
 ///
-/// Requires `info` in the request's [`Facts`]; uses `warnings` and `ending` if present.
+/// Requires `info` in the request's [`RequestContext`]; uses `warnings` and `ending` if present.
 #[derive(Clone)]
 pub struct ApiGroupVersion {
     /// The group version served.
@@ -82,7 +82,7 @@ impl ApiGroupVersion {
             Ok(r) => r,
             Err(n) => return refuse(no_route(n)),
         };
-        let Some(info) = Facts::of(&parts).info.clone() else {
+        let Some(info) = RequestContext::of(&parts).info.clone() else {
             return refuse(Status::internal("no RequestInfo found in the context"));
         };
         let action = match route::action(&found, &parts.method, info.verb == "watch") {

@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 use crate::json;
 use crate::request::{Request, Response};
 use crate::server::mux::DynHandler;
-use crate::server::respond::{self, Answer, TEXT};
+use crate::server::respond::{self, FnHandler, TEXT};
 use crate::telemetry::process::{GIT_VERSION, GO_VERSION};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -53,7 +53,7 @@ fn page(
     members: impl Fn() -> Value + Send + Sync + 'static,
 ) -> DynHandler {
     let endpoint = kind.to_ascii_lowercase();
-    Arc::new(Answer(move |req: &Request| -> Response {
+    Arc::new(FnHandler(move |req: &Request| -> Response {
         match form(accept_line(req.headers()), kind) {
             None => respond::status(&Status::not_acceptable(&TYPES), req.headers()),
             Some(Form::Text) => respond::bytes(StatusCode::OK, TEXT, text().into_bytes()),

@@ -120,14 +120,14 @@ impl Naming {
         }
         let group = this.group.clone();
         let all = known.values().map(|d| written.get(&d.name).unwrap_or(d));
-        let taken = accept::Taken::by(all.filter(|d| d.group == group).map(|d| &d.accepted));
+        let taken = accept::TakenNames::by(all.filter(|d| d.group == group).map(|d| &d.accepted));
         let now = time::now();
         let mut transform = |live: Option<&Value>| {
             let gr = self.store.resource().group_resource();
             let mut v = live
                 .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, name))?
                 .clone();
-            accept::settle(&mut v, &taken, &now);
+            accept::accept_names(&mut v, &taken, &now);
             Ok(v)
         };
         let options = WriteOptions {

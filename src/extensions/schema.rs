@@ -144,7 +144,7 @@ impl Node {
     }
 
     /// True if the value is null and the schema does not allow it.
-    fn refuses_null(&self, v: &Value) -> bool {
+    fn rejects_null(&self, v: &Value) -> bool {
         v.is_null() && !self.nullable && (self.ty.is_some() || self.int_or_string)
     }
 }

@@ -51,25 +51,25 @@ pub struct AuditTrail(Option<Arc<Trail>>);
 struct Trail {
     level: AuditLevel,
     omit_managed_fields: bool,
-    facts: Mutex<AuditFacts>,
+    data: Mutex<AuditData>,
 }
 
 /// A snapshot of the data collected by an [`AuditTrail`].
 #[derive(Clone, Debug, Default)]
-pub struct AuditFacts {
+pub struct AuditData {
     /// Annotations; the first value set for a key wins.
     pub annotations: BTreeMap<String, String>,
     /// The impersonated user, and `impersonate:<mode>` if impersonation was constrained (empty otherwise).
     pub impersonated: Option<(Arc<UserInfo>, &'static str)>,
     /// Identifying metadata of the request object.
-    pub object: Option<ObjectFacts>,
+    pub object: Option<AuditedObject>,
     /// The request object, as JSON; only from level `Request` on.
     pub request_object: Option<Bytes>,
 }
 
 /// Identifying metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectFacts {
+pub struct AuditedObject {
     /// `metadata.namespace`
     pub namespace: String,
     /// `metadata.name`
@@ -92,7 +92,7 @@ impl AuditTrail {
         Self(Some(Arc::new(Trail {
             level,
             omit_managed_fields,
-            facts: Mutex::default(),
+            data: Mutex::default(),
         })))
     }
 
@@ -111,17 +111,17 @@ impl AuditTrail {
         self.0.as_ref().is_some_and(|t| t.omit_managed_fields)
     }
 
-    fn facts(&self) -> Option<MutexGuard<'_, AuditFacts>> {
+    fn data(&self) -> Option<MutexGuard<'_, AuditData>> {
         let trail = self.0.as_ref()?;
-        Some(trail.facts.lock().expect("no code panics while holding this lock"))
+        Some(trail.data.lock().expect("no code panics while holding this lock"))
     }
 
     /// Sets an annotation. The first value wins: a different value is dropped with a log line, as upstream does.
     pub fn annotate(&self, key: &str, value: impl Into<String>) {
-        let Some(mut facts) = self.facts() else { return };
+        let Some(mut data) = self.data() else { return };
         let value = value.into();
-        match facts.annotations.get(key) {
-            None => drop(facts.annotations.insert(key.to_owned(), value)),
+        match data.annotations.get(key) {
+            None => drop(data.annotations.insert(key.to_owned(), value)),
             Some(before) if *before == value => {}
             Some(_) => tracing::warn!(key, "audit annotation is already set; the new value is dropped"),
         }
@@ -129,31 +129,31 @@ impl AuditTrail {
 
     /// Records that the caller impersonates `user` from here on.
     pub fn impersonated(&self, user: &Arc<UserInfo>, constraint: &'static str) {
-        if let Some(mut facts) = self.facts() {
-            facts.impersonated = Some((user.clone(), constraint));
+        if let Some(mut data) = self.data() {
+            data.impersonated = Some((user.clone(), constraint));
         }
     }
 
     /// Records the request object. Below level `Request`, only its identifying metadata is kept.
     pub fn request_object(&self, object: &Value) {
-        let Some(mut facts) = self.facts() else { return };
-        facts.object = Some(ObjectFacts {
+        let Some(mut data) = self.data() else { return };
+        data.object = Some(AuditedObject {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
             uid: object.uid().to_owned(),
             resource_version: object.resource_version().to_owned(),
         });
         if self.wants_objects() {
-            facts.request_object = Some(self.encoded(object));
+            data.request_object = Some(self.encoded(object));
         }
     }
 
     /// Records the options of a delete, which identify no object.
     pub fn request_options(&self, options: &Value) {
         if self.wants_objects()
-            && let Some(mut facts) = self.facts()
+            && let Some(mut data) = self.data()
         {
-            facts.request_object = Some(json::to_vec(options).into());
+            data.request_object = Some(json::to_vec(options).into());
         }
     }
 
@@ -166,8 +166,8 @@ impl AuditTrail {
             Ok(patch) => Some(json::to_vec(&patch).into()),
             Err(_) => decode(raw).map(|patch| self.encoded(&patch)),
         };
-        if let Some(mut facts) = self.facts() {
-            facts.request_object = kept;
+        if let Some(mut data) = self.data() {
+            data.request_object = kept;
         }
     }
 
@@ -183,8 +183,8 @@ impl AuditTrail {
     }
 
     /// The data collected so far.
-    pub fn snapshot(&self) -> AuditFacts {
-        self.facts().map_or_else(AuditFacts::default, |f| f.clone())
+    pub fn snapshot(&self) -> AuditData {
+        self.data().map_or_else(AuditData::default, |f| f.clone())
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
         let trail = AuditTrail::new(AuditLevel::Metadata, false);
         trail.request_object(&secret());
         trail.request_patch(&Bytes::from_static(b"{\"data\":{}}"), |_| None);
-        let facts = trail.snapshot();
-        assert_eq!(facts.object.unwrap().name, "s");
-        assert!(facts.request_object.is_none());
+        let data = trail.snapshot();
+        assert_eq!(data.object.unwrap().name, "s");
+        assert!(data.request_object.is_none());
     }
 
     #[test]

@@ -1,124 +1,95 @@
-//! Small values exchanged between filters and handlers: the audit id, warnings, and markers left on responses.
+//! [`RequestContext`]: the request context, a single value in the request's extensions. The connection and the filters
+//! write to it; inner filters and handlers read it.
 
-use http::HeaderValue;
-use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use super::audit::{AuditTrail, UntilUpgradeEnds};
+use super::info::RequestInfo;
+use super::markers::{AuditId, Warnings};
+use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
+use super::proof::Authenticated;
+use crate::tasks::Signal;
+use http::Extensions;
+use http::request::{Parts, Request};
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
-/// The audit id in header form. It correlates log lines, audit events and the audit events of backends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditId(HeaderValue);
+/// The request context. Each field is absent until the filter that sets it has run; [`crate::server::chain`] lists who
+/// sets what.
+#[derive(Clone, Default)]
+pub struct RequestContext {
+    /// The client's address.
+    pub remote: Option<RemoteAddr>,
+    /// The certificate chain from the TLS handshake; `None` if the client presented none.
+    pub certificates: Option<PeerCertificates>,
+    /// Values cached for the lifetime of the connection.
+    pub connection: Option<ConnectionCache>,
+    /// HTTP/2 stream id; `None` on HTTP/1.
+    pub stream: Option<u32>,
+    /// The id that correlates log lines, audit events and the audit events of backends.
+    pub audit_id: Option<AuditId>,
+    /// True if the request arrived before every path was installed: unknown paths then answer 503 instead of 404.
+    pub paths_incomplete: bool,
+    /// When the request's head was read.
+    pub received: Option<Instant>,
+    /// The resolved verb and resource.
+    pub info: Option<Arc<RequestInfo>>,
+    /// When a request that is not long-running times out; `None`: no limit.
+    pub deadline: Option<Instant>,
+    /// On long-running requests: fires at shutdown, when streams should end at the next event boundary.
+    pub ending: Option<Signal>,
+    /// Collects the texts for `Warning` headers.
+    pub warnings: Option<Warnings>,
+    /// Audit annotations contributed by the authenticator (key, value).
+    pub authn_annotations: Vec<(&'static str, String)>,
+    /// The authenticated caller, after impersonation.
+    pub caller: Option<Authenticated>,
+    /// Collects what handlers add to the request's audit event.
+    pub audit: Option<AuditTrail>,
+    /// On upgrade requests: guards to hold until the upgraded connection ends.
+    pub until_upgrade_ends: Option<UntilUpgradeEnds>,
+}
 
-impl AuditId {
-    /// The value of the `Audit-ID` header.
-    pub fn header(&self) -> &HeaderValue {
-        &self.0
+/// Anything with extensions that hold [`RequestContext`]: a request, or its head.
+pub trait HasExtensions {
+    /// The extensions to read from.
+    fn extensions(&self) -> &Extensions;
+    /// The extensions to write to.
+    fn extensions_mut(&mut self) -> &mut Extensions;
+}
+
+impl<B> HasExtensions for Request<B> {
+    fn extensions(&self) -> &Extensions {
+        Self::extensions(self)
     }
 
-    /// The id as text; bytes that are not UTF-8 are replaced.
-    pub fn text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.0.as_bytes())
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        Self::extensions_mut(self)
     }
 }
 
-impl From<HeaderValue> for AuditId {
-    fn from(mut value: HeaderValue) -> Self {
-        // Every id is new: marking it sensitive keeps it out of HPACK's dynamic table, where it would evict useful
-        // entries.
-        value.set_sensitive(true);
-        Self(value)
+impl HasExtensions for Parts {
+    fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
     }
 }
 
-/// Texts for the response's `Warning: 299` headers, deduplicated.
-///
-/// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT). Texts
-/// that would not fit even then are not stored, because a client controls how many there are.
-#[derive(Clone, Debug, Default)]
-pub struct Warnings(Arc<Mutex<Recorded>>);
+/// What [`RequestContext::of`] returns for a request without a context, as in tests.
+static NONE: LazyLock<RequestContext> = LazyLock::new(RequestContext::default);
 
-#[derive(Debug, Default)]
-struct Recorded {
-    texts: Vec<String>,
-    said: HashSet<String>,
-    /// Characters of all texts after truncation of each.
-    cut: usize,
-}
-
-impl Warnings {
-    /// Total characters up to which texts are sent in full.
-    pub const TOTAL: usize = 4096;
-    /// Characters that are left of a truncated text.
-    pub const CUT: usize = 256;
-
-    /// Adds a text, unless it is a duplicate, empty, or contains control characters (which no header can carry).
-    pub fn add(&self, text: impl Into<String>) {
-        let mut text = text.into();
-        if text.is_empty() || text.chars().take(Self::TOTAL).any(char::is_control) {
-            return;
+impl RequestContext {
+    /// The request's context; empty if none was set.
+    pub fn of(request: &impl HasExtensions) -> &Self {
+        match request.extensions().get() {
+            Some(context) => context,
+            None => &NONE,
         }
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
-        if all.cut > Self::TOTAL {
-            return;
-        }
-        // One character past the total is enough to make the writer truncate; the rest only takes memory.
-        if let Some((end, _)) = text.char_indices().nth(Self::TOTAL + 1) {
-            text.truncate(end);
-            text.shrink_to_fit();
-        }
-        if all.said.insert(text.clone()) {
-            all.cut += text.chars().take(Self::CUT).count();
-            all.texts.push(text);
-        }
     }
 
-    /// Takes the collected texts.
-    pub fn take(&self) -> Vec<String> {
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
-        std::mem::take(&mut *all).texts
-    }
-}
-
-/// Marker on responses that came from a backend. Upstream does not count them in `apiserver_request_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FromBackend {
-    /// A proxied response: headers set by our filters precede the backend's headers of the same name.
-    Proxied,
-    /// A response to an upgrade: only the backend's headers are sent.
-    Verbatim,
-}
-
-impl FromBackend {
-    /// The response's marker; `None` for responses produced by this server.
-    pub fn of(response: &super::handler::Response) -> Option<Self> {
-        response.extensions().get().copied()
-    }
-}
-
-/// Marker on responses whose body is generated on demand: the transport polls for the next frame only when the client
-/// has room for it, and buffers nothing for a slow client.
-#[derive(Clone, Copy, Debug)]
-pub struct WhenRead;
-
-/// Marker on responses to unknown paths, which upstream does not count in `apiserver_request_total`.
-#[derive(Clone, Copy, Debug)]
-pub struct Uncounted;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_are_deduplicated_and_bounded() {
-        let warnings = Warnings::default();
-        for i in 0..100_000 {
-            warnings.add(format!("{} {}", i / 2, "x".repeat(300)));
-        }
-        assert_eq!(warnings.take().len(), Warnings::TOTAL / Warnings::CUT + 1);
-        warnings.add("x".repeat(1 << 20));
-        warnings.add("");
-        warnings.add("with\nnewline");
-        let taken = warnings.take();
-        assert_eq!(taken.iter().map(String::len).collect::<Vec<_>>(), [Warnings::TOTAL + 1]);
+    /// The request's context for writing; created if absent.
+    pub fn of_mut(request: &mut impl HasExtensions) -> &mut Self {
+        request.extensions_mut().get_or_insert_default()
     }
 }

@@ -18,7 +18,7 @@ pub type Response = http::Response<Body>;
 /// Implementations written without `async fn` return the inner handler's future instead of wrapping it, and inspect the
 /// request before they create a future. A request is some 260 bytes, and each `async fn` layer would hold two copies of
 /// it. Code before the future runs as part of the call, so a panic there surfaces in the caller.
-pub type Answering<'t> = Pin<Box<dyn Future<Output = Response> + Send + 't>>;
+pub type ResponseFuture<'t> = Pin<Box<dyn Future<Output = Response> + Send + 't>>;
 
 /// Answers any request, without preconditions: the outermost filter implements this.
 ///
@@ -39,7 +39,7 @@ pub trait UnprotectedHandler: Send + Sync + 'static {
 
     /// Like [`serve`](Self::serve), for callers that own the handler: the future keeps it alive. Handlers whose future
     /// does not borrow `self` override this, which saves one boxed future per request.
-    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         Box::pin(async move { self.serve(req, authorized).await })
     }
 }

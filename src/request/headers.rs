@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 /// Maximum number of header fields in a message, in either direction. `http::HeaderMap` holds 24,576 distinct names and
 /// panics on the next one. Filters and proxies add headers of their own, so the limit stays well below that.
-pub const MOST_FIELDS: usize = 4096;
+pub const MAX_HEADER_FIELDS: usize = 4096;
 
 /// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no `retain`; in
 /// the common case nothing matches and nothing is allocated.
@@ -28,12 +28,12 @@ pub fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
 
 /// True if a backend that maps header names to environment-style variables (CGI, WSGI, Rack, PHP) would read `name` as
 /// `header`. Those servers fold every non-alphanumeric character to `_`. Both arguments are lower-case.
-pub fn reads_as(name: &str, header: &str) -> bool {
-    name.len() == header.len() && begins_as(name, header)
+pub fn folds_to(name: &str, header: &str) -> bool {
+    name.len() == header.len() && folds_to_prefix(name, header)
 }
 
-/// Prefix variant of [`reads_as`]. Stops at the first mismatch, so it costs no more than a plain prefix comparison.
-pub fn begins_as(name: &str, prefix: &str) -> bool {
+/// Prefix variant of [`folds_to`]. Stops at the first mismatch, so it costs no more than a plain prefix comparison.
+pub fn folds_to_prefix(name: &str, prefix: &str) -> bool {
     let same = |(n, p): (u8, u8)| n == p || !(n.is_ascii_alphanumeric() || p.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(same)
 }
@@ -67,9 +67,9 @@ impl IdentityHeaders {
     /// in a way that the impersonation filter does not recognise (such as `Impersonate_User`).
     pub fn claims(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
-        self.prefixes.iter().any(|p| begins_as(name, p))
-            || self.names.iter().any(|n| reads_as(name, n.as_str()))
-            || (begins_as(name, IMPERSONATE) && !name.starts_with(IMPERSONATE))
+        self.prefixes.iter().any(|p| folds_to_prefix(name, p))
+            || self.names.iter().any(|n| folds_to(name, n.as_str()))
+            || (folds_to_prefix(name, IMPERSONATE) && !name.starts_with(IMPERSONATE))
     }
 
     /// Removes identity headers, and their names from the `Trailer` announcement.

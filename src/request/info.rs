@@ -1,8 +1,8 @@
 //! [`RequestInfo`]: the verb, resource and scope that a request line asks for, parsed as in upstream's
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
 //!
-//! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's [`Facts`], where
-//! [`RequestInfo::of`] finds it.
+//! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's
+//! [`RequestContext`], where [`RequestInfo::of`] finds it.
 
 mod query;
 mod resolve;
@@ -12,7 +12,7 @@ mod tests;
 pub use query::{decode_path, first_value, pairs};
 pub use resolve::ResolveError;
 
-use super::facts::Facts;
+use super::context::RequestContext;
 use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::Str;
@@ -53,7 +53,7 @@ pub struct RequestInfo {
 impl RequestInfo {
     /// The value stored by the request-info filter, if it has run.
     pub fn of(req: &Request) -> Option<&Arc<Self>> {
-        Facts::of(req).info.as_ref()
+        RequestContext::of(req).info.as_ref()
     }
 
     /// The resource and its group.

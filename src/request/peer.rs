@@ -32,7 +32,7 @@ pub trait ClientCaSource: Send + Sync + 'static {
 type Slot = Arc<dyn Any + Send + Sync>;
 
 /// Observes how a connection's requests authenticate.
-pub trait Standing: Send + Sync + 'static {
+pub trait AuthenticationObserver: Send + Sync + 'static {
     /// A request on the connection was authenticated as `user` (never the anonymous user).
     fn authenticated(&self, user: &str);
 }
@@ -42,27 +42,27 @@ pub trait Standing: Send + Sync + 'static {
 /// The cache never invalidates by itself. A value derived from something that can be reloaded (a CA pool) must carry
 /// its source, so that the reader can compare it with the current one.
 #[derive(Clone, Default)]
-pub struct ConnectionCache(Arc<Remembered>);
+pub struct ConnectionCache(Arc<Inner>);
 
 #[derive(Default)]
-struct Remembered {
+struct Inner {
     slots: ArcSwapOption<Vec<Slot>>,
-    standing: Option<Arc<dyn Standing>>,
+    observer: Option<Arc<dyn AuthenticationObserver>>,
 }
 
 impl ConnectionCache {
-    /// An empty cache whose connection reports authenticated users to `standing`.
-    pub fn with_standing(standing: Arc<dyn Standing>) -> Self {
-        Self(Arc::new(Remembered {
+    /// An empty cache whose connection reports authenticated users to `observer`.
+    pub fn with_observer(observer: Arc<dyn AuthenticationObserver>) -> Self {
+        Self(Arc::new(Inner {
             slots: ArcSwapOption::empty(),
-            standing: Some(standing),
+            observer: Some(observer),
         }))
     }
 
     /// Reports that a request was authenticated as `user` (never the anonymous user).
     pub fn authenticated(&self, user: &str) {
-        if let Some(standing) = &self.0.standing {
-            standing.authenticated(user);
+        if let Some(observer) = &self.0.observer {
+            observer.authenticated(user);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
-use crate::request::{Answering, Handler, Request, Response, UnprotectedHandler};
+use crate::request::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
@@ -37,9 +37,9 @@ pub trait Filter: Send + Sync + 'static {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, Self>;
 }
 
-/// Parts of the request context ([`Facts`](crate::request::Facts)) that filters need or set.
+/// Parts of the request context ([`RequestContext`](crate::request::RequestContext)) that filters need or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum ContextField {
     /// `audit_id`
     AuditId,
     /// `paths_incomplete`
@@ -58,58 +58,58 @@ pub enum Fact {
 
 /// Declaration of a filter: its name and its dependencies.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct FilterSpec {
     /// The filter's name.
     pub name: &'static str,
     /// The parts of the request context that it reads.
-    pub needs: &'static [Fact],
+    pub needs: &'static [ContextField],
     /// The parts of the request context that it sets.
-    pub leaves: &'static [Fact],
+    pub sets: &'static [ContextField],
 }
 
 /// The filters, outermost first.
-pub const ORDER: [Entry; 17] = [
-    audit_init::ENTRY,
-    panic_recovery::ENTRY,
-    mux_ready::ENTRY,
-    received_at::ENTRY,
-    request_info::ENTRY,
-    http_log::ENTRY,
-    cache_control::ENTRY,
-    wait_group::ENTRY,
-    deadline::ENTRY,
-    timeout::ENTRY,
-    warnings::ENTRY,
-    authentication::ENTRY,
-    audit::ENTRY,
-    impersonation::ENTRY,
-    max_in_flight::ENTRY,
-    compute::ENTRY,
-    authorization::ENTRY,
+pub const ORDER: [FilterSpec; 17] = [
+    audit_init::SPEC,
+    panic_recovery::SPEC,
+    mux_ready::SPEC,
+    received_at::SPEC,
+    request_info::SPEC,
+    http_log::SPEC,
+    cache_control::SPEC,
+    wait_group::SPEC,
+    deadline::SPEC,
+    timeout::SPEC,
+    warnings::SPEC,
+    authentication::SPEC,
+    audit::SPEC,
+    impersonation::SPEC,
+    max_in_flight::SPEC,
+    compute::SPEC,
+    authorization::SPEC,
 ];
 
 const _: () = assert!(
-    unmet(&ORDER).is_none(),
+    first_unmet(&ORDER).is_none(),
     "a filter needs a part of the request context that no outer filter sets"
 );
 
 /// The index of the first entry that needs something no earlier entry sets.
-const fn unmet(order: &[Entry]) -> Option<usize> {
-    let (mut left, mut at) = (0_u32, 0);
+const fn first_unmet(order: &[FilterSpec]) -> Option<usize> {
+    let (mut available, mut at) = (0_u32, 0);
     while at < order.len() {
-        if bits(order[at].needs) & !left != 0 {
+        if bits(order[at].needs) & !available != 0 {
             return Some(at);
         }
-        left |= bits(order[at].leaves);
+        available |= bits(order[at].sets);
         at += 1;
     }
     None
 }
 
-const fn bits(facts: &[Fact]) -> u32 {
+const fn bits(fields: &[ContextField]) -> u32 {
     let (mut bits, mut at) = (0, 0);
-    while at < facts.len() {
-        bits |= 1 << facts[at] as u32;
+    while at < fields.len() {
+        bits |= 1 << fields[at] as u32;
         at += 1;
     }
     bits
@@ -200,14 +200,14 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
     let t = c.telemetry;
     let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
     let chain = compute::Compute::new(chain, c.compute, StallDetector::new(t.clone()));
-    let chain = max_in_flight::Limited::new(chain, limits, c.flow_schemas, t.clone());
+    let chain = max_in_flight::MaxInFlightFilter::new(chain, limits, c.flow_schemas, t.clone());
     let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
     let chain = audit::Auditing::new(chain, c.audit.clone());
     let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());
     let chain = warnings::Recorder(chain);
     let chain = timeout::Timeout::new(chain, t);
     let chain = deadline::RequestDeadline::new(chain, c.request_timeout, c.audit);
-    let chain = wait_group::InFlight::new(chain, c.lifecycle);
+    let chain = wait_group::WaitGroupFilter::new(chain, c.lifecycle);
     let chain = cache_control::CacheControl(chain);
     let chain = http_log::HttpLog(chain);
     let chain = request_info::Info(chain);
@@ -221,7 +221,7 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
 struct Head<F>(F);
 
 impl<F: Filter> Handler for Head<F> {
-    fn handle<'a, 't>(&'a self, mut req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, mut req: Request) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,

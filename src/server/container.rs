@@ -125,13 +125,13 @@ impl std::error::Error for DuplicateRoot {}
 mod tests {
     use super::*;
     use crate::request::{Request, Response};
-    use crate::server::respond::Answer;
+    use crate::server::respond::FnHandler;
     use proptest::prelude::*;
 
     fn ws(root: &str) -> WebService {
         WebService {
             root: root.into(),
-            handler: Arc::new(Answer(|_: &Request| Response::default())),
+            handler: Arc::new(FnHandler(|_: &Request| Response::default())),
         }
     }
 

@@ -6,7 +6,7 @@ use super::lifecycle::{PostStartHook, PreShutdownHook};
 use super::mux::DynHandler;
 use super::respond;
 use crate::apimachinery::status::Status;
-use crate::request::{Authorized, Facts, Request, Response, Uncounted, UnprotectedHandler};
+use crate::request::{Authorized, NotInRequestMetrics, Request, RequestContext, Response, UnprotectedHandler};
 use crate::tasks::Signal;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub struct NotFound;
 #[async_trait]
 impl UnprotectedHandler for NotFound {
     async fn serve(&self, req: Request, _: Authorized) -> Response {
-        let mut response = match Facts::of(&req).paths_incomplete {
+        let mut response = match RequestContext::of(&req).paths_incomplete {
             true => respond::status(
                 &Status::service_unavailable(
                     "the request has been made before all known HTTP paths have been installed, please try again",
@@ -81,7 +81,7 @@ impl UnprotectedHandler for NotFound {
             ),
             false => respond::not_found_text(),
         };
-        response.extensions_mut().insert(Uncounted);
+        response.extensions_mut().insert(NotInRequestMetrics);
         response
     }
 }

@@ -4,11 +4,11 @@
 use super::container::{Claims, Container};
 use super::mux::{DynHandler, PathRecorderMux};
 use super::respond;
-use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
+use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use std::sync::Arc;
 
 /// The target of a path.
-pub enum Choice {
+pub enum Target {
     /// A web service claims the path.
     WebService(DynHandler),
     /// No web service does: the mux handles it, and falls back to the delegate.
@@ -16,10 +16,10 @@ pub enum Choice {
 }
 
 /// Chooses the target of a path. A pure function of the claim table.
-pub fn choose(claims: &Claims, path: &str) -> Choice {
+pub fn route(claims: &Claims, path: &str) -> Target {
     match claims.claimant(path) {
-        Some(ws) => Choice::WebService(ws.handler.clone()),
-        None => Choice::Mux,
+        Some(ws) => Target::WebService(ws.handler.clone()),
+        None => Target::Mux,
     }
 }
 
@@ -37,24 +37,24 @@ impl Director {
 }
 
 impl UnprotectedHandler for Director {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
     {
-        self.chosen(&req).answer(req, authorized)
+        self.handler_for(&req).serve_owned(req, authorized)
     }
 
-    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
-        self.chosen(&req).answer(req, authorized)
+    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
+        self.handler_for(&req).serve_owned(req, authorized)
     }
 }
 
 impl Director {
-    fn chosen(&self, req: &Request) -> DynHandler {
-        match choose(&self.container.claims(), respond::path(req)) {
-            Choice::WebService(handler) => handler,
-            Choice::Mux => self.mux.clone(),
+    fn handler_for(&self, req: &Request) -> DynHandler {
+        match route(&self.container.claims(), respond::path(req)) {
+            Target::WebService(handler) => handler,
+            Target::Mux => self.mux.clone(),
         }
     }
 }

@@ -23,17 +23,17 @@ pub mod warnings;
 
 pub use instrument::labels;
 
-use crate::request::{Answering, FromBackend, Request, RequestInfo, Response};
+use crate::request::{FromBackend, Request, RequestInfo, Response, ResponseFuture};
 use crate::server::respond;
 use futures_util::future::Either;
 use http::header::{Entry, HeaderName, HeaderValue};
 use std::sync::Arc;
 
 /// The future of a filter: the inner filter's or, on a less common path, a boxed one of its own.
-type Onward<'t, Inside> = Either<Inside, Answering<'t>>;
+type Next<'t, Inside> = Either<Inside, ResponseFuture<'t>>;
 
 /// A response that is ready.
-fn answered<'t>(response: Response) -> Answering<'t> {
+fn ready<'t>(response: Response) -> ResponseFuture<'t> {
     Box::pin(std::future::ready(response))
 }
 
@@ -61,7 +61,7 @@ fn exempt_from_shutdown(req: &Request) -> bool {
 
 /// Sets a header in front of a backend's own values of that name, as Go's proxy leaves it. An upgrade response passes
 /// unchanged.
-fn set_beside_backend(response: &mut Response, name: HeaderName, value: HeaderValue) {
+fn prepend_header(response: &mut Response, name: HeaderName, value: HeaderValue) {
     if FromBackend::of(response) == Some(FromBackend::Verbatim) {
         return;
     }

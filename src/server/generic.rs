@@ -152,7 +152,7 @@ impl GenericServer {
         installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
         if let Some(thread) = &config.reserved {
             for registration in &mut installed {
-                registration.handler = thread.around(registration.handler.clone());
+                registration.handler = thread.wrap(registration.handler.clone());
             }
         }
         let index = routes::index(move || paths.all());

@@ -2,7 +2,7 @@
 //! `k8s.io/apiserver/pkg/server/healthz`). Start reading at [`routes`].
 
 use super::mux::{DynHandler, Registration};
-use super::respond::{self, Answer, NOSNIFF, TEXT};
+use super::respond::{self, FnHandler, NOSNIFF, TEXT};
 use crate::request::info::pairs;
 use crate::request::{Request, Response};
 use crate::tasks::Signal;
@@ -87,7 +87,7 @@ impl HealthCheck {
     ///
     /// # Errors
     /// The reason for the failure.
-    pub fn ask(&self) -> Result<(), String> {
+    pub fn run(&self) -> Result<(), String> {
         (self.check)()
     }
 
@@ -98,13 +98,13 @@ impl HealthCheck {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HealthEndpoint {
     Healthz,
     Livez,
     Readyz,
 }
 
-impl Kind {
+impl HealthEndpoint {
     fn name(self) -> &'static str {
         match self {
             Self::Healthz => "healthz",
@@ -133,7 +133,7 @@ struct Probe {
 
 impl Probe {
     fn run(&self) -> Result<(), String> {
-        let mut result = self.check.ask();
+        let mut result = self.check.run();
         if result.is_err() && self.graced_until.is_some_and(|until| Instant::now() < until) {
             result = Ok(());
         }
@@ -160,14 +160,14 @@ pub fn routes(
     has_been_ready: &Signal,
 ) -> Vec<Registration> {
     let mut out = Vec::new();
-    for kind in [Kind::Healthz, Kind::Livez, Kind::Readyz] {
-        let type_ = kind.name();
+    for endpoint in [HealthEndpoint::Healthz, HealthEndpoint::Livez, HealthEndpoint::Readyz] {
+        let type_ = endpoint.name();
         let probes: Arc<[Probe]> = checks
             .iter()
-            .filter(|c| kind.has(c.on))
+            .filter(|c| endpoint.has(c.on))
             .map(|c| Probe {
                 check: c.clone(),
-                graced_until: livez_grace_until.filter(|_| c.graced && kind == Kind::Livez),
+                graced_until: livez_grace_until.filter(|_| c.graced && endpoint == HealthEndpoint::Livez),
                 gauge: telemetry.healthcheck.with_label_values(&[c.name(), type_]),
                 success: telemetry
                     .healthchecks_total
@@ -183,12 +183,12 @@ pub fn routes(
         for i in 0..probes.len() {
             let probes = probes.clone();
             let path = format!("/{type_}/{}", probes[i].check.name);
-            add(path, Arc::new(Answer(move |_: &Request| single(&probes[i]))));
+            add(path, Arc::new(FnHandler(move |_: &Request| single(&probes[i]))));
         }
         let ready = has_been_ready.clone();
-        let handler = Answer(move |req: &Request| {
-            let response = overall(kind, &probes, req.uri().query().unwrap_or(""));
-            if kind == Kind::Readyz && response.status().is_success() {
+        let handler = FnHandler(move |req: &Request| {
+            let response = overall(endpoint, &probes, req.uri().query().unwrap_or(""));
+            if endpoint == HealthEndpoint::Readyz && response.status().is_success() {
                 ready.fire();
             }
             response
@@ -208,7 +208,7 @@ fn single(probe: &Probe) -> Response {
     }
 }
 
-fn overall(kind: Kind, probes: &[Probe], query: &str) -> Response {
+fn overall(endpoint: HealthEndpoint, probes: &[Probe], query: &str) -> Response {
     let mut verbose = false;
     let mut excluded: BTreeSet<String> = BTreeSet::new();
     for (key, value) in pairs(query) {
@@ -231,7 +231,7 @@ fn overall(kind: Kind, probes: &[Probe], query: &str) -> Response {
             unmatched.remove(group);
             let _ = writeln!(lines, "[+]{name} excluded with {group}: ok");
         } else if let Err(reason) = p.run() {
-            tracing::debug!(endpoint = kind.name(), check = name, reason, "health check failed");
+            tracing::debug!(endpoint = endpoint.name(), check = name, reason, "health check failed");
             failed.push(name);
             let _ = writeln!(lines, "[-]{name} failed: reason withheld");
         } else {
@@ -247,14 +247,18 @@ fn overall(kind: Kind, probes: &[Probe], query: &str) -> Response {
         );
     }
     if !failed.is_empty() {
-        tracing::info!(endpoint = kind.name(), checks = failed.join(","), "health check failed");
+        tracing::info!(
+            endpoint = endpoint.name(),
+            checks = failed.join(","),
+            "health check failed"
+        );
         return respond::error_text(
             StatusCode::INTERNAL_SERVER_ERROR,
-            &format!("{lines}{} check failed", kind.name()),
+            &format!("{lines}{} check failed", endpoint.name()),
         );
     }
     let body = if verbose {
-        format!("{lines}{} check passed\n", kind.name())
+        format!("{lines}{} check passed\n", endpoint.name())
     } else {
         "ok".to_owned()
     };

@@ -49,7 +49,7 @@ pub struct Lifecycle {
 
 /// Durations of the shutdown phases.
 #[derive(Clone, Copy, Debug)]
-pub struct ShutdownTimes {
+pub struct ShutdownTimeouts {
     /// `--shutdown-delay-duration`: time during which requests are still served as usual.
     pub delay: Duration,
     /// `--request-timeout`: maximum time to wait for requests in flight.
@@ -96,7 +96,7 @@ impl Lifecycle {
     /// Not cancel safe: if the future is dropped, the remaining steps do not happen.
     pub async fn shut_down<C: Future<Output = ()>>(
         &self,
-        times: ShutdownTimes,
+        times: ShutdownTimeouts,
         hooks: Vec<PreShutdownHook>,
         stop_accepting: impl FnOnce(),
         close: impl FnOnce() -> C,
@@ -144,7 +144,7 @@ mod tests {
         let ready = l.shutdown_check();
         let request = l.requests.enter().unwrap();
         let log = Mutex::new(Vec::new());
-        let times = ShutdownTimes {
+        let times = ShutdownTimeouts {
             delay: Duration::from_secs(4),
             in_flight: Duration::from_secs(60),
         };

@@ -4,7 +4,7 @@
 use super::mux::DynHandler;
 use super::respond;
 use crate::apimachinery::status::Status;
-use crate::request::{Authorized, Facts, Request, RequestInfo, Response, UserInfo, Warnings};
+use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UserInfo, Warnings};
 use std::sync::Arc;
 
 /// Sends a request to a director as `user`. Sets the parts of the request context that handlers expect from the
@@ -17,10 +17,10 @@ pub async fn call(handler: &DynHandler, mut req: Request, user: Arc<UserInfo>) -
         Ok(info) => info,
         Err(error) => return respond::status(&Status::bad_request(error.to_string()), req.headers()),
     };
-    let facts = Facts::of_mut(&mut req);
-    facts.info = Some(Arc::new(info));
-    facts.received = Some(tokio::time::Instant::now().into_std());
-    facts.warnings = Some(Warnings::default());
+    let context = RequestContext::of_mut(&mut req);
+    context.info = Some(Arc::new(info));
+    context.received = Some(tokio::time::Instant::now().into_std());
+    context.warnings = Some(Warnings::default());
     handler.serve(req, Authorized::mint(user)).await
 }
 
@@ -28,11 +28,11 @@ pub async fn call(handler: &DynHandler, mut req: Request, user: Arc<UserInfo>) -
 mod tests {
     use super::*;
     use crate::request::Body;
-    use crate::server::respond::Answer;
+    use crate::server::respond::FnHandler;
 
     #[tokio::test]
     async fn loopback_requests_carry_request_info() {
-        let handler: DynHandler = Arc::new(Answer(|req: &Request| {
+        let handler: DynHandler = Arc::new(FnHandler(|req: &Request| {
             Response::new(RequestInfo::of(req).map_or("", |i| &i.verb).to_owned().into())
         }));
         let req = http::Request::get("/api/v1/pods").body(Body::empty()).unwrap();

@@ -7,7 +7,7 @@
 
 use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};
-use crate::request::{Answering, Authorized, Request, UnprotectedHandler};
+use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use crate::server::respond;
 use arc_swap::ArcSwap;
 use imbl::{HashMap, OrdSet};
@@ -194,21 +194,21 @@ impl Routes {
 }
 
 impl UnprotectedHandler for PathRecorderMux {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
     {
-        self.chosen(&req).answer(req, authorized)
+        self.handler_for(&req).serve_owned(req, authorized)
     }
 
-    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
-        self.chosen(&req).answer(req, authorized)
+    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
+        self.handler_for(&req).serve_owned(req, authorized)
     }
 }
 
 impl PathRecorderMux {
-    fn chosen(&self, req: &Request) -> DynHandler {
+    fn handler_for(&self, req: &Request) -> DynHandler {
         let routes = self.routes.load();
         routes.find(respond::path(req)).unwrap_or(&routes.not_found).clone()
     }
@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn named(name: &'static str) -> DynHandler {
-        Arc::new(respond::Answer(move |_: &Request| Response::new(name.into())))
+        Arc::new(respond::FnHandler(move |_: &Request| Response::new(name.into())))
     }
 
     fn answer(mux: &PathRecorderMux, path: &str) -> Option<DynHandler> {

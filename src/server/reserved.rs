@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum number of requests waiting for the thread; further ones get 429.
-const WAITING: usize = 256;
+const QUEUE_LIMIT: usize = 256;
 
 /// The reserved thread. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
@@ -31,11 +31,11 @@ impl ReservedThread {
     /// # Errors
     /// Fails if the system cannot create a thread.
     pub fn start() -> io::Result<Self> {
-        let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
+        let (jobs, mut waiting) = mpsc::channel::<Job>(QUEUE_LIMIT);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || {
             while let Some(job) = waiting.blocking_recv() {
-                let answering = runtime.spawn(job.handler.answer(job.request, job.authorized));
+                let answering = runtime.spawn(job.handler.serve_owned(job.request, job.authorized));
                 let answered = runtime.block_on(answering).map_err(tokio::task::JoinError::into_panic);
                 // Fails if the client has disconnected.
                 let _ = job.answer.send(answered);
@@ -46,7 +46,7 @@ impl ReservedThread {
     }
 
     /// A handler that runs `handler` on the thread.
-    pub fn around(&self, handler: DynHandler) -> DynHandler {
+    pub fn wrap(&self, handler: DynHandler) -> DynHandler {
         Arc::new(Reserved {
             thread: self.clone(),
             handler,
@@ -87,18 +87,18 @@ impl UnprotectedHandler for Reserved {
 mod tests {
     use super::*;
     use crate::request::{Body, UserInfo};
-    use crate::server::respond::Answer;
+    use crate::server::respond::FnHandler;
 
     fn ask(handler: &DynHandler) -> impl Future<Output = Response> + use<> {
         let authorized = Authorized::mint(Arc::new(UserInfo::anonymous()));
-        handler.clone().answer(Request::new(Body::empty()), authorized)
+        handler.clone().serve_owned(Request::new(Body::empty()), authorized)
     }
 
     #[tokio::test]
     async fn handlers_run_on_the_reserved_thread() {
         let here = std::thread::current().id();
         let thread = ReservedThread::start().unwrap();
-        let handler = thread.around(Arc::new(Answer(move |_: &Request| {
+        let handler = thread.wrap(Arc::new(FnHandler(move |_: &Request| {
             assert_ne!(std::thread::current().id(), here);
             Response::new("ok".into())
         })));
@@ -108,9 +108,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_leaves_the_thread_running() {
         let thread = ReservedThread::start().unwrap();
-        let panics = thread.around(Arc::new(Answer(|_: &Request| panic!("a test's own panic"))));
+        let panics = thread.wrap(Arc::new(FnHandler(|_: &Request| panic!("a test's own panic"))));
         assert!(tokio::spawn(ask(&panics)).await.is_err());
-        let handler = thread.around(Arc::new(Answer(|_: &Request| Response::new("ok".into()))));
+        let handler = thread.wrap(Arc::new(FnHandler(|_: &Request| Response::new("ok".into()))));
         assert_eq!(ask(&handler).await.into_body().as_full(), Some(&b"ok"[..]));
     }
 }

@@ -174,10 +174,10 @@ pub fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// A handler that computes its response synchronously.
-pub struct Answer<F>(pub F);
+pub struct FnHandler<F>(pub F);
 
 #[async_trait]
-impl<F> UnprotectedHandler for Answer<F>
+impl<F> UnprotectedHandler for FnHandler<F>
 where
     F: Fn(&Request) -> Response + Send + Sync + 'static,
 {

@@ -3,7 +3,7 @@
 use super::container::WebService;
 use super::health::{Endpoints, HealthCheck};
 use super::mux::DynHandler;
-use super::respond::{self, Answer, JSON};
+use super::respond::{self, FnHandler, JSON};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::request::Request;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// `/`: the listed paths of the whole delegation, as indented JSON.
 pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
-    Arc::new(Answer(move |_: &Request| {
+    Arc::new(FnHandler(move |_: &Request| {
         let paths: Vec<Value> = paths().into_iter().map(Value::from).collect();
         let body = json::to_vec_pretty(&crate::json!({"paths": paths}));
         respond::bytes(StatusCode::OK, JSON, body)
@@ -39,7 +39,7 @@ pub fn slis(telemetry: Telemetry) -> DynHandler {
 
 fn exposition(text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> DynHandler {
     let since = process::started().map(|seconds| HeaderValue::from(seconds as u64));
-    Arc::new(Answer(move |_: &Request| {
+    Arc::new(FnHandler(move |_: &Request| {
         let mut response = respond::bytes(StatusCode::OK, HeaderValue::from_static(TEXT_FORMAT), text());
         if let Some(since) = &since {
             response.headers_mut().insert(PROCESS_START, since.clone());
@@ -53,7 +53,7 @@ pub fn version() -> WebService {
     let body: bytes::Bytes = version_document().into();
     WebService {
         root: "/version".to_owned(),
-        handler: Arc::new(Answer(move |req: &Request| {
+        handler: Arc::new(FnHandler(move |req: &Request| {
             if !matches!(respond::path(req), "/version" | "/version/") {
                 return respond::route_not_found(req.headers());
             }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Polls longer than this are reported.
-const LONG: Duration = Duration::from_millis(10);
+const STALL: Duration = Duration::from_millis(10);
 /// CPU time of a single poll at which a debug build panics. Debug builds are about twenty times slower than release
 /// builds.
 #[cfg(debug_assertions)]
@@ -34,7 +34,7 @@ struct Inner {
 
 /// The start of a poll.
 #[derive(Clone, Copy)]
-pub struct Begun {
+pub struct PollStart {
     at: Instant,
     /// CPU time, unlike wall time, does not include other processes, so a test does not fail because the machine is
     /// busy.
@@ -53,8 +53,8 @@ impl StallDetector {
     }
 
     /// Called before a poll.
-    pub fn begin(&self) -> Begun {
-        Begun {
+    pub fn begin(&self) -> PollStart {
+        PollStart {
             at: Instant::now(),
             #[cfg(debug_assertions)]
             cpu: thread_cpu_time(),
@@ -62,14 +62,14 @@ impl StallDetector {
     }
 
     /// Called after a poll. `what` returns the request and its caller.
-    pub fn end<'a>(&self, begun: Begun, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
-        let took = begun.at.elapsed();
-        if took > LONG {
+    pub fn end<'a>(&self, start: PollStart, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
+        let took = start.at.elapsed();
+        if took > STALL {
             let (info, caller) = what();
             self.report(took, info, caller);
             #[cfg(debug_assertions)]
             {
-                let used = thread_cpu_time().saturating_sub(begun.cpu);
+                let used = thread_cpu_time().saturating_sub(start.cpu);
                 let what = (&info.verb, &info.path);
                 assert!(
                     used < UNACCEPTABLE,
@@ -120,7 +120,7 @@ mod tests {
         detector.end(detector.begin(), || (&info, "somebody"));
         assert!(!stalls(&telemetry), "a short poll is not counted");
         let mut long_ago = detector.begin();
-        long_ago.at = long_ago.at.checked_sub(LONG * 2).unwrap();
+        long_ago.at = long_ago.at.checked_sub(STALL * 2).unwrap();
         detector.end(long_ago, || (&info, "somebody"));
         assert!(stalls(&telemetry));
     }

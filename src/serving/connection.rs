@@ -5,7 +5,7 @@
 //! timestamps in [`Activity`], which a single timer per connection evaluates.
 
 mod activity;
-mod answer;
+mod dispatch;
 mod http1;
 mod http2;
 mod io;
@@ -13,7 +13,7 @@ mod io;
 pub(super) use activity::{Activity, signals};
 
 use super::bulk::BulkReads;
-use super::gate::Gate;
+use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::registry::Entry;
@@ -21,15 +21,15 @@ use super::slots::{Owner, Slot};
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::request::body::BoxError;
-use crate::request::interim::Lane;
+use crate::request::informational::H1InformationalQueue;
 use crate::telemetry::port::PortMetrics;
-use activity::Due;
-use answer::Answerer;
+use activity::TimerAction;
+use dispatch::Dispatcher;
 use http1::Http1;
 use http2::Http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use io::Watched;
+use io::ConnectionIo;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     pub(super) tls: Arc<TlsConfig>,
     pub(super) limits: Limits,
     /// Limits the number of handshakes that compute at the same time.
-    pub(super) handshakes: Arc<Gate>,
+    pub(super) handshakes: Arc<FairSemaphore>,
     /// Uploads take turns, too.
     pub(super) bulk: BulkReads,
     pub(super) protocols: Protocols,
@@ -56,7 +56,7 @@ pub(super) struct Shared {
 
 /// Released when a connection ends: its registry entry and its slot under the connection limit. An upgraded connection
 /// releases the entry but keeps the slot.
-pub(super) struct Tickets {
+pub(super) struct ConnectionGuards {
     pub(super) slot: Slot,
     pub(super) entry: Entry,
 }
@@ -67,7 +67,7 @@ pub(super) struct Connection {
     pub(super) remote: SocketAddr,
     pub(super) shared: Arc<Shared>,
     pub(super) activity: Arc<Activity>,
-    pub(super) tickets: Tickets,
+    pub(super) guards: ConnectionGuards,
 }
 
 /// Protocol configuration, built once.
@@ -105,7 +105,7 @@ pub(super) async fn run(connection: Connection) {
         remote,
         shared,
         activity,
-        tickets: Tickets { slot, entry },
+        guards: ConnectionGuards { slot, entry },
     } = connection;
     let local = match stream.local_addr() {
         Ok(local) => SocketAddr::new(local.ip().to_canonical(), local.port()),
@@ -117,36 +117,41 @@ pub(super) async fn run(connection: Connection) {
     let Some(tls) = handshake(stream, remote, local, &shared, &activity).await else {
         return;
     };
-    slot.shaken();
+    slot.handshake_done();
     let (_, session) = tls.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session
         .peer_certificates()
         .filter(|chain| !chain.is_empty())
         .map(|chain| PeerCertificates(Arc::new(chain.iter().map(|c| c.clone().into_owned()).collect())));
-    let answerer = Answerer {
+    let dispatcher = Dispatcher {
         handler: Arc::clone(&shared.handler),
         activity: Arc::clone(&activity),
         remote: RemoteAddr(remote),
         certificates,
-        cache: ConnectionCache::with_standing(slot.standing()),
+        cache: ConnectionCache::with_observer(slot.observer()),
     };
-    let io = Watched::new(tls, Arc::clone(&activity), slot, &shared.bulk);
+    let io = ConnectionIo::new(tls, Arc::clone(&activity), slot, &shared.bulk);
     activity.begin(!is_http2);
     let end = if is_http2 {
-        let http2 = pin!(Http2::new(io, &shared.protocols.http2, shared.limits.turn, &answerer,));
-        let acts = Acts {
+        let http2 = pin!(Http2::new(
+            io,
+            &shared.protocols.http2,
+            shared.limits.yield_after,
+            &dispatcher,
+        ));
+        let ops = ProtocolOps {
             poll: |mut c: Pin<&mut Http2<'_, _>>, cx: &mut Context<'_>| c.poll(cx).map(|end| end.map_err(Into::into)),
             close: |mut c: Pin<&mut Http2<'_, _>>| c.close(),
             ping: |mut c: Pin<&mut Http2<'_, _>>| c.ping(&activity),
         };
-        drive(http2, acts, &activity, &shared).await
+        drive(http2, ops, &activity, &shared).await
     } else {
-        serve_http1(io, answerer, &shared).await
+        serve_http1(io, dispatcher, &shared).await
     };
     // Past this point only an upgraded connection still holds its slot. It has no request in flight, so it is marked
     // busy here; otherwise eviction would take it for idle.
-    activity.engage();
+    activity.mark_busy();
     drop(entry);
     match end {
         End::Closed(Ok(())) => {}
@@ -155,25 +160,25 @@ pub(super) async fn run(connection: Connection) {
     }
 }
 
-async fn serve_http1(io: Watched<TlsStream<TcpStream>>, answerer: Answerer, shared: &Shared) -> End {
-    let lane = Arc::<Lane>::default();
-    answerer.cache.set(lane.clone());
-    let io = TokioIo::new(io.with_lane(lane.clone()));
-    let activity = Arc::clone(&answerer.activity);
-    let http1 = Arc::new(Http1 { answerer, lane });
+async fn serve_http1(io: ConnectionIo<TlsStream<TcpStream>>, dispatcher: Dispatcher, shared: &Shared) -> End {
+    let queue = Arc::<H1InformationalQueue>::default();
+    dispatcher.cache.set(queue.clone());
+    let io = TokioIo::new(io.with_informational_queue(queue.clone()));
+    let activity = Arc::clone(&dispatcher.activity);
+    let http1 = Arc::new(Http1 { dispatcher, queue });
     let service = service_fn(move |request| {
         let http1 = Arc::clone(&http1);
-        async move { Ok::<_, Infallible>(http1.answer(request).await) }
+        async move { Ok::<_, Infallible>(http1.serve(request).await) }
     });
     let hyper = pin!(shared.protocols.http1.serve_connection(io, service).with_upgrades());
-    let acts = Acts {
+    let ops = ProtocolOps {
         poll: |c: Pin<&mut _>, cx: &mut Context<'_>| {
             Future::poll(c, cx).map(|end: hyper::Result<()>| end.map_err(Into::into))
         },
         close: |c: Pin<&mut hyper::server::conn::http1::UpgradeableConnection<_, _>>| c.graceful_shutdown(),
         ping: |_: Pin<&mut _>| {},
     };
-    drive(hyper, acts, &activity, shared).await
+    drive(hyper, ops, &activity, shared).await
 }
 
 /// Performs the TLS handshake within its deadline. `None` if it failed, timed out or was interrupted by a signal.
@@ -192,23 +197,23 @@ async fn handshake(
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
         }
         // The first bytes have arrived, so delays from here on are ours: eviction treats the connection as busy.
-        activity.engage();
+        activity.mark_busy();
         let owner = Owner::of(remote.ip());
         let mut accepting = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
             // A permit is held for one poll, while the handshake computes, not while it waits for the client.
-            let pass = shared.handshakes.pass(&owner).await;
+            let permit = shared.handshakes.acquire(&owner).await;
             let mut polled = None;
             poll_fn(|cx| {
                 polled = Some(accepting.as_mut().poll(cx));
                 Poll::Ready(())
             })
             .await;
-            drop(pass);
+            drop(permit);
             if let Some(Poll::Ready(done)) = polled {
                 return done;
             }
-            woken().await;
+            next_wake().await;
         }
     };
     let mut work = pin!(tokio::time::timeout(shared.limits.handshake, work));
@@ -230,7 +235,7 @@ async fn handshake(
 }
 
 /// Completes when the task is polled for the second time, that is after the next wake-up.
-async fn woken() {
+async fn next_wake() {
     let mut is_first = true;
     poll_fn(|_| match std::mem::take(&mut is_first) {
         true => Poll::Pending,
@@ -266,7 +271,7 @@ enum End {
 }
 
 /// Operations on a connection, implemented per protocol.
-struct Acts<P, C, A> {
+struct ProtocolOps<P, C, A> {
     /// Drives the protocol.
     poll: P,
     /// Begins a graceful close: no new requests, ends after those in flight.
@@ -276,7 +281,7 @@ struct Acts<P, C, A> {
 }
 
 /// Polls of a connection longer than this are counted as stalls.
-const LONG: Duration = Duration::from_millis(10);
+const STALL: Duration = Duration::from_millis(10);
 
 /// Polls the protocol, the signals and the timer of a connection.
 ///
@@ -284,7 +289,7 @@ const LONG: Duration = Duration::from_millis(10);
 /// enforced.
 async fn drive<T>(
     mut connection: Pin<&mut T>,
-    acts: Acts<
+    ops: ProtocolOps<
         impl Fn(Pin<&mut T>, &mut Context<'_>) -> Poll<Result<(), BoxError>>,
         impl Fn(Pin<&mut T>),
         impl Fn(Pin<&mut T>),
@@ -297,10 +302,10 @@ async fn drive<T>(
     let mut closing = false;
     poll_fn(|cx| {
         loop {
-            let begun = Instant::now();
-            let polled = (acts.poll)(connection.as_mut(), cx);
-            let took = begun.elapsed();
-            if took > LONG {
+            let start = Instant::now();
+            let polled = (ops.poll)(connection.as_mut(), cx);
+            let took = start.elapsed();
+            if took > STALL {
                 // Requests are timed individually; this also covers TLS and framing.
                 shared.metrics.stalled(took);
                 tracing::debug!(
@@ -318,20 +323,20 @@ async fn drive<T>(
             if raised != 0 && !closing {
                 closing = true;
                 activity.begin_closing();
-                (acts.close)(connection.as_mut());
+                (ops.close)(connection.as_mut());
                 continue;
             }
-            match activity.due(limits) {
-                Due::Cut(why) => return Poll::Ready(End::Cut(why)),
-                Due::Close => {
+            match activity.next_action(limits) {
+                TimerAction::Cut(why) => return Poll::Ready(End::Cut(why)),
+                TimerAction::Close => {
                     activity.signal(signals::CLOSE);
                     continue;
                 }
-                Due::Ping => {
-                    (acts.ping)(connection.as_mut());
+                TimerAction::Ping => {
+                    (ops.ping)(connection.as_mut());
                     continue;
                 }
-                Due::At(at) => {
+                TimerAction::At(at) => {
                     // A later deadline leaves the alarm armed: firing early and re-arming is cheaper than resetting it
                     // on each poll.
                     if at < alarm.deadline() || alarm.is_elapsed() {

@@ -33,20 +33,20 @@ pub struct Limits {
     /// HTTP/2: time within which a ping must be answered.
     pub ping_timeout: Duration,
     /// Maximum number of open connections. Beyond it a new connection evicts an idle one (`serving::slots`).
-    pub connections: usize,
+    pub max_connections: usize,
     /// Number of those reserved for authenticated callers: nobody else is given these slots. At most half of all;
     /// default a quarter. Loopback has a sixteenth of its own.
-    pub reserved: Option<usize>,
+    pub reserved_connections: Option<usize>,
     /// Maximum number of unauthenticated connections per remote address, loopback excepted. Default: a quarter of all.
-    pub per_address: Option<usize>,
+    pub max_per_address: Option<usize>,
     /// Maximum number of connections in the TLS handshake. Default: a quarter of all, at most 4096.
-    pub half_open: Option<usize>,
+    pub max_half_open: Option<usize>,
     /// Number of TLS handshakes that may compute at the same time, which keeps worker threads free for requests.
-    pub handshake_steps: usize,
+    pub concurrent_handshakes: usize,
     /// Recognises connections from this machine. They have slots of their own when others hold all the rest.
     pub is_loopback: fn(IpAddr) -> bool,
     /// HTTP/2: time budget of one connection before it yields to others.
-    pub turn: Duration,
+    pub yield_after: Duration,
     /// TCP keep-alive: idle time before the first probe.
     pub tcp_keepalive: Duration,
 }
@@ -65,13 +65,13 @@ impl Default for Limits {
             stream_window: 256 << 10,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
-            connections: connections_for(open_file_limit()),
-            reserved: None,
-            per_address: None,
-            half_open: None,
-            handshake_steps: handshake_steps(),
+            max_connections: connections_for(open_file_limit()),
+            reserved_connections: None,
+            max_per_address: None,
+            max_half_open: None,
+            concurrent_handshakes: concurrent_handshakes(),
             is_loopback: |address| address.is_loopback(),
-            turn: Duration::from_millis(1),
+            yield_after: Duration::from_millis(1),
             tcp_keepalive: Duration::from_secs(180),
         }
     }
@@ -83,7 +83,7 @@ fn connections_for(open_files: Option<usize>) -> usize {
 }
 
 /// Half of the cores, rounded up.
-fn handshake_steps() -> usize {
+fn concurrent_handshakes() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2))
 }
 

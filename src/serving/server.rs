@@ -1,8 +1,8 @@
 //! The running server: [`Server::serve`] starts the accept loop, [`ServerHandle::drain`] shuts it down.
 
 use super::bulk::BulkReads;
-use super::connection::{self, Activity, Connection, Tickets, signals};
-use super::gate::Gate;
+use super::connection::{self, Activity, Connection, ConnectionGuards, signals};
+use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::registry::Registry;
@@ -59,7 +59,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let slots = Slots::new(&self.limits);
         let shared = Arc::new(connection::Shared {
-            handshakes: Gate::new(self.limits.handshake_steps),
+            handshakes: FairSemaphore::new(self.limits.concurrent_handshakes),
             bulk: BulkReads::default(),
             protocols: connection::Protocols::new(&self.limits),
             tls: self.tls,
@@ -114,7 +114,7 @@ async fn accept_loop(
         if slots.evicted() > evicted && !std::mem::replace(&mut full_said, true) {
             tracing::warn!(
                 %remote,
-                connections = shared.limits.connections,
+                connections = shared.limits.max_connections,
                 "connection limit reached: new connections evict the longest idle ones (see --max-connections and \
                  --max-connections-per-address)"
             );
@@ -125,7 +125,7 @@ async fn accept_loop(
             remote,
             shared: Arc::clone(&shared),
             activity,
-            tickets: Tickets { slot, entry },
+            guards: ConnectionGuards { slot, entry },
         }));
     }
 }

@@ -4,8 +4,8 @@
 //! is [`Slots::enter`]. Connections belong to one of four classes, listed here in eviction order:
 //!
 //! ```text
-//! HalfOpen ──TLS done──▶ Open ──first authenticated request──▶ Known
-//! Local (accepted from loopback) ────────────────────────────▶ Known
+//! HalfOpen ──TLS done──▶ Unauthenticated ──first authenticated request──▶ Authenticated
+//! Local (accepted from loopback) ────────────────────────────▶ Authenticated
 //! ```
 //!
 //! Each class has a guaranteed number of slots. A newcomer whose class is below its guarantee may evict from any class
@@ -14,7 +14,8 @@
 //! authenticated callers can never take all the slots that others need in order to authenticate. Within a class, the
 //! owner (address or user) with the most connections loses the one that has been idle longest ([`pool`]).
 //!
-//! A client certificate alone does not make a connection `Known`, because it is not verified before the first request.
+//! A client certificate alone does not make a connection `Authenticated`, because it is not verified before the first
+//! request.
 
 mod pool;
 
@@ -22,7 +23,7 @@ pub(super) use pool::Owner;
 
 use super::connection::{Activity, signals};
 use super::limits::Limits;
-use crate::request::peer::Standing;
+use crate::request::peer::AuthenticationObserver;
 use pool::Pool;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -36,39 +37,48 @@ enum Class {
     /// The TLS handshake is not complete.
     HalfOpen,
     /// No request has been authenticated yet.
-    Open,
+    Unauthenticated,
     /// From loopback; no request has been authenticated yet.
     Local,
     /// A request has been authenticated.
-    Known,
+    Authenticated,
 }
 
-const CLASSES: [Class; 4] = [Class::HalfOpen, Class::Open, Class::Local, Class::Known];
+const CLASSES: [Class; 4] = [
+    Class::HalfOpen,
+    Class::Unauthenticated,
+    Class::Local,
+    Class::Authenticated,
+];
 
 /// Limits on numbers of connections.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct ClassLimits {
     all: usize,
     /// Slots guaranteed to each class, regardless of the others.
     guaranteed: [usize; 4],
     /// Maximum number of slots of each class.
-    most: [usize; 4],
+    max: [usize; 4],
     /// Maximum number of slots of one address, per class.
     per_address: [usize; 4],
 }
 
-impl Bounds {
+impl ClassLimits {
     fn new(limits: &Limits) -> Self {
         // At least one slot per class.
-        let all = limits.connections.max(CLASSES.len());
-        let known = limits.reserved.unwrap_or(all / 4).min(all / 2).clamp(1, all - 3);
+        let all = limits.max_connections.max(CLASSES.len());
+        let authenticated = limits
+            .reserved_connections
+            .unwrap_or(all / 4)
+            .min(all / 2)
+            .clamp(1, all - 3);
         let (half_open, open, local) = (all / 8, (all / 16).max(1), (all / 16).max(1));
-        let most_half_open = limits.half_open.unwrap_or((all / 4).min(4096)).clamp(1, all);
-        let per_address = limits.per_address.unwrap_or(all / 4).max(1);
+        let max_half_open = limits.max_half_open.unwrap_or((all / 4).min(4096)).clamp(1, all);
+        let per_address = limits.max_per_address.unwrap_or(all / 4).max(1);
         Self {
             all,
-            guaranteed: [half_open.clamp(1, most_half_open), open, local, known],
-            most: [most_half_open, all - known - local, all, all],
+            guaranteed: [half_open.clamp(1, max_half_open), open, local, authenticated],
+            max: [max_half_open, all - authenticated - local, all, all],
             per_address: [per_address, per_address, all, all],
         }
     }
@@ -77,7 +87,7 @@ impl Bounds {
 /// The connection slots of a server.
 #[derive(Debug)]
 pub(super) struct Slots {
-    bounds: Bounds,
+    bounds: ClassLimits,
     state: Mutex<State>,
     /// Number of evicted connections that have not ended yet.
     leaving: watch::Sender<usize>,
@@ -88,7 +98,7 @@ pub(super) struct Slots {
 struct State {
     last: u64,
     pools: [Pool; 4],
-    places: HashMap<u64, (Class, Owner)>,
+    entries: HashMap<u64, (Class, Owner)>,
     evicted: HashSet<u64>,
 }
 
@@ -101,10 +111,10 @@ pub(super) struct Slot {
 
 /// Receives the authentication result of a connection's requests and promotes the connection at the first one.
 #[derive(Debug)]
-struct Shown {
+struct PromoteOnAuth {
     slots: Arc<Slots>,
     id: u64,
-    told: AtomicBool,
+    done: AtomicBool,
 }
 
 // === impl Slots ===
@@ -112,7 +122,7 @@ struct Shown {
 impl Slots {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
-            bounds: Bounds::new(limits),
+            bounds: ClassLimits::new(limits),
             state: Mutex::default(),
             leaving: watch::Sender::new(0),
             evictions: AtomicU64::new(0),
@@ -133,9 +143,9 @@ impl Slots {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn settled(&self) {
-        let most = self.bounds.all / 8 + 1;
+        let max = self.bounds.all / 8 + 1;
         // Cannot fail: the sender lives as long as `self`.
-        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < most).await;
+        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < max).await;
     }
 
     /// Admits a connection that was just accepted, evicting another one if necessary. `None` if none may be evicted.
@@ -144,7 +154,7 @@ impl Slots {
         let owner = Owner::of(remote);
         let mut state = self.lock();
         self.make_room_in_class(&mut state, class, &owner);
-        if state.places.len() >= self.bounds.all {
+        if state.entries.len() >= self.bounds.all {
             let victim = self.victim_for(&state, class)?;
             self.evict(&mut state, victim);
         }
@@ -162,7 +172,7 @@ impl Slots {
         let (at, pool) = (class as usize, &state.pools[class as usize]);
         let victim = if pool.of(owner) >= self.bounds.per_address[at] {
             pool.victim(Some(owner))
-        } else if pool.len() >= self.bounds.most[at] {
+        } else if pool.len() >= self.bounds.max[at] {
             pool.victim(None)
         } else {
             None
@@ -206,7 +216,7 @@ impl Slots {
     fn promote(&self, id: u64, to: Class, owner: impl FnOnce(Owner) -> Owner) {
         let mut state = self.lock();
         // Missing if the connection was evicted meanwhile.
-        let Some((class, was)) = state.places.get(&id).cloned() else {
+        let Some((class, was)) = state.entries.get(&id).cloned() else {
             return;
         };
         if (to as usize) <= class as usize {
@@ -224,11 +234,11 @@ impl Slots {
 impl State {
     fn put(&mut self, id: u64, class: Class, owner: Owner, activity: Arc<Activity>) {
         self.pools[class as usize].insert(id, &owner, activity);
-        self.places.insert(id, (class, owner));
+        self.entries.insert(id, (class, owner));
     }
 
     fn take(&mut self, id: u64) -> Option<Arc<Activity>> {
-        let (class, owner) = self.places.remove(&id)?;
+        let (class, owner) = self.entries.remove(&id)?;
         self.pools[class as usize].remove(id, &owner)
     }
 }
@@ -237,16 +247,16 @@ impl State {
 
 impl Slot {
     /// Called when the TLS handshake is complete.
-    pub(super) fn shaken(&self) {
-        self.slots.promote(self.id, Class::Open, |address| address);
+    pub(super) fn handshake_done(&self) {
+        self.slots.promote(self.id, Class::Unauthenticated, |address| address);
     }
 
     /// The observer to notify when a request of the connection is authenticated.
-    pub(super) fn standing(&self) -> Arc<dyn Standing> {
-        Arc::new(Shown {
+    pub(super) fn observer(&self) -> Arc<dyn AuthenticationObserver> {
+        Arc::new(PromoteOnAuth {
             slots: Arc::clone(&self.slots),
             id: self.id,
-            told: AtomicBool::new(false),
+            done: AtomicBool::new(false),
         })
     }
 }
@@ -257,13 +267,14 @@ impl Drop for Slot {
     }
 }
 
-impl Standing for Shown {
+impl AuthenticationObserver for PromoteOnAuth {
     fn authenticated(&self, user: &str) {
         // The plain load keeps the atomic write off the path of all requests but the first.
-        if self.told.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
+        if self.done.load(Ordering::Relaxed) || self.done.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.slots.promote(self.id, Class::Known, |_| Owner::User(user.into()));
+        self.slots
+            .promote(self.id, Class::Authenticated, |_| Owner::User(user.into()));
     }
 }
 

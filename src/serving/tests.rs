@@ -6,11 +6,11 @@ mod ending;
 mod heads;
 mod holding;
 mod http2;
-mod interim;
+mod informational;
 mod support;
 
 use super::*;
-use crate::request::{Body, Facts};
+use crate::request::{Body, RequestContext};
 use http::header::CONNECTION;
 use http::{Response, StatusCode, Version};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn both_protocols_are_served_and_the_client_certificate_is_stamped() {
     let fixture = Fixture::new();
     let handler = answer_with(|req| {
-        let facts = Facts::of(&req);
-        let certificates = facts.certificates.as_ref().map_or(0, |c| c.0.len());
-        let remote = facts.remote.unwrap().0;
-        assert!(facts.connection.is_some());
-        assert_eq!(facts.stream.is_some(), req.version() == Version::HTTP_2);
+        let context = RequestContext::of(&req);
+        let certificates = context.certificates.as_ref().map_or(0, |c| c.0.len());
+        let remote = context.remote.unwrap().0;
+        assert!(context.connection.is_some());
+        assert_eq!(context.stream.is_some(), req.version() == Version::HTTP_2);
         Response::new(Body::full(format!(
             "{:?} {certificates} {}",
             req.version(),

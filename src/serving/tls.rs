@@ -1,7 +1,7 @@
 //! TLS for the serving port: versions, ALPN, choice of the server certificate, request for a client certificate.
 //!
 //! [`TlsConfig::try_new`] builds the configuration, [`TlsConfig::follow`] rebuilds it when a certificate changes.
-//! Client certificates are not verified here; see `AskOnly`.
+//! Client certificates are not verified here; see `RequestClientCert`.
 
 use super::certs::{CertError, DynamicCa, DynamicKeyPair};
 use arc_swap::ArcSwap;
@@ -202,7 +202,7 @@ fn build(
     tickets: &Arc<dyn ProducesTickets>,
 ) -> Result<Snapshot, CertError> {
     let names = Arc::new(Names::new(sni));
-    let verifier = (!client_cas.is_empty()).then(|| AskOnly::new(client_cas, provider));
+    let verifier = (!client_cas.is_empty()).then(|| RequestClientCert::new(client_cas, provider));
     let default = &default.current().certified_key;
     let config = |unnamed: &Arc<CertifiedKey>| -> Result<Arc<ServerConfig>, CertError> {
         let versions: &[&rustls::SupportedProtocolVersion] = match options.min_version {
@@ -313,12 +313,12 @@ impl ResolvesServerCert for Resolver {
 /// Requests a client certificate and accepts any, like Go's `tls.RequestClientCert`: only possession of the key is
 /// checked. A chain that does not verify results in a 401 from the authenticator, not in a TLS alert.
 #[derive(Debug)]
-struct AskOnly {
+struct RequestClientCert {
     hints: Vec<DistinguishedName>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl AskOnly {
+impl RequestClientCert {
     fn new(cas: &[Arc<DynamicCa>], provider: &CryptoProvider) -> Arc<Self> {
         let mut hints: Vec<DistinguishedName> = Vec::new();
         for ca in cas {
@@ -335,7 +335,7 @@ impl AskOnly {
     }
 }
 
-impl ClientCertVerifier for AskOnly {
+impl ClientCertVerifier for RequestClientCert {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

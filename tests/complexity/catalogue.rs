@@ -10,7 +10,7 @@ const MANIFEST: &str = include_str!("../testdata/every-kind.yaml");
 
 /// A resource that accepts writes.
 #[derive(Debug)]
-pub struct Row {
+pub struct Resource {
     pub group: String,
     pub version: String,
     pub plural: String,
@@ -18,12 +18,12 @@ pub struct Row {
     pub namespaced: bool,
     pub verbs: Vec<String>,
     pub def: &'static TypeDef,
-    pub parts: Vec<Part>,
+    pub subresources: Vec<Subresource>,
 }
 
 /// A subresource that accepts writes.
 #[derive(Debug)]
-pub struct Part {
+pub struct Subresource {
     pub name: String,
     pub verbs: Vec<String>,
     pub api_version: String,
@@ -31,7 +31,7 @@ pub struct Part {
     pub def: Option<&'static TypeDef>,
 }
 
-impl Part {
+impl Subresource {
     /// Whether it takes objects, as opposed to connections such as exec.
     pub fn is_written(&self) -> bool {
         let takes = |verb: &str| self.verbs.iter().any(|v| v == verb);
@@ -39,7 +39,7 @@ impl Part {
     }
 }
 
-impl Row {
+impl Resource {
     pub fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -78,7 +78,7 @@ fn words(v: &Value) -> Vec<String> {
 }
 
 /// Every resource whose requests have a body, in discovery order.
-pub fn rows(server: &Server) -> Vec<Row> {
+pub fn resources(server: &Server) -> Vec<Resource> {
     let mut group_versions = vec![(String::new(), "v1".to_owned())];
     for group in server.get("/apis").json().get("groups").items() {
         for version in group.get("versions").items() {
@@ -91,39 +91,39 @@ pub fn rows(server: &Server) -> Vec<Row> {
     }
     group_versions
         .into_iter()
-        .flat_map(|(g, v)| rows_of(server, &g, &v))
+        .flat_map(|(g, v)| resources_of(server, &g, &v))
         .collect()
 }
 
-fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
+fn resources_of(server: &Server, group: &str, version: &str) -> Vec<Resource> {
     let path = match group {
         "" => format!("/api/{version}"),
         group => format!("/apis/{group}/{version}"),
     };
     let list = server.get(&path).json();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut resources: Vec<Resource> = Vec::new();
     for r in list.get("resources").items() {
         let (name, kind) = (r.str_at(&["name"]), r.str_at(&["kind"]));
         let said = |key: &str, own: &str| match r.str_at(&[key]) {
             "" => own.to_owned(),
             other => other.to_owned(),
         };
-        if let Some((parent, part)) = name.split_once('/') {
+        if let Some((parent, subresource)) = name.split_once('/') {
             let (group, version) = (said("group", group), said("version", version));
             let api_version = if group.is_empty() {
                 version.clone()
             } else {
                 format!("{group}/{version}")
             };
-            let part = Part {
-                name: part.to_owned(),
+            let subresource = Subresource {
+                name: subresource.to_owned(),
                 verbs: words(r.get("verbs")),
                 api_version,
                 kind: kind.to_owned(),
                 def: by_gvk(&group, &version, kind),
             };
-            if let Some(row) = rows.iter_mut().find(|row| row.plural == parent) {
-                row.parts.push(part);
+            if let Some(resource) = resources.iter_mut().find(|resource| resource.plural == parent) {
+                resource.subresources.push(subresource);
             }
             continue;
         }
@@ -131,7 +131,7 @@ fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
         if !verbs.iter().any(|v| v == "create" || v == "update") {
             continue;
         }
-        rows.push(Row {
+        resources.push(Resource {
             group: group.to_owned(),
             version: version.to_owned(),
             plural: name.to_owned(),
@@ -139,10 +139,10 @@ fn rows_of(server: &Server, group: &str, version: &str) -> Vec<Row> {
             namespaced: r.get("namespaced").as_bool() == Some(true),
             verbs,
             def: by_gvk(group, version, kind).unwrap_or_else(|| panic!("{kind} is not in the schema table")),
-            parts: Vec::new(),
+            subresources: Vec::new(),
         });
     }
-    rows
+    resources
 }
 
 /// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind. `tests/kubectl_kinds.rs` checks that the

@@ -1,12 +1,12 @@
 //! Fields that grow at the same time, to find costs that multiply the lengths of two fields.
 
-use crate::catalogue::Row;
+use crate::catalogue::Resource;
 use crate::growth::Growth;
-use crate::judge::{climb, judge};
-use crate::make::{self, Differ};
+use crate::growth_check::{check_growth, climb};
+use crate::make::{self, Variation};
 use crate::plan::{Plan, describe, status_of};
 use crate::sites::{Site, Step};
-use crate::ways::{Codec, Target, Way};
+use crate::submissions::{Codec, Submission, Target};
 use std::collections::BTreeMap;
 use torana::api::Ty;
 use torana::apimachinery::Value;
@@ -18,7 +18,7 @@ const PAIRS: usize = 12;
 impl Plan<'_> {
     /// Grows all scalar lists of one object together. If the object is an element of a list, the list holds three
     /// copies, so that a product of the lengths already shows at small lengths.
-    pub fn together(&mut self, row: &Row, found: &[Site], base: &Value) {
+    pub fn grow_together(&mut self, resource: &Resource, found: &[Site], base: &Value) {
         let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
         for site in found {
             let lists = matches!(site.ty, Ty::List(inner) if inner.struct_def().is_none());
@@ -33,19 +33,19 @@ impl Plan<'_> {
         for (parent, group) in groups.into_iter().filter(|(_, g)| g.len() > 1) {
             let server = self.server;
             let counter = std::mem::take(&mut self.counter);
-            let part = status_of(row, group[0]);
+            let subresource = status_of(resource, group[0]);
             let target = Target {
                 server,
-                row,
-                part,
+                resource,
+                subresource,
                 site: group[0],
                 base,
                 parent: base,
                 counter: &counter,
             };
-            let (mut object, _) = self.fitted(&target);
+            let (mut object, _) = self.valid_object(&target);
             for site in &group {
-                make::reach(&mut object, row.def, &site.path);
+                make::reach(&mut object, resource.def, &site.path);
             }
             // The object that holds the lists or, if it is a list element, the list.
             let (path, repeated) = match group[0].path.as_slice() {
@@ -63,7 +63,7 @@ impl Plan<'_> {
                 ..target
             };
             let run = |n: usize| {
-                let mut whole = make::reach(&mut object.clone(), row.def, &holder.path).clone();
+                let mut whole = make::reach(&mut object.clone(), resource.def, &holder.path).clone();
                 let one = if repeated {
                     whole.items().first().cloned().unwrap_or_default()
                 } else {
@@ -79,15 +79,15 @@ impl Plan<'_> {
                 } else {
                     whole = one;
                 }
-                target.run(Way::Create(Codec::Json), &whole)
+                target.run(Submission::Create(Codec::Json), &whole)
             };
             let names: Vec<&str> = group.iter().map(|s| s.field.name).collect();
             if let Some(finding) = climb(&run, 4, 512) {
                 let what = describe(
-                    row,
-                    part,
+                    resource,
+                    subresource,
                     &parent,
-                    Way::Create(Codec::Json),
+                    Submission::Create(Codec::Json),
                     &format!("{names:?} together"),
                 );
                 self.found(what, &finding);
@@ -97,7 +97,7 @@ impl Plan<'_> {
     }
 
     /// Grows random pairs of fields of an object at the same time.
-    pub fn pairs(&mut self, row: &Row, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
+    pub fn pairs(&mut self, resource: &Resource, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
         let long: Vec<&Site> = found.iter().filter(|s| s.is_collection()).collect();
         for _ in 0..long.len().min(PAIRS) {
             if !more() {
@@ -109,44 +109,50 @@ impl Plan<'_> {
             }
             let server = self.server;
             let counter = std::mem::take(&mut self.counter);
-            let part = status_of(row, a);
-            let (first, all_b) = self.fitted(&Target {
+            let subresource = status_of(resource, a);
+            let (first, all_b) = self.valid_object(&Target {
                 server,
-                row,
-                part,
+                resource,
+                subresource,
                 site: b,
                 base,
                 parent: base,
                 counter: &counter,
             });
-            let (object, all_a) = self.fitted(&Target {
+            let (object, all_a) = self.valid_object(&Target {
                 server,
-                row,
-                part,
+                resource,
+                subresource,
                 site: a,
                 base: &first,
                 parent: base,
                 counter: &counter,
             });
-            let growth = Growth::Distinct(Differ::All);
+            let growth = Growth::Distinct(Variation::All);
             let run = |n: usize| {
                 let mut base = object.clone();
-                *make::reach(&mut base, row.def, &b.path) = growth.value(b, &all_b, n);
+                *make::reach(&mut base, resource.def, &b.path) = growth.value(b, &all_b, n);
                 let target = Target {
                     server,
-                    row,
-                    part,
+                    resource,
+                    subresource,
                     site: a,
                     base: &base,
                     parent: &base,
                     counter: &counter,
                 };
-                target.run(Way::Create(Codec::Json), &growth.value(a, &all_a, n))
+                target.run(Submission::Create(Codec::Json), &growth.value(a, &all_a, n))
             };
-            if let Some(finding) = judge(&run, growth.lengths(a)) {
+            if let Some(finding) = check_growth(&run, growth.lengths(a)) {
                 let field = format!("{} and {}", a.shown(), b.shown());
                 self.found(
-                    describe(row, part, &field, Way::Create(Codec::Json), &growth.shown()),
+                    describe(
+                        resource,
+                        subresource,
+                        &field,
+                        Submission::Create(Codec::Json),
+                        &growth.shown(),
+                    ),
                     &finding,
                 );
             }

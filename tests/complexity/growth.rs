@@ -1,6 +1,6 @@
 //! Ways for a field to grow, and values of any length for each.
 
-use crate::make::{Differ, least, pairs, vary};
+use crate::make::{Variation, least, pairs, vary};
 use crate::sites::Site;
 use torana::api::{ListType, Ty};
 use torana::apimachinery::Value;
@@ -10,7 +10,7 @@ use torana::json;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Elements or members with different identities.
-    Distinct(Differ),
+    Distinct(Variation),
     /// Copies of one element.
     Equal,
     /// Empty elements.
@@ -30,11 +30,11 @@ pub const TEXTS: [&str; 8] = ["a", "a.", "a/b,", "{[(\"", "1", "$(A)", "é\n", "
 
 impl Growth {
     /// The ways in which a site can grow.
-    pub fn of(site: &Site, element_differs: Differ) -> Vec<Self> {
+    pub fn of(site: &Site, element_variation: Variation) -> Vec<Self> {
         use Growth::{Distinct, Empty, Equal, Members, Nested, Text, WrongKeys};
         match site.ty {
-            Ty::List(_) => vec![Distinct(element_differs), Equal, Empty, Distinct(Differ::Wrong)],
-            Ty::Map(_) => vec![Distinct(Differ::Keys), WrongKeys],
+            Ty::List(_) => vec![Distinct(element_variation), Equal, Empty, Distinct(Variation::Wrong)],
+            Ty::Map(_) => vec![Distinct(Variation::Keys), WrongKeys],
             Ty::Any(_) => vec![Members, Nested],
             _ => TEXTS.map(Text).to_vec(),
         }
@@ -43,7 +43,7 @@ impl Growth {
     /// The name used in messages.
     pub fn shown(self) -> String {
         match self {
-            Self::Distinct(Differ::Wrong) => "distinct invalid elements".into(),
+            Self::Distinct(Variation::Wrong) => "distinct invalid elements".into(),
             Self::Distinct(_) => "distinct elements".into(),
             Self::Equal => "equal elements".into(),
             Self::Empty => "empty elements".into(),

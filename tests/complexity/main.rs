@@ -13,7 +13,8 @@
 //! object needs ([`fit`]).
 //!
 //! Noise does not decide: costs are CPU time, not wall time, and a suspicious growth is measured again at larger
-//! lengths, with the minimum of three runs each, until it is certain or the body has its maximum length ([`judge`]).
+//! lengths, with the minimum of three runs each, until it is certain or the body has its maximum length
+//! ([`check_growth`]).
 //!
 //! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way, and pairs of
 //! fields, starting from a random kind, for `FUZZ_SECONDS`. `FUZZ_SEED` repeats a run, and `FUZZ_ONLY` selects kinds
@@ -24,13 +25,13 @@ mod combine;
 mod documents;
 mod fit;
 mod growth;
-mod judge;
+mod growth_check;
 mod make;
 mod meter;
 mod plan;
 mod server;
 mod sites;
-mod ways;
+mod submissions;
 
 use plan::{Extent, Plan};
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ fn fuzz() {
         println!("FUZZ_SEED={seed}");
         let until = Instant::now() + Duration::from_secs(seconds);
         plan = Plan::new(&server, Extent::Everything);
-        plan.begin_at(seed);
+        plan.seed_with(seed);
         plan.documents(&only);
         plan.run(&only, &|| Instant::now() < until);
     }

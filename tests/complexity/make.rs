@@ -83,7 +83,7 @@ pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]
 
 /// Which parts of an element differ from the next element's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Differ {
+pub enum Variation {
     /// The identity of an element: the keys that the schema names, or fields called `name`.
     Keys,
     /// Every string and number that is not an enumerated value.
@@ -93,7 +93,7 @@ pub enum Differ {
 }
 
 /// The `i`-th variation of a value.
-pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ, i: usize) -> Value {
+pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Variation, i: usize) -> Value {
     if let (Some(def), Value::Object(members)) = (struct_of(ty), value) {
         let named = |name: &str| match keys {
             [] => matches!(
@@ -106,7 +106,7 @@ pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ,
         let members = members.iter().map(|(name, v)| {
             let field = def.field(name);
             let v = match field {
-                Some(field) if how != Differ::Keys || named(name) || !any => {
+                Some(field) if how != Variation::Keys || named(name) || !any => {
                     vary(v, field.ty, def.enumeration(name), &[], how, i)
                 }
                 _ => v.clone(),
@@ -124,15 +124,15 @@ pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Differ,
                 .iter()
                 .map(|(k, v)| (k.to_owned(), vary(v, *inner, choices, &[], how, i))),
         ),
-        (Ty::String, Value::String(_)) if how == Differ::Wrong => json!(format!("-!{i}\u{7f}")),
+        (Ty::String, Value::String(_)) if how == Variation::Wrong => json!(format!("-!{i}\u{7f}")),
         (Ty::String, Value::String(_)) if !choices.is_empty() => value.clone(),
         (Ty::String | Ty::IntOrString, Value::String(s)) => json!(other(s, i)),
         (Ty::Int32 | Ty::Int64 | Ty::IntOrString, Value::Int(n)) => match how {
-            Differ::Wrong => json!(-1 - i as i64),
+            Variation::Wrong => json!(-1 - i as i64),
             _ => json!(n + i as i64),
         },
         (Ty::Quantity, _) => match how {
-            Differ::Wrong => json!(format!("-{}", i + 1)),
+            Variation::Wrong => json!(format!("-{}", i + 1)),
             _ => json!((i + 1).to_string()),
         },
         (Ty::Any(_), _) => json!({"k": (i.to_string())}),

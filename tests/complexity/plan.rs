@@ -1,15 +1,15 @@
 //! The test plan: for each kind its sites, for each site the ways to grow it and to send it.
 
-use crate::catalogue::{Part, Row, rows, seeds};
+use crate::catalogue::{Resource, Subresource, resources, seeds};
 use crate::documents::{self, Document, TARGET};
 use crate::fit::fit;
 use crate::growth::Growth;
-use crate::judge::{Finding, Sample, judge};
-use crate::make::{self, Differ};
+use crate::growth_check::{Finding, Sample, check_growth};
+use crate::make::{self, Variation};
 use crate::meter;
 use crate::server::{NAMESPACE, Server, call};
 use crate::sites::{Seen, Site, Step, sites_of};
-use crate::ways::{Codec, Target, Way, renamed};
+use crate::submissions::{Codec, Submission, Target, renamed};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use torana::api::{ListType, Ty};
@@ -34,7 +34,7 @@ pub enum Extent {
 pub struct Plan<'s> {
     pub server: &'s Server,
     extent: Extent,
-    rows: Vec<Row>,
+    resources: Vec<Resource>,
     seeds: HashMap<(String, String), Value>,
     pub counter: Cell<usize>,
     sorts: HashSet<Sort>,
@@ -81,20 +81,25 @@ fn sort(site: &Site) -> Sort {
 impl<'s> Plan<'s> {
     /// Reads the catalogue and creates the namespace for the objects.
     pub fn new(server: &'s Server, extent: Extent) -> Self {
-        let (mut rows, seeds) = (rows(server), seeds());
-        let seed = |row: &Row| seeds.get(&(row.api_version(), row.kind.clone()));
+        let (mut resources, seeds) = (resources(server), seeds());
+        let seed = |resource: &Resource| seeds.get(&(resource.api_version(), resource.kind.clone()));
         // A field shared by several kinds is tried in one that is stored and has an example. ConfigMaps come first
         // because they add the least cost of their own.
-        rows.sort_by_key(|row| (seed(row).is_none() || !row.has("update"), row.kind != "ConfigMap"));
+        resources.sort_by_key(|resource| {
+            (
+                seed(resource).is_none() || !resource.has("update"),
+                resource.kind != "ConfigMap",
+            )
+        });
         for kind in ["Namespace", "ServiceAccount"] {
-            let row = rows.iter().find(|r| r.kind == kind).expect("a core kind");
-            let made = server.create(row, seed(row).expect("the manifest has every kind"));
+            let resource = resources.iter().find(|r| r.kind == kind).expect("a core kind");
+            let made = server.create(resource, seed(resource).expect("the manifest has every kind"));
             assert_eq!(made.code, 201, "{:?}", made.body);
         }
         Self {
             server,
             extent,
-            rows,
+            resources,
             seeds,
             counter: Cell::new(0),
             sorts: HashSet::new(),
@@ -105,10 +110,10 @@ impl<'s> Plan<'s> {
     }
 
     /// Rotates the order of kinds and the choice of pairs by a seed.
-    pub fn begin_at(&mut self, seed: u64) {
+    pub fn seed_with(&mut self, seed: u64) {
         self.random = seed | 1;
-        let first = self.below(self.rows.len());
-        self.rows.rotate_left(first);
+        let first = self.below(self.resources.len());
+        self.resources.rotate_left(first);
     }
 
     /// xorshift64*: small and identical on every platform.
@@ -123,51 +128,62 @@ impl<'s> Plan<'s> {
     pub fn run(&mut self, only: &str, more: &dyn Fn() -> bool) {
         let hosts = if self.extent == Extent::Once { 1 } else { usize::MAX };
         let mut seen = Seen::default();
-        let rows = std::mem::take(&mut self.rows);
-        for row in &rows {
-            let found = sites_of(row.def, &mut seen, hosts);
-            if !row.shown().contains(only) {
+        let resources = std::mem::take(&mut self.resources);
+        for resource in &resources {
+            let found = sites_of(resource.def, &mut seen, hosts);
+            if !resource.shown().contains(only) {
                 continue;
             }
-            let base = self.base(row);
+            let base = self.base(resource);
             for site in &found {
                 if !more() {
                     return;
                 }
-                self.site(row, status_of(row, site), site, &base, &base);
+                self.site(resource, status_of(resource, site), site, &base, &base);
             }
-            self.parts(row, &found, &base, &mut seen, more);
-            self.together(row, &found, &base);
+            self.subresources(resource, &found, &base, &mut seen, more);
+            self.grow_together(resource, &found, &base);
             if self.extent == Extent::Everything {
-                self.pairs(row, &found, &base, more);
+                self.pairs(resource, &found, &base, more);
             }
         }
-        self.rows = rows;
+        self.resources = resources;
     }
 
     /// Tries subresources: those that write the object use the object's fields, those with a kind of their own use
     /// that kind's.
-    fn parts(&mut self, row: &Row, found: &[Site], base: &Value, seen: &mut Seen, more: &dyn Fn() -> bool) {
+    fn subresources(
+        &mut self,
+        resource: &Resource,
+        found: &[Site],
+        base: &Value,
+        seen: &mut Seen,
+        more: &dyn Fn() -> bool,
+    ) {
         let all = self.extent == Extent::Everything;
-        for part in row.parts.iter().filter(|p| p.is_written() && p.name != "status") {
-            let Some(def) = part.def else { continue };
-            if def.name == row.def.name {
+        for subresource in resource
+            .subresources
+            .iter()
+            .filter(|p| p.is_written() && p.name != "status")
+        {
+            let Some(def) = subresource.def else { continue };
+            if def.name == resource.def.name {
                 // A subresource handles few fields of the object itself, so only collections near the root are tried.
                 let near = |site: &&Site| site.is_collection() && site.path.len() <= 2 && !site.in_status();
                 for site in found.iter().filter(|site| all || near(site)) {
                     if more() {
-                        self.site(row, Some(part), site, base, base);
+                        self.site(resource, Some(subresource), site, base, base);
                     }
                 }
                 continue;
             }
             let mut body = make::object(def);
-            body.set(&["apiVersion"], part.api_version.as_str());
-            body.set(&["kind"], part.kind.as_str());
+            body.set(&["apiVersion"], subresource.api_version.as_str());
+            body.set(&["kind"], subresource.kind.as_str());
             body.set(&["metadata"], json!({"name": NAMESPACE}));
             for site in sites_of(def, seen, if all { usize::MAX } else { 1 }) {
                 if more() {
-                    self.site(row, Some(part), &site, &body, base);
+                    self.site(resource, Some(subresource), &site, &body, base);
                 }
             }
         }
@@ -177,7 +193,7 @@ impl<'s> Plan<'s> {
     pub fn documents(&mut self, only: &str) {
         for document in documents::ALL.iter().filter(|d| d.name.contains(only)) {
             let run = |n| self.document(document, n);
-            if let Some(finding) = judge(&run, document.lengths) {
+            if let Some(finding) = check_growth(&run, document.lengths) {
                 self.found(document.name.to_owned(), &finding);
             }
         }
@@ -216,12 +232,12 @@ impl<'s> Plan<'s> {
     }
 
     /// The initial object: from the manifest, or the minimal one that the schema allows.
-    fn base(&self, row: &Row) -> Value {
-        let seed = self.seeds.get(&(row.api_version(), row.kind.clone()));
+    fn base(&self, resource: &Resource) -> Value {
+        let seed = self.seeds.get(&(resource.api_version(), resource.kind.clone()));
         seed.cloned().unwrap_or_else(|| {
-            let mut object = make::object(row.def);
-            object.set(&["apiVersion"], row.api_version());
-            object.set(&["kind"], row.kind.clone());
+            let mut object = make::object(resource.def);
+            object.set(&["apiVersion"], resource.api_version());
+            object.set(&["kind"], resource.kind.clone());
             // Reviews have no name. Where a name is required, the refusal says so.
             object.set(&["metadata"], Value::object());
             object
@@ -235,25 +251,32 @@ impl<'s> Plan<'s> {
     }
 
     /// A valid object that has the site, if one can be built, and its value at the site.
-    pub fn fitted(&mut self, target: &Target<'_>) -> (Value, Value) {
-        let (row, site, def) = (target.row, target.site, target.def());
+    pub fn valid_object(&mut self, target: &Target<'_>) -> (Value, Value) {
+        let (resource, site, def) = (target.resource, target.site, target.def());
         let mut object = target.base.clone();
         make::reach(&mut object, def, &site.path);
-        let refusal = |object: &Value| target.refusal(&renamed(row, object, target.count()));
+        let refusal = |object: &Value| target.refusal(&renamed(resource, object, target.count()));
         if fit(def, &mut object, &site.shown(), &refusal) {
             self.tally.accepted += 1;
         } else {
             let why = refusal(&object).str_at(&["message"]).chars().take(160).collect();
             self.tally
                 .refused
-                .insert(format!("{} {}", row.shown(), site.shown()), why);
+                .insert(format!("{} {}", resource.shown(), site.shown()), why);
         }
         let whole = make::reach(&mut object, def, &site.path).clone();
         (object, whole)
     }
 
     /// Tries one field of an object or of a subresource body. `parent` is a valid object of the resource.
-    fn site(&mut self, row: &Row, part: Option<&Part>, site: &Site, base: &Value, parent: &Value) {
+    fn site(
+        &mut self,
+        resource: &Resource,
+        subresource: Option<&Subresource>,
+        site: &Site,
+        base: &Value,
+        parent: &Value,
+    ) {
         if site.path == [Step::Field("metadata"), Step::Field("name")] {
             return;
         }
@@ -262,39 +285,43 @@ impl<'s> Plan<'s> {
         let counter = std::mem::take(&mut self.counter);
         let target = Target {
             server,
-            row,
-            part,
+            resource,
+            subresource,
             site,
             base,
             parent,
             counter: &counter,
         };
-        let (object, whole) = self.fitted(&target);
+        let (object, whole) = self.valid_object(&target);
         let target = Target {
             base: &object,
             ..target
         };
-        let accepted = |how: &Differ| {
+        let accepted = |how: &Variation| {
             let value = Growth::Distinct(*how).value(site, &whole, 3);
-            let tried = target.run(Way::Create(Codec::Json), &value);
+            let tried = target.run(Submission::Create(Codec::Json), &value);
             tried.is_some_and(|s| s.code < 300)
         };
-        let differ = site
+        let variation = site
             .is_collection()
-            .then(|| [Differ::Keys, Differ::All].into_iter().find(accepted))
+            .then(|| [Variation::Keys, Variation::All].into_iter().find(accepted))
             .flatten();
-        let growths = self.growths(site, differ);
-        let first_of_sort = differ.is_some() && self.sorts.insert(sort(site));
+        let growths = self.growths(site, variation);
+        let first_of_sort = variation.is_some() && self.sorts.insert(sort(site));
         for growth in growths {
-            let valid = growth == Growth::Distinct(differ.unwrap_or(Differ::Wrong)) && differ.is_some();
-            for way in self.ways(valid, first_of_sort) {
+            let valid = growth == Growth::Distinct(variation.unwrap_or(Variation::Wrong)) && variation.is_some();
+            for submission in self.submissions(valid, first_of_sort) {
                 let run = |n: usize| {
                     self.tally.requests.set(self.tally.requests.get() + 1);
                     let fits = growth != Growth::Nested || n <= DEEPEST;
-                    fits.then(|| target.run(way, &growth.value(site, &whole, n))).flatten()
+                    fits.then(|| target.run(submission, &growth.value(site, &whole, n)))
+                        .flatten()
                 };
-                if let Some(finding) = judge(&run, self.lengths(site, growth)) {
-                    self.found(describe(row, part, &site.shown(), way, &growth.shown()), &finding);
+                if let Some(finding) = check_growth(&run, self.lengths(site, growth)) {
+                    self.found(
+                        describe(resource, subresource, &site.shown(), submission, &growth.shown()),
+                        &finding,
+                    );
                 }
             }
         }
@@ -310,8 +337,8 @@ impl<'s> Plan<'s> {
         }
     }
 
-    fn growths(&self, site: &Site, differ: Option<Differ>) -> Vec<Growth> {
-        let all = Growth::of(site, differ.unwrap_or(Differ::All));
+    fn growths(&self, site: &Site, variation: Option<Variation>) -> Vec<Growth> {
+        let all = Growth::of(site, variation.unwrap_or(Variation::All));
         if self.extent == Extent::Everything || site.is_collection() || matches!(site.ty, Ty::Any(_)) {
             return all;
         }
@@ -326,25 +353,35 @@ impl<'s> Plan<'s> {
         vec![all[sum % all.len()]]
     }
 
-    fn ways(&self, valid: bool, first_of_sort: bool) -> Vec<Way> {
-        let json = Way::Create(Codec::Json);
+    fn submissions(&self, valid: bool, first_of_sort: bool) -> Vec<Submission> {
+        let json = Submission::Create(Codec::Json);
         match (valid, first_of_sort || self.extent == Extent::Everything) {
             (false, false) => vec![json],
-            (true, false) => vec![json, Way::UpdateLong],
+            (true, false) => vec![json, Submission::UpdateLong],
             (false, true) if self.extent == Extent::Once => vec![json],
-            (false, true) => vec![json, Way::Update(Codec::Json), Way::Apply],
-            (true, true) => Way::ALL.to_vec(),
+            (false, true) => vec![json, Submission::Update(Codec::Json), Submission::Apply],
+            (true, true) => Submission::ALL.to_vec(),
         }
     }
 }
 
 /// The subresource through which status fields are written.
-pub fn status_of<'r>(row: &'r Row, site: &Site) -> Option<&'r Part> {
-    let status = |p: &&Part| site.in_status() && p.name == "status";
-    row.parts.iter().find(status)
+pub fn status_of<'r>(resource: &'r Resource, site: &Site) -> Option<&'r Subresource> {
+    let status = |p: &&Subresource| site.in_status() && p.name == "status";
+    resource.subresources.iter().find(status)
 }
 
-pub fn describe(row: &Row, part: Option<&Part>, field: &str, way: Way, growth: &str) -> String {
-    let part = part.map_or(String::new(), |p| format!("/{}", p.name));
-    format!("{}{part} {field}, {}, {growth}", row.shown(), way.shown())
+pub fn describe(
+    resource: &Resource,
+    subresource: Option<&Subresource>,
+    field: &str,
+    submission: Submission,
+    growth: &str,
+) -> String {
+    let subresource = subresource.map_or(String::new(), |p| format!("/{}", p.name));
+    format!(
+        "{}{subresource} {field}, {}, {growth}",
+        resource.shown(),
+        submission.shown()
+    )
 }

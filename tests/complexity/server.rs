@@ -1,7 +1,7 @@
 //! A complete gateway in this process, called through the head of its filter chain. Measurements cover everything
 //! except connections and TLS.
 
-use crate::catalogue::Row;
+use crate::catalogue::Resource;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
 use torana::app::{self, Gateway};
 use torana::cli::{self, Command};
-use torana::request::{Body, Facts, Handler, RemoteAddr, Request};
+use torana::request::{Body, Handler, RemoteAddr, Request, RequestContext};
 
 /// The namespace of the test objects, as in `tests/testdata/every-kind.yaml`.
 pub const NAMESPACE: &str = "every";
@@ -145,8 +145,8 @@ impl Server {
     }
 
     /// Creates an object as the administrator.
-    pub fn create(&self, row: &Row, object: &Value) -> Answer {
-        let path = row.collection();
+    pub fn create(&self, resource: &Resource, object: &Value) -> Answer {
+        let path = resource.collection();
         self.send_as(ADMIN, &call("POST", path, json::to_vec(object)))
     }
 
@@ -171,8 +171,8 @@ impl Server {
         ] {
             req.headers_mut().insert(name, value.parse().expect("a header"));
         }
-        // The connection layer is bypassed, so the facts that it provides are set here.
-        Facts::of_mut(&mut req).remote = Some(RemoteAddr(SocketAddr::from(([127, 0, 0, 1], 1))));
+        // The connection layer is bypassed, so the context that it provides is set here.
+        RequestContext::of_mut(&mut req).remote = Some(RemoteAddr(SocketAddr::from(([127, 0, 0, 1], 1))));
         let handler = self.handler.clone();
         let answer = self.runtime.block_on(self.runtime.spawn(async move {
             let (head, body) = handler.handle(req).await.into_parts();

@@ -41,7 +41,7 @@ fn object(i: u32) -> Draft {
 
 #[test]
 #[ignore = "prints figures"]
-fn figures() {
+fn print_costs() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

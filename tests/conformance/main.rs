@@ -26,16 +26,16 @@ mod writes;
 macro_rules! suite {
     ($($module:ident :: $claim:ident),* $(,)?) => {
         mod embedded {
-            $(#[test] fn $claim() { super::support::run(super::support::Kind::Embedded, super::$module::$claim); })*
+            $(#[test] fn $claim() { super::support::run(super::support::BackendKind::Embedded, super::$module::$claim); })*
         }
         mod encrypted {
-            $(#[test] fn $claim() { super::support::run(super::support::Kind::Encrypted, super::$module::$claim); })*
+            $(#[test] fn $claim() { super::support::run(super::support::BackendKind::Encrypted, super::$module::$claim); })*
         }
         mod etcd_progress {
-            $(#[test] fn $claim() { super::support::run(super::support::Kind::EtcdProgress, super::$module::$claim); })*
+            $(#[test] fn $claim() { super::support::run(super::support::BackendKind::EtcdProgress, super::$module::$claim); })*
         }
         mod etcd {
-            $(#[test] fn $claim() { super::support::run(super::support::Kind::Etcd, super::$module::$claim); })*
+            $(#[test] fn $claim() { super::support::run(super::support::BackendKind::Etcd, super::$module::$claim); })*
         }
     };
 }

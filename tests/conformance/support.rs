@@ -17,7 +17,7 @@ use torana::storage::{
 
 /// The backend and its configuration.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum BackendKind {
     Embedded,
     /// The embedded engine with encryption at rest.
     Encrypted,
@@ -141,16 +141,16 @@ pub fn config(name: &str) -> ResourceConfig {
 }
 
 /// Runs a test body on a current-thread runtime.
-pub fn run<F: Future<Output = ()>>(kind: Kind, claim: fn(Backend) -> F) {
-    if matches!(kind, Kind::Etcd | Kind::EtcdProgress) && !crate::etcd_process::is_there() {
+pub fn run<F: Future<Output = ()>>(kind: BackendKind, claim: fn(Backend) -> F) {
+    if matches!(kind, BackendKind::Etcd | BackendKind::EtcdProgress) && !crate::etcd_process::is_there() {
         return;
     }
     block_on(async {
         let backend = match kind {
-            Kind::Embedded => Backend::embedded(),
-            Kind::Encrypted => Backend::encrypted(),
-            Kind::Etcd => Backend::etcd(None).await,
-            Kind::EtcdProgress => Backend::etcd(Some(true)).await,
+            BackendKind::Embedded => Backend::embedded(),
+            BackendKind::Encrypted => Backend::encrypted(),
+            BackendKind::Etcd => Backend::etcd(None).await,
+            BackendKind::EtcdProgress => Backend::etcd(Some(true)).await,
         };
         claim(backend).await;
     });

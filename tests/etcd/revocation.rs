@@ -1,7 +1,7 @@
 //! Permissions revoked through one gateway, observed at another gateway on the same etcd.
 
 use crate::etcd_process::{Etcd, is_there};
-use crate::revocation_rounds::{ALL, Administrator, prepare, round};
+use crate::revocation_rounds::{ALL, Administrator, prepare, revocation_round};
 use crate::support::Gateway;
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ fn a_revocation_is_immediate_here_and_within_seconds_elsewhere() {
     prepare(&mut admin);
     let mut longest = Duration::ZERO;
     for (n, how) in ALL.into_iter().enumerate() {
-        let late = round(&mut admin, &here, how, &format!("n{n}"));
+        let late = revocation_round(&mut admin, &here, how, &format!("n{n}"));
         assert_eq!(late, None, "{how:?}: allowed here so long after the acknowledgement");
-        let late = round(&mut admin, &there, how, &format!("n{}", n + 100)).unwrap_or_default();
+        let late = revocation_round(&mut admin, &there, how, &format!("n{}", n + 100)).unwrap_or_default();
         assert!(late < SECONDS, "{how:?}: allowed at the other gateway for {late:?}");
         longest = longest.max(late);
     }

@@ -12,7 +12,7 @@ mod slow;
 mod webhooks;
 mod writers;
 
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::Request;
 use std::fmt;
@@ -121,33 +121,33 @@ impl Cases {
     }
 
     /// A single request, built when the case runs.
-    pub fn ask(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
-        self.add(name, |scene| drop(scene.ask(&request())));
+    pub fn request(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
+        self.add(name, |scene| drop(scene.send(&request())));
     }
 
     /// The same request, `n` times concurrently.
     pub fn at_once(&mut self, name: impl Into<String>, n: usize, request: impl FnOnce() -> Request + Send + 'static) {
-        self.add(name, move |scene| drop(scene.ask_all(&vec![request(); n])));
+        self.add(name, move |scene| drop(scene.send_all(&vec![request(); n])));
     }
 }
 
 /// All cases of an attacker.
-pub fn cases(attacker: Attacker, form: &Form) -> Vec<Case> {
+pub fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
     let mut cases = Cases::default();
     match attacker {
         Attacker::Anonymous => {
-            anonymous::requests(&mut cases, form);
-            connections::all(&mut cases, form);
+            anonymous::requests(&mut cases, scale);
+            connections::all(&mut cases, scale);
         }
-        Attacker::Account => accounts::all(&mut cases, form),
-        Attacker::Writer => writers::all(&mut cases, form),
-        Attacker::Node => nodes::all(&mut cases, form),
-        Attacker::Definer => definers::all(&mut cases, form),
-        Attacker::Extender => extenders::all(&mut cases, form),
-        Attacker::Backend => backends::all(&mut cases, form),
-        Attacker::SlowReader => slow::all(&mut cases, form),
-        Attacker::Local => local::all(&mut cases, form),
-        Attacker::Webhook => webhooks::all(&mut cases, form),
+        Attacker::Account => accounts::all(&mut cases, scale),
+        Attacker::Writer => writers::all(&mut cases, scale),
+        Attacker::Node => nodes::all(&mut cases, scale),
+        Attacker::Definer => definers::all(&mut cases, scale),
+        Attacker::Extender => extenders::all(&mut cases, scale),
+        Attacker::Backend => backends::all(&mut cases, scale),
+        Attacker::SlowReader => slow::all(&mut cases, scale),
+        Attacker::Local => local::all(&mut cases, scale),
+        Attacker::Webhook => webhooks::all(&mut cases, scale),
     }
     cases.0
 }

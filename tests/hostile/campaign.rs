@@ -1,8 +1,8 @@
 //! Runs the cases one after the other and judges each by the measurements of the prober and the kernel.
 
 use crate::attackers::{self, Attacker, Case};
-use crate::form::Form;
 use crate::prober::{Prober, Seen};
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::stage::{PROBED, PROBER, Stage};
 use crate::usage;
@@ -29,7 +29,7 @@ struct Row {
 
 /// Resources of an idle gateway.
 #[derive(Clone, Copy, Debug)]
-struct Holdings {
+struct Baseline {
     resident: u64,
     threads: usize,
     files: usize,
@@ -37,25 +37,25 @@ struct Holdings {
 }
 
 struct Campaign<'a> {
-    form: &'a Form,
+    scale: &'a Scale,
     stage: Stage,
     prober: Prober,
     quiet: Duration,
-    before: Holdings,
+    before: Baseline,
     attacker: Attacker,
 }
 
-pub fn run(form: &Form, filter: &str) -> Report {
+pub fn run(scale: &Scale, filter: &str) -> Report {
     let began = Instant::now();
     let mut rows: Vec<Row> = Vec::new();
     let mut campaign: Option<Campaign<'_>> = None;
     for attacker in Attacker::ALL {
-        let every = if form.whole || !filter.is_empty() {
+        let every = if scale.full || !filter.is_empty() {
             1
         } else {
             attacker.bounded_every()
         };
-        let cases: Vec<Case> = attackers::cases(attacker, form)
+        let cases: Vec<Case> = attackers::cases(attacker, scale)
             .into_iter()
             .step_by(every)
             .filter(|c| filter.split(',').any(|f| format!("{attacker} {}", c.name).contains(f)))
@@ -67,7 +67,7 @@ pub fn run(form: &Form, filter: &str) -> Report {
             campaign = None;
         }
         for case in cases {
-            let mut c = campaign.take().unwrap_or_else(|| Campaign::start(form, attacker));
+            let mut c = campaign.take().unwrap_or_else(|| Campaign::start(scale, attacker));
             c.attacker = attacker;
             let row = c.case(case);
             let failed = !row.problems.is_empty();
@@ -75,8 +75,8 @@ pub fn run(form: &Form, filter: &str) -> Report {
             rows.push(row);
             // A damaged gateway would distort the next case, so it is replaced.
             campaign = (!failed).then_some(c);
-            if rows.iter().filter(|r| !r.problems.is_empty()).count() >= form.failures {
-                return report(form, &rows, campaign.as_ref(), began);
+            if rows.iter().filter(|r| !r.problems.is_empty()).count() >= scale.failures {
+                return report(scale, &rows, campaign.as_ref(), began);
             }
         }
         if let Some(c) = &campaign
@@ -87,19 +87,19 @@ pub fn run(form: &Form, filter: &str) -> Report {
             rows.push(row);
         }
     }
-    report(form, &rows, campaign.as_ref(), began)
+    report(scale, &rows, campaign.as_ref(), began)
 }
 
 impl<'a> Campaign<'a> {
-    fn start(form: &'a Form, attacker: Attacker) -> Self {
+    fn start(scale: &'a Scale, attacker: Attacker) -> Self {
         let stage = Stage::start(attacker.needs_webhooks());
-        let prober = Prober::start(stage.target.clone(), PROBER, PROBED, stage.pid, form.guard);
+        let prober = Prober::start(stage.target.clone(), PROBER, PROBED, stage.pid, scale.guard);
         assert!(prober.rounds(3, Duration::from_secs(60)), "the prober gets answers");
         prober.reset();
         assert!(prober.rounds(20, Duration::from_secs(60)), "the prober gets answers");
-        let before = Holdings::of(&stage);
+        let before = Baseline::of(&stage);
         Self {
-            form,
+            scale,
             quiet: prober.seen().own_gap(),
             stage,
             prober,
@@ -115,7 +115,7 @@ impl<'a> Campaign<'a> {
         usage::reset_peak(pid);
         self.prober.reset();
         let mut scene = Scene {
-            form: self.form,
+            scale: self.scale,
             stage: &self.stage,
             prober: &self.prober,
             attacker: self.attacker,
@@ -143,24 +143,24 @@ impl<'a> Campaign<'a> {
             ..
         } = scene;
         // Work started by the attack may still be running; wait for one more probe.
-        if !self.prober.rounds(1, self.form.answer) {
+        if !self.prober.rounds(1, self.scale.answer) {
             problems.push("the prober gets no answer".to_owned());
         }
         let seen = self.prober.seen();
         let growth = usage::peak(pid).saturating_sub(resident + in_flight);
         if self.prober.killed() {
-            problems.push(format!("killed at {} MB", self.form.guard >> 20));
+            problems.push(format!("killed at {} MB", self.scale.guard >> 20));
         }
-        if growth > self.form.memory {
+        if growth > self.scale.memory {
             problems.push(format!("memory grew by {} MB beyond the bodies", growth >> 20));
         }
-        if seen.own_gap() > self.quiet + self.form.gap {
+        if seen.own_gap() > self.quiet + self.scale.gap {
             problems.push(format!(
                 "the prober waited for {:?}, {:?} of them for the machine",
                 seen.gap, seen.noise
             ));
         }
-        if slowest > self.form.answer && problems.is_empty() {
+        if slowest > self.scale.answer && problems.is_empty() {
             problems.push(format!("answered after {slowest:?}"));
         }
         if problems.is_empty() {
@@ -191,8 +191,8 @@ impl<'a> Campaign<'a> {
             let rested = Instant::now();
             std::thread::park_timeout(Duration::from_millis(200));
             let busy = (usage::ticks(self.stage.pid) - ticks) as f64 * 0.01 / rested.elapsed().as_secs_f64();
-            now = Holdings::of(&self.stage);
-            problems = self.before.compare(&now, self.form);
+            now = Baseline::of(&self.stage);
+            problems = self.before.compare(&now, self.scale);
             // In an unoptimised build the prober's handshakes alone take a quarter of a core.
             if busy > 0.7 {
                 problems.push(format!("it still computes: {:.0} % of a core", busy * 100.0));
@@ -222,7 +222,7 @@ impl<'a> Campaign<'a> {
     }
 }
 
-impl Holdings {
+impl Baseline {
     fn of(stage: &Stage) -> Self {
         let metrics = stage.metrics();
         let sum = |name| usage::sum(&metrics, name);
@@ -234,9 +234,9 @@ impl Holdings {
         }
     }
 
-    fn compare(&self, now: &Self, form: &Form) -> Vec<String> {
+    fn compare(&self, now: &Self, scale: &Scale) -> Vec<String> {
         let mut problems = Vec::new();
-        if now.resident > self.resident + form.remains {
+        if now.resident > self.resident + scale.remains {
             problems.push(format!(
                 "{} MB are in use, {} before",
                 now.resident >> 20,
@@ -280,12 +280,12 @@ fn line(row: &Row) -> String {
     line
 }
 
-fn report(form: &Form, rows: &[Row], campaign: Option<&Campaign<'_>>, began: Instant) -> Report {
+fn report(scale: &Scale, rows: &[Row], campaign: Option<&Campaign<'_>>, began: Instant) -> Report {
     let cases = rows.iter().filter(|r| !r.name.starts_with('(')).count();
     let mut text = format!(
         "{cases} cases in {:.0} s ({} form)",
         began.elapsed().as_secs_f64(),
-        if form.whole { "whole" } else { "bounded" }
+        if scale.full { "whole" } else { "bounded" }
     );
     if let Some(c) = campaign {
         let _ = write!(

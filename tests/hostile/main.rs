@@ -14,9 +14,9 @@
 mod attackers;
 mod backend;
 mod campaign;
-mod form;
 mod frames;
 mod prober;
+mod scale;
 mod scene;
 mod stage;
 #[path = "../support/mod.rs"]
@@ -27,12 +27,12 @@ mod wire;
 #[test]
 fn no_request_or_peer_degrades_others() {
     let filter = std::env::var("TORANA_HOSTILE").unwrap_or_default();
-    let mut form = form::Form::of_environment();
+    let mut scale = scale::Scale::of_environment();
     if !filter.is_empty() {
         // A filtered run is for debugging, so show all failures.
-        form.failures = usize::MAX;
+        scale.failures = usize::MAX;
     }
-    let report = campaign::run(&form, &filter);
+    let report = campaign::run(&scale, &filter);
     println!("{}", report.text);
     assert!(report.failures.is_empty(), "{}", report.failures.join("\n"));
 }

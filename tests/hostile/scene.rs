@@ -1,9 +1,9 @@
 //! The context of a running case: a gateway, an identity, and a record of the responses.
 
 use crate::attackers::Attacker;
-use crate::form::Form;
 use crate::frames;
 use crate::prober::Prober;
+use crate::scale::Scale;
 use crate::stage::Stage;
 use crate::wire::{self, Answer, Request, Tls};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
 pub struct Scene<'a> {
-    pub form: &'a Form,
+    pub scale: &'a Scale,
     pub stage: &'a Stage,
     pub prober: &'a Prober,
     pub attacker: Attacker,
@@ -35,12 +35,12 @@ impl Scene<'_> {
     }
 
     /// Sends one request over a new connection. A missing response is recorded as a problem.
-    pub fn ask(&mut self, request: &Request) -> Option<Answer> {
-        self.ask_all(std::slice::from_ref(request)).pop().flatten()
+    pub fn send(&mut self, request: &Request) -> Option<Answer> {
+        self.send_all(std::slice::from_ref(request)).pop().flatten()
     }
 
     /// Sends all requests concurrently, each over a new connection.
-    pub fn ask_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
+    pub fn send_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
         let bodies: u64 = requests.iter().map(|r| r.body.len() as u64).sum();
         self.in_flight = self.in_flight.max(bodies);
         let mut open = Vec::new();
@@ -66,7 +66,7 @@ impl Scene<'_> {
     }
 
     /// Sends the requests one after the other over one connection, until it closes.
-    pub fn ask_in_turn(&mut self, requests: &[Request]) -> Vec<Answer> {
+    pub fn send_in_sequence(&mut self, requests: &[Request]) -> Vec<Answer> {
         let mut answers = Vec::new();
         let Some(mut io) = self.connect() else { return answers };
         for request in requests {
@@ -88,7 +88,7 @@ impl Scene<'_> {
 
     /// Reads and records the response to what was sent over `io`.
     pub fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
-        match wire::answer(io, self.form.answer) {
+        match wire::answer(io, self.scale.answer) {
             Ok(answer) => {
                 self.slowest = self.slowest.max(sent.elapsed());
                 self.count(answer.code);
@@ -100,7 +100,7 @@ impl Scene<'_> {
             }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 self.slowest = self.slowest.max(sent.elapsed());
-                self.problems.push(format!("no answer within {:?}", self.form.answer));
+                self.problems.push(format!("no answer within {:?}", self.scale.answer));
                 None
             }
             // Closing the connection is also a refusal.
@@ -130,7 +130,7 @@ impl Scene<'_> {
     }
 
     /// Registers an object for deletion by an administrator afterwards.
-    pub fn leaves(&mut self, path: impl Into<String>) {
+    pub fn delete_afterwards(&mut self, path: impl Into<String>) {
         self.leftovers.push(path.into());
     }
 
@@ -169,7 +169,7 @@ impl Scene<'_> {
     pub fn hold(&mut self) {
         if !self
             .prober
-            .rounds(if self.form.whole { 8 } else { 2 }, self.form.answer)
+            .rounds(if self.scale.full { 8 } else { 2 }, self.scale.answer)
         {
             self.problems.push("the prober gets no answer".to_owned());
         }
@@ -177,10 +177,10 @@ impl Scene<'_> {
 
     /// Polls until `there` holds; records a problem if it does not in time.
     pub fn until(&mut self, what: &str, mut there: impl FnMut(&mut Self) -> bool) {
-        let end = Instant::now() + self.form.answer;
+        let end = Instant::now() + self.scale.answer;
         while !there(self) {
             if Instant::now() > end {
-                self.problems.push(format!("{what} within {:?}", self.form.answer));
+                self.problems.push(format!("{what} within {:?}", self.scale.answer));
                 return;
             }
             std::thread::park_timeout(Duration::from_millis(20));

@@ -1,7 +1,7 @@
 //! A gateway to attack, with an identity for each kind of attacker.
 
 use crate::backend::{Backend, refuse};
-use crate::form;
+use crate::scale;
 use crate::support::Gateway;
 use crate::wire::{self, Request, Target};
 use std::net::Ipv4Addr;
@@ -136,7 +136,7 @@ impl Stage {
             server
         });
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let gateway = match form::binary() {
+        let gateway = match scale::binary() {
             Some(binary) => Gateway::start_binary(&binary, dir.path(), &flags, &[]),
             None => Gateway::start_with(dir.path(), &flags),
         };

@@ -254,7 +254,7 @@ fn the_same_either_way(front: &mut Caller, back: &mut Caller) {
 }
 
 pub fn asked(caller: &mut Caller, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
-    outcome(&caller.ask(method, path, headers, body))
+    outcome(&caller.send(method, path, headers, body))
 }
 
 fn impersonation_ends_in_front(front: &mut Caller) {
@@ -337,9 +337,9 @@ fn headers_make_nobody(front: &mut Caller, two: &Two) {
     ] {
         let headers = lying(Some("t-dev"), more);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
-        front.hang_up();
+        front.close();
         assert_eq!(front.whoami(&headers).expect("it is known"), honest, "{more:?}");
-        back.hang_up();
+        back.close();
         assert_eq!(back.whoami(&headers).expect("it is known"), honest, "{more:?}");
     }
     // Identity headers are ignored: without credentials the request is anonymous, with a certificate it is its

@@ -21,9 +21,9 @@ fn authentication_and_authorization_are_counted() {
     let before = g.curl(&["/metrics"]).expect("they are served");
 
     let caller = &mut Caller::of(&g, None);
-    assert!(caller.whoami_by("t-mail").is_ok());
-    assert!(caller.whoami_by(robot.trim()).is_ok());
-    assert!(caller.whoami_by("unheard-of").is_err());
+    assert!(caller.whoami_with_token("t-mail").is_ok());
+    assert!(caller.whoami_with_token(robot.trim()).is_ok());
+    assert!(caller.whoami_with_token("unheard-of").is_err());
     let admin = ("Authorization", "Bearer t-admin");
     assert!(caller.whoami(&[admin, ("Impersonate-User", "jane")]).is_ok());
     let mail = ("Authorization", "Bearer t-mail");

@@ -1,6 +1,6 @@
 //! Revoked permissions end at once for requests that begin after the acknowledgement.
 
-use crate::revocation_rounds::{ALL, Administrator, others, prepare, round};
+use crate::revocation_rounds::{ALL, Administrator, background_noise, prepare, revocation_round};
 use crate::support::Gateway;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,11 +23,11 @@ fn no_request_that_begins_after_a_revocation_is_allowed() {
     prepare(&mut admin);
     let end = AtomicBool::new(false);
     std::thread::scope(|threads| {
-        threads.spawn(|| others(&mut Administrator::of(&g), &end, "other"));
+        threads.spawn(|| background_noise(&mut Administrator::of(&g), &end, "other"));
         let _end = End(&end);
         for n in 0..ROUNDS {
             let how = ALL[n % ALL.len()];
-            let late = round(&mut admin, &g, how, &format!("n{n}"));
+            let late = revocation_round(&mut admin, &g, how, &format!("n{n}"));
             assert_eq!(
                 late, None,
                 "{how:?}: a request was allowed so long after the acknowledgement"

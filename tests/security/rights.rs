@@ -21,7 +21,7 @@ fn post(caller: &mut Caller, path: &str, token: Option<&str>, body: &Value) -> A
     let text = String::from_utf8(json::to_vec(body)).expect("JSON is text");
     let authorization = token.map(|t| format!("Bearer {t}"));
     let headers: Vec<_> = authorization.iter().map(|a| ("Authorization", a.as_str())).collect();
-    caller.ask("POST", path, &headers, &text)
+    caller.send("POST", path, &headers, &text)
 }
 
 /// A gateway with a privileged service account and two nodes, an administrator, and the first node's credential.
@@ -92,7 +92,7 @@ fn by_default_a_node_cannot_gain_rights() {
             Value::Null => String::new(),
             body => String::from_utf8(json::to_vec(body)).expect("JSON is text"),
         };
-        let answer = node.ask(method, path, &[], &text);
+        let answer = node.send(method, path, &[], &text);
         assert_eq!(answer.code, 403, "{method} {path}: {answer:?}");
         assert!(answer.body.contains(why), "{method} {path}: {answer:?}");
     };
@@ -140,7 +140,7 @@ fn a_node_can_still_do_a_kubelets_work() {
     let (_g, mut admin, mut node) = with_a_node(dir.path(), &[]);
     let mut done = |method: &str, path: &str, body: &Value| {
         let text = String::from_utf8(json::to_vec(body)).expect("JSON is text");
-        let answer = node.ask(method, path, &[], &text);
+        let answer = node.send(method, path, &[], &text);
         assert!(answer.code < 300, "{method} {path}: {answer:?}");
     };
     let own = admin.send("GET", "/api/v1/nodes/n1", &Value::Null);

@@ -57,7 +57,7 @@ impl Crowd {
             let mut codes = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 if !kept {
-                    caller.hang_up();
+                    caller.close();
                 }
                 codes.push(match caller.whoami(&[]) {
                     Ok(who) => {

@@ -50,7 +50,7 @@ fn with(mut claims: Value, key: &str, value: Value) -> Value {
 }
 
 fn refused(caller: &mut Caller, token: &str, why: &str) {
-    match caller.whoami_by(token) {
+    match caller.whoami_with_token(token) {
         Ok(who) => panic!("{why}: accepted as {who:?}"),
         Err(answer) => {
             assert_eq!(answer.code, 401, "{why}: {answer:?}");
@@ -86,7 +86,7 @@ fn tokens_of_a_provider_authenticate_and_forged_ones_do_not() {
     g.kubectl_in(&["apply", "-f", "-"], Some(ROLES));
     let caller = &mut Caller::of(&g, None);
     wait_for("the provider is discovered", || {
-        caller.whoami_by(&provider.token(&first)).is_ok()
+        caller.whoami_with_token(&provider.token(&first)).is_ok()
     });
 
     for (signer, name) in [(&first, "RSA"), (&second, "EC")] {
@@ -100,7 +100,11 @@ fn tokens_of_a_provider_authenticate_and_forged_ones_do_not() {
                 .into(),
             extra: r#"{"authentication.kubernetes.io/credential-id":["JTI=7"]}"#.into(),
         };
-        assert_eq!(caller.whoami_by(&token).expect("it is good"), expected, "{name}");
+        assert_eq!(
+            caller.whoami_with_token(&token).expect("it is good"),
+            expected,
+            "{name}"
+        );
         let authorization = format!("Bearer {token}");
         let mut get = |path: &str| caller.get(path, &[("Authorization", &authorization)]);
         assert_eq!(
@@ -188,13 +192,16 @@ fn tokens_of_a_provider_authenticate_and_forged_ones_do_not() {
     let third = rsa();
     provider.publish(&[&third, &second]);
     wait_for("the new key is fetched", || {
-        caller.whoami_by(&provider.token(&third)).is_ok()
+        caller.whoami_with_token(&provider.token(&third)).is_ok()
     });
     refused(caller, &provider.token(&first), "by a key that was withdrawn");
-    assert!(caller.whoami_by(&provider.token(&second)).is_ok(), "a key that stayed");
+    assert!(
+        caller.whoami_with_token(&provider.token(&second)).is_ok(),
+        "a key that stayed"
+    );
     let masters = with(good(), "groups", json!(["system:masters"]));
     let who = caller
-        .whoami_by(&third.sign(&masters).expect("it signs"))
+        .whoami_with_token(&third.sign(&masters).expect("it signs"))
         .expect("it is good");
     assert_eq!(
         who.groups,
@@ -238,7 +245,8 @@ fn several_providers_and_a_webhook_coexist_and_reload() {
     let caller = &mut Caller::of(&g, None);
     let name = |who: Result<Who, _>| who.map_or_else(|_: crate::wire::Answer| String::new(), |who| who.name);
     wait_for("both are discovered", || {
-        name(caller.whoami_by(&one.token(&rsa))) == "one:jane" && name(caller.whoami_by(&two.token(&ec))) == "two:jane"
+        name(caller.whoami_with_token(&one.token(&rsa))) == "one:jane"
+            && name(caller.whoami_with_token(&two.token(&ec))) == "two:jane"
     });
     // A key of one issuer must not verify tokens in the name of another.
     refused(
@@ -253,7 +261,7 @@ fn several_providers_and_a_webhook_coexist_and_reload() {
         "another issuer's key",
     );
 
-    let who = caller.whoami_by("reviewed").expect("the webhook knows it");
+    let who = caller.whoami_with_token("reviewed").expect("the webhook knows it");
     assert_eq!(
         who,
         Who {
@@ -263,7 +271,7 @@ fn several_providers_and_a_webhook_coexist_and_reload() {
             extra: r#"{"example.org/k":["v"]}"#.into(),
         }
     );
-    assert!(caller.whoami_by("reviewed").is_ok());
+    assert!(caller.whoami_with_token("reviewed").is_ok());
     assert_eq!(webhook.asked_about("reviewed"), 1, "the review is cached");
     refused(caller, "unheard-of", "the webhook refuses it");
     refused(caller, "elsewhere", "it is for another audience");
@@ -290,10 +298,10 @@ fn several_providers_and_a_webhook_coexist_and_reload() {
         let metrics = g.curl(&["/metrics"]).expect("they are served");
         metrics.contains("automatic_reloads_total{") && metrics.contains("status=\"failure\"} 1")
     });
-    assert!(caller.whoami_by(&one.token(&rsa)).is_ok());
+    assert!(caller.whoami_with_token(&one.token(&rsa)).is_ok());
     file(dir.path(), "authentication.yaml", &configuration(&[(&two, "zwei:")]));
     wait_for("the new file counts", || {
-        name(caller.whoami_by(&two.token(&ec))) == "zwei:jane"
+        name(caller.whoami_with_token(&two.token(&ec))) == "zwei:jane"
     });
     refused(caller, &one.token(&rsa), "a provider that is gone");
 }

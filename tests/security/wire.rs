@@ -171,12 +171,12 @@ impl Caller {
     }
 
     /// Closes the connection; the next request opens a new one.
-    pub fn hang_up(&mut self) {
+    pub fn close(&mut self) {
         self.open = None;
     }
 
     /// Sends a request over the current connection, or over a new one if there is none or the server has closed it.
-    pub fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
@@ -200,14 +200,14 @@ impl Caller {
     }
 
     pub fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.ask("GET", path, headers, "")
+        self.send("GET", path, headers, "")
     }
 
     /// The user that the server authenticates, or its response if it authenticates none.
     pub fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, Answer> {
         let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-        let answer = self.ask("POST", path, headers, body);
+        let answer = self.send("POST", path, headers, body);
         match answer.code {
             201 => Ok(whoami_of(&answer.json())),
             _ => Err(answer),
@@ -215,7 +215,7 @@ impl Caller {
     }
 
     /// As [`Caller::whoami`] with a token.
-    pub fn whoami_by(&mut self, token: &str) -> Result<Who, Answer> {
+    pub fn whoami_with_token(&mut self, token: &str) -> Result<Who, Answer> {
         self.whoami(&[("Authorization", &format!("Bearer {token}"))])
     }
 }

@@ -9,36 +9,36 @@ use torana::json;
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 /// A predicate for fields to leave out.
-pub type Without = fn(&TypeDef, &Field) -> bool;
+pub type Exclude = fn(&TypeDef, &Field) -> bool;
 
 /// The generator. Choices are taken from bits of the seed, so a seed reproduces its object.
-pub struct Maker {
+pub struct Generator {
     seed: u64,
     full: bool,
-    without: Without,
+    without: Exclude,
     /// Always fill required times and quantities.
     strict: bool,
     /// Give every list one item.
-    lone: bool,
+    single_item_lists: bool,
     /// The definitions being generated, outermost first.
     stack: Vec<&'static str>,
 }
 
-impl Maker {
+impl Generator {
     /// Fills every field except those that `without` selects.
-    pub fn full(seed: u64, without: Without) -> Self {
+    pub fn full(seed: u64, without: Exclude) -> Self {
         Self {
             seed,
             full: true,
             without,
             strict: false,
-            lone: false,
+            single_item_lists: false,
             stack: Vec::new(),
         }
     }
 
     /// Fills a random subset of the fields, sometimes with an empty value where that differs from absence.
-    pub fn some(seed: u64, without: Without) -> Self {
+    pub fn some(seed: u64, without: Exclude) -> Self {
         Self {
             full: false,
             ..Self::full(seed, without)
@@ -55,8 +55,8 @@ impl Maker {
 
     /// Puts one item into every list, so that no list contains duplicate keys.
     #[allow(dead_code, reason = "not used by every test that includes the generator")]
-    pub fn lone(mut self) -> Self {
-        self.lone = true;
+    pub fn single_item_lists(mut self) -> Self {
+        self.single_item_lists = true;
         self
     }
 
@@ -187,7 +187,7 @@ impl Maker {
     /// The number of elements: one for lists of objects if all fields are filled, to bound the size.
     fn many(&mut self, ty: Ty) -> u64 {
         match (self.full, ty.struct_def()) {
-            _ if self.lone => 1,
+            _ if self.single_item_lists => 1,
             (true, Some(_)) => 1,
             (true, None) => 2,
             (false, _) => 1 + self.pick(2),

@@ -46,7 +46,7 @@ impl Plugin {
             stop: watch::Sender::new(false),
             thread: None,
         };
-        plugin.come_back();
+        plugin.listen_again();
         plugin
     }
 
@@ -69,7 +69,7 @@ impl Plugin {
     }
 
     /// Stops listening.
-    pub fn go(&mut self) {
+    pub fn stop_listening(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("it ends well");
@@ -78,7 +78,7 @@ impl Plugin {
     }
 
     /// Listens again.
-    pub fn come_back(&mut self) {
+    pub fn listen_again(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         let listener = std::os::unix::net::UnixListener::bind(&self.socket).expect("a socket");
         listener.set_nonblocking(true).expect("it can be");

@@ -59,7 +59,7 @@ impl Administrator {
             Value::Null => String::new(),
             body => String::from_utf8(json::to_vec(body)).expect("JSON is text"),
         };
-        let answer = self.0.ask(method, path, &[], &text);
+        let answer = self.0.send(method, path, &[], &text);
         assert!(answer.code < 300, "{method} {path}: {answer:?}");
         answer.json()
     }
@@ -172,7 +172,7 @@ fn revoke(admin: &mut Administrator, how: Revoked, name: &str) {
 /// One round: grants a permission, lets several threads use it at the gateway `asked`, and revokes it at `admin`'s
 /// gateway meanwhile. Returns how long after the acknowledgement the last request began that was still allowed, or
 /// `None` if there was none.
-pub fn round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &str) -> Option<Duration> {
+pub fn revocation_round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &str) -> Option<Duration> {
     let token = grant(admin, how, name);
     let headers = [("Authorization", &*format!("Bearer {token}"))];
     let gone = AtomicBool::new(false);
@@ -220,7 +220,7 @@ pub fn round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &st
 }
 
 /// Grants and revokes unrelated permissions until `end` is set, as background noise.
-pub fn others(admin: &mut Administrator, end: &AtomicBool, prefix: &str) {
+pub fn background_noise(admin: &mut Administrator, end: &AtomicBool, prefix: &str) {
     let bindings = format!("{RBAC}/namespaces/team/rolebindings");
     let mut n = 0;
     while !end.load(Ordering::SeqCst) {

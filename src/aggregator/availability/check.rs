@@ -1,9 +1,9 @@
 //! The check of one remote APIService, in the order and wording of upstream's
-//! `kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`. Entry points: [`wiring`], then
-//! [`answer`].
+//! `kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`. Entry points: [`service_condition`],
+//! then [`probe_condition`].
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
-use crate::aggregator::internal::{self, AGGREGATOR, PROBE};
+use crate::aggregator::own_requests::{self, AGGREGATOR, PROBE};
 use crate::aggregator::proxy::transport::Transport;
 use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
 use crate::client::target::URLS;
@@ -17,13 +17,13 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const GUARD: Duration = Duration::from_secs(6);
 
 /// Probes an APIService whose Service is correctly wired and returns its condition.
-pub(super) async fn answer(
+pub(super) async fn probe_condition(
     s: &ApiService,
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Condition {
-    if let Some(own) = leads_home(service, resolver, transport).await {
+    if let Some(own) = find_own_address(service, resolver, transport).await {
         let what = match &service.target {
             Some(_) => format!("metadata.annotations[{URLS}] names"),
             None => format!(
@@ -39,7 +39,7 @@ pub(super) async fn answer(
         Ok(()) => {
             // Only one address has answered. The others that failed before are probed out of band.
             if let Ok(all) = resolver.endpoints(service) {
-                transport.ask_again(all.all());
+                transport.probe_if_due(all.all());
             }
             Condition::new("True", "Passed", "all checks passed")
         }
@@ -52,14 +52,14 @@ pub(super) async fn answer(
 }
 
 /// The backend's address that is this gateway's own, if any.
-async fn leads_home(
+async fn find_own_address(
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Option<SocketAddr> {
     let endpoints = resolver.endpoints(service).ok()?;
     for authority in endpoints.all() {
-        if let Some(own) = transport.leads_home(authority).await {
+        if let Some(own) = transport.find_own_address(authority).await {
             return Some(own);
         }
     }
@@ -67,7 +67,7 @@ async fn leads_home(
 }
 
 /// The condition if Service, port or endpoints are missing; `None` if a request could be routed.
-pub(super) fn wiring(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
+pub(super) fn service_condition(wanted: &ServiceReference, index: &ServiceIndex) -> Option<Condition> {
     if wanted.target.is_some() {
         return None;
     }
@@ -154,16 +154,16 @@ async fn attempt(
     let first = transport.choose(endpoints.all());
     let got = tokio::time::timeout(
         PROBE_LIMIT,
-        internal::fetch(transport, (&endpoints, first), path, AGGREGATOR, &PROBE),
+        own_requests::fetch(transport, (&endpoints, first), path, AGGREGATOR, &PROBE),
     )
     .await;
     let why = match got {
-        Ok(Ok(answer)) if (200..300).contains(&answer.status) => return Ok(()),
-        Ok(Ok(answer)) => format!("bad status from {url}: {}", answer.status),
+        Ok(Ok(response)) if (200..300).contains(&response.status) => return Ok(()),
+        Ok(Ok(response)) => format!("bad status from {url}: {}", response.status),
         Ok(Err(e)) => format!("Get {url:?}: {e}"),
         Err(_) => {
             // Lets the next probe, and requests, prefer another address.
-            transport.unanswered(first, "no answer to a probe");
+            transport.record_timeout(first, "no answer to a probe");
             format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
         }
     };

@@ -54,7 +54,7 @@ async fn conditions_report_step_by_step_what_is_missing() {
 #[tokio::test]
 async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |r| async move { answer(200, r.uri().path().to_owned()) }).await;
+    let backend = Backend::http(&pki, 100, |r| async move { response(200, r.uri().path().to_owned()) }).await;
     let w = here().await;
     w.api_services
         .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
@@ -82,7 +82,7 @@ async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
 #[tokio::test]
 async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async { answer(200, "") }).await;
+    let backend = Backend::http(&pki, 100, |_| async { response(200, "") }).await;
     let w = here().await;
     w.api_services
         .set("v1.junk", &apiservice("junk", "junk", backend.port()));
@@ -134,7 +134,7 @@ async fn a_hanging_backend_does_not_delay_others() {
     // The backend accepts connections and never responds.
     let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+    let backend = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
     let w = here().await;
     for i in 0..8 {
         let group = format!("hung{i}");
@@ -174,7 +174,7 @@ async fn a_hanging_backend_does_not_delay_others() {
 #[tokio::test]
 async fn a_new_client_certificate_triggers_a_check() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+    let backend = Backend::http(&pki, 100, |_| async { response(200, "{}") }).await;
     let w = here().await;
     w.api_services
         .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
@@ -205,7 +205,7 @@ async fn a_failed_probe_closes_pooled_connections() {
         } else {
             200
         };
-        async move { answer(status, "{}") }
+        async move { response(status, "{}") }
     })
     .await;
     let w = here().await;
@@ -236,7 +236,7 @@ async fn only_available_apiservices_count_as_lost() {
     let now = status.clone();
     let backend = Backend::http(&pki, 100, move |_| {
         let status = now.load(Ordering::Relaxed);
-        async move { answer(status, "{}") }
+        async move { response(status, "{}") }
     })
     .await;
     let w = here().await;
@@ -295,7 +295,7 @@ async fn a_failed_address_is_probed_even_without_traffic() {
     use crate::aggregator::apiservice::ApiService;
     use crate::aggregator::apiservice::ServiceReference;
     use crate::aggregator::availability::check;
-    use crate::aggregator::internal::{self, AGGREGATOR};
+    use crate::aggregator::own_requests::{self, AGGREGATOR};
     use crate::aggregator::resolver::ServiceResolver;
     use crate::aggregator::resolver::{Endpoints, ResolveError};
     use std::sync::Arc;
@@ -312,7 +312,7 @@ async fn a_failed_address_is_probed_even_without_traffic() {
     }
 
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = || Backend::http(&pki, 100, |_| async { answer(200, "{}") });
+    let backend = || Backend::http(&pki, 100, |_| async { response(200, "{}") });
     let (a, b) = (backend().await, backend().await);
     let both = Two([a.authority.as_str().into(), b.authority.as_str().into()]);
     let t = transport(&pki.ca_pem).unwrap();
@@ -324,7 +324,7 @@ async fn a_failed_address_is_probed_even_without_traffic() {
             .unwrap()
             .failures_in_a_row
     };
-    let first = internal::fetch(
+    let first = own_requests::fetch(
         &t,
         (&Endpoints::One(both.0[1].clone()), &both.0[1]),
         "/",
@@ -333,9 +333,9 @@ async fn a_failed_address_is_probed_even_without_traffic() {
     )
     .await;
     assert_eq!(first.unwrap().status, 200);
-    t.unanswered(&both.0[1], "late");
+    t.record_timeout(&both.0[1], "late");
     assert_eq!(failures(), 1);
-    let found = check::answer(&s, s.service.as_ref().unwrap(), &both, &t).await;
+    let found = check::probe_condition(&s, s.service.as_ref().unwrap(), &both, &t).await;
     assert_eq!(found.status, "True");
     let well = async {
         while failures() > 0 {

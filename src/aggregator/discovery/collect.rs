@@ -9,11 +9,11 @@ mod tests;
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
-use crate::aggregator::documents::{Published, bounds};
-use crate::aggregator::freshness::Freshness;
-use crate::aggregator::internal::{self, AGGREGATOR, AGGREGATOR_ALONE, Answer, Within};
+use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::documents::{PublishedKind, bounds};
+use crate::aggregator::own_requests::{self, AGGREGATOR, AGGREGATOR_WITHOUT_GROUPS, FetchedDocument, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
-use crate::aggregator::shelf::{Document, Shelf};
+use crate::aggregator::sync_status::SyncStatus;
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Str, Value};
@@ -45,8 +45,8 @@ pub struct Collector {
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
     document: Arc<AggregatedDiscovery>,
-    shelf: Shelf,
-    freshness: Freshness,
+    disk_cache: DiskCache,
+    sync_status: SyncStatus,
     queue: WorkQueue<Str>,
     state: Mutex<State>,
 }
@@ -89,8 +89,8 @@ impl Collector {
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
         document: Arc<AggregatedDiscovery>,
-        shelf: Shelf,
-        freshness: Freshness,
+        disk_cache: DiskCache,
+        sync_status: SyncStatus,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
         let c = Arc::new(Self {
@@ -98,8 +98,8 @@ impl Collector {
             resolver,
             transports,
             document,
-            shelf,
-            freshness,
+            disk_cache,
+            sync_status,
             queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
             state: Mutex::default(),
         });
@@ -140,8 +140,8 @@ impl Collector {
         state.good.remove(&s.name);
         state.lists.remove(&s.name);
         state.restored.remove(&s.name);
-        self.shelf.remove(Document::Discovery, &s.name);
-        self.freshness.remove(&s.name);
+        self.disk_cache.remove(DocumentKind::Discovery, &s.name);
+        self.sync_status.remove(&s.name);
     }
 
     /// Fetches from all remote APIServices concurrently, once; then starts polling in `tasks`.
@@ -194,7 +194,7 @@ impl Collector {
             self.fetch(&s, service).await
         };
         let told = outcome.as_ref().map(|_| ()).map_err(String::as_str);
-        self.freshness.note(&s.name, Document::Discovery, told);
+        self.sync_status.note(&s.name, DocumentKind::Discovery, told);
         let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
         if is_remote() {
             match &outcome {
@@ -202,7 +202,7 @@ impl Collector {
                     self.publish(&s, entry.clone());
                     let before = self.lock().good.insert(s.name.clone(), entry.clone());
                     if before.as_ref() != Some(entry) {
-                        self.shelf.save(Document::Discovery, &s, entry.clone()).await;
+                        self.disk_cache.save(DocumentKind::Discovery, &s, entry.clone()).await;
                     }
                 }
                 Err(_) => self.publish(&s, self.stale(&s)),
@@ -221,9 +221,9 @@ impl Collector {
         if !self.lock().restored.insert(s.name.clone()) {
             return;
         }
-        let (shelf, of) = (self.shelf.clone(), s.clone());
-        let kept = self.shelf.documents().work(move || {
-            let kept = shelf.load(Document::Discovery, &of)?;
+        let (disk_cache, of) = (self.disk_cache.clone(), s.clone());
+        let kept = self.disk_cache.documents().run_blocking(move || {
+            let kept = disk_cache.load(DocumentKind::Discovery, &of)?;
             match bounds::version(&of.group, &kept) {
                 Ok(()) => Some(kept),
                 Err(why) => {
@@ -234,7 +234,7 @@ impl Collector {
         });
         if let Some(Some(kept)) = kept.await {
             self.lock().good.entry(s.name.clone()).or_insert(kept);
-            self.freshness.keep(&s.name, Document::Discovery);
+            self.sync_status.restored(&s.name, DocumentKind::Discovery);
         }
     }
 
@@ -268,10 +268,11 @@ impl Collector {
             headers.push((header::IF_NONE_MATCH, &c.etag));
         }
         let resolver = &*self.resolver;
-        let documents = self.shelf.documents();
-        let within = || Within::new(LIMIT, documents.most_bytes(Document::Discovery), documents.large());
-        let answer = internal::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, within()).await?;
-        let cached = match (answer.status, cached) {
+        let documents = self.disk_cache.documents();
+        let within = || ResponseLimits::new(LIMIT, documents.max_bytes(DocumentKind::Discovery), documents.large());
+        let response =
+            own_requests::get(&transport, resolver, service, "/apis", AGGREGATOR, &headers, within()).await?;
+        let cached = match (response.status, cached) {
             (304, Some(c)) => Cached {
                 etag: c.etag.clone(),
                 source: c.source.clone(),
@@ -279,16 +280,16 @@ impl Collector {
                 versions: c.versions.clone(),
             },
             (503, _) => return Err("503 on /apis".into()),
-            (200, cached) if is_aggregated(&answer.headers) => {
-                let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
+            (200, cached) if is_aggregated(&response.headers) => {
+                let etag = response.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
                 let etag = etag.unwrap_or("").to_owned();
                 let parser = documents.clone();
-                let parsed = documents.work(move || {
-                    let source = hash(&answer.body);
+                let parsed = documents.run_blocking(move || {
+                    let source = hash(&response.body);
                     if let Some(same) = cached.filter(|c| c.source == source) {
                         return Ok((source, same.versions.clone()));
                     }
-                    let document = parser.parse(Published::Groups, &answer.body)?;
+                    let document = parser.parse(PublishedKind::Groups, &response.body)?;
                     bounds::groups(&document)?;
                     Ok::<_, String>((source, Arc::new(convert::versions(document))))
                 });
@@ -303,20 +304,20 @@ impl Collector {
             _ => {
                 let accept = [(header::ACCEPT, "application/json")];
                 let path = s.discovery_path();
-                let answer = internal::get(
+                let response = own_requests::get(
                     &transport,
                     resolver,
                     service,
                     &path,
-                    AGGREGATOR_ALONE,
+                    AGGREGATOR_WITHOUT_GROUPS,
                     &accept,
                     within(),
                 )
                 .await?;
-                if answer.status != 200 {
-                    return Err(format!("{} on {path}", answer.status));
+                if response.status != 200 {
+                    return Err(format!("{} on {path}", response.status));
                 }
-                return Ok(self.listed(s, answer).await?.entry.clone());
+                return Ok(self.listed(s, response).await?.entry.clone());
             }
         };
         let entry = entry_of(&cached.versions, s);
@@ -328,16 +329,16 @@ impl Collector {
     }
 
     /// Parses a list of resources, unless it equals the previous one.
-    async fn listed(&self, s: &ApiService, answer: Answer) -> Result<Arc<List>, String> {
+    async fn listed(&self, s: &ApiService, response: FetchedDocument) -> Result<Arc<List>, String> {
         let known = self.lock().lists.get(&s.name).cloned();
-        let (group, version, documents) = (s.group.clone(), s.version.clone(), self.shelf.documents());
+        let (group, version, documents) = (s.group.clone(), s.version.clone(), self.disk_cache.documents());
         let parser = documents.clone();
-        let parsed = documents.work(move || {
-            let source = hash(&answer.body);
+        let parsed = documents.run_blocking(move || {
+            let source = hash(&response.body);
             if let Some(same) = known.filter(|l| l.source == source) {
                 return Ok(same);
             }
-            let document = parser.parse(Published::Resources, &answer.body)?;
+            let document = parser.parse(PublishedKind::Resources, &response.body)?;
             bounds::list(&document)?;
             let entry = convert::from_resource_list(&document, &version)?;
             bounds::version(&group, &entry)?;

@@ -58,14 +58,14 @@ async fn a_remote_group_is_stale_until_its_discovery_is_fetched() {
         let count = count.clone();
         async move {
             if r.uri().path() != "/apis" {
-                return answer(200, "{}");
+                return response(200, "{}");
             }
             assert_eq!(r.headers()["x-remote-user"], "system:kube-aggregator");
             assert!(r.headers()["accept"].to_str().unwrap().starts_with(V2));
             count.fetch_add(1, Ordering::Relaxed);
             let document = json!({"items": [{"metadata": {"name": "g"}, "versions": [
                 {"version": "v1", "resources": [{"resource": "things", "scope": "Namespaced"}]}]}]});
-            let mut a = answer(200, json::to_vec(&document));
+            let mut a = response(200, json::to_vec(&document));
             a.headers_mut().insert("content-type", V2.parse().unwrap());
             a.headers_mut().insert("etag", "\"1\"".parse().unwrap());
             a
@@ -127,10 +127,10 @@ async fn the_last_good_entry_is_listed_as_stale_even_after_a_restart() {
             {"version": "v1", "resources": [{"resource": "things", "scope": "Namespaced"}]}]}]});
         let older = json!({"paths": {"/apis/g/v1/things": {"get": {}}}});
         let mut a = match r.uri().path() {
-            "/apis" => answer(200, json::to_vec(&discovery)),
-            "/openapi/v2" => answer(200, json::to_vec(&older)),
-            "/apis/g/v1" => answer(200, "{}"),
-            _ => answer(404, ""),
+            "/apis" => response(200, json::to_vec(&discovery)),
+            "/openapi/v2" => response(200, json::to_vec(&older)),
+            "/apis/g/v1" => response(200, "{}"),
+            _ => response(404, ""),
         };
         a.headers_mut().insert("content-type", V2.parse().unwrap());
         a

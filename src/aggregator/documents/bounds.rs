@@ -4,17 +4,17 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 
 /// Groups per document.
-pub const MOST_GROUPS: usize = 1_000;
+pub const MAX_GROUPS: usize = 1_000;
 /// Versions per group.
-pub const MOST_VERSIONS: usize = 64;
+pub const MAX_VERSIONS: usize = 64;
 /// Resources per version. A plain APIResourceList counts subresources, too.
-pub const MOST_RESOURCES: usize = 4_000;
+pub const MAX_RESOURCES: usize = 4_000;
 /// Subresources per resource.
-pub const MOST_SUBRESOURCES: usize = 64;
+pub const MAX_SUBRESOURCES: usize = 64;
 /// Verbs, short names, categories or accepted types per resource or subresource.
-pub const MOST_WORDS: usize = 64;
+pub const MAX_WORDS: usize = 64;
 /// Bytes of a name: the longest that Kubernetes allows.
-pub const LONGEST_NAME: usize = 253;
+pub const MAX_NAME_LENGTH: usize = 253;
 
 type Checked = Result<(), String>;
 
@@ -24,12 +24,12 @@ type Checked = Result<(), String>;
 /// Which limit is exceeded, and where.
 pub fn groups(document: &Value) -> Checked {
     let groups = document.get("items").items();
-    count("the document", groups, MOST_GROUPS, "groups")?;
+    count("the document", groups, MAX_GROUPS, "groups")?;
     for group in groups {
         let name = group.str_at(&["metadata", "name"]);
         named("a group", name)?;
         let versions = group.get("versions").items();
-        count(&format!("group {}", quote(name)), versions, MOST_VERSIONS, "versions")?;
+        count(&format!("group {}", quote(name)), versions, MAX_VERSIONS, "versions")?;
         versions.iter().try_for_each(|v| version(name, v))?;
     }
     Ok(())
@@ -44,7 +44,7 @@ pub fn version(group: &str, entry: &Value) -> Checked {
     named("a version", version)?;
     let at = format!("{group}/{version}");
     let resources = entry.get("resources").items();
-    count(&at, resources, MOST_RESOURCES, "resources")?;
+    count(&at, resources, MAX_RESOURCES, "resources")?;
     for r in resources {
         let name = r.str_at(&["resource"]);
         named("a resource", name)?;
@@ -57,16 +57,16 @@ pub fn version(group: &str, entry: &Value) -> Checked {
             words(at, r.get(field), field)?;
         }
         let subresources = r.get("subresources").items();
-        if subresources.len() > MOST_SUBRESOURCES {
-            count(&at(), subresources, MOST_SUBRESOURCES, "subresources")?;
+        if subresources.len() > MAX_SUBRESOURCES {
+            count(&at(), subresources, MAX_SUBRESOURCES, "subresources")?;
         }
         for sub in subresources {
             named("a subresource", sub.str_at(&["subresource"]))?;
             kind(sub.get("responseKind"))?;
             words(at, sub.get("verbs"), "verbs")?;
             let types = sub.get("acceptedTypes").items();
-            if types.len() > MOST_WORDS {
-                count(&at(), types, MOST_WORDS, "accepted types")?;
+            if types.len() > MAX_WORDS {
+                count(&at(), types, MAX_WORDS, "accepted types")?;
             }
             types.iter().try_for_each(kind)?;
         }
@@ -82,7 +82,7 @@ pub fn list(document: &Value) -> Checked {
     count(
         "the document",
         document.get("resources").items(),
-        MOST_RESOURCES,
+        MAX_RESOURCES,
         "resources",
     )
 }
@@ -98,9 +98,9 @@ fn count(at: &str, all: &[Value], most: usize, what: &str) -> Checked {
 }
 
 fn named(what: &str, name: &str) -> Checked {
-    match name.len() > LONGEST_NAME {
+    match name.len() > MAX_NAME_LENGTH {
         true => Err(format!(
-            "discovery is refused: {what} has a name of {} bytes, at most {LONGEST_NAME} are taken",
+            "discovery is refused: {what} has a name of {} bytes, at most {MAX_NAME_LENGTH} are taken",
             name.len()
         )),
         false => Ok(()),
@@ -109,8 +109,8 @@ fn named(what: &str, name: &str) -> Checked {
 
 fn words(at: impl Fn() -> String, all: &Value, what: &str) -> Checked {
     let all = all.items();
-    if all.len() > MOST_WORDS {
-        return count(&at(), all, MOST_WORDS, what);
+    if all.len() > MAX_WORDS {
+        return count(&at(), all, MAX_WORDS, what);
     }
     all.iter().try_for_each(|w| named(what, w.as_str().unwrap_or("")))
 }

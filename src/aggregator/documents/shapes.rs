@@ -1,13 +1,13 @@
 //! Schemas of backends' documents: the members of upstream's types (`k8s.io/api/apidiscovery/v2`, `metav1`,
 //! `k8s.io/kube-openapi/pkg/validation/spec` and `spec3`).
 
-use super::sieve::Shape::{self, Any, Extensible, Fields, Map, Scalar};
+use super::pruning_parser::Shape::{self, Any, Extensible, Fields, Map, Scalar};
 
 /// Far more than any API server publishes.
-const MOST_PATHS: usize = 20_000;
-const MOST_DEFINITIONS: usize = 20_000;
+const MAX_PATHS: usize = 20_000;
+const MAX_DEFINITIONS: usize = 20_000;
 /// Limit for all other maps.
-const MOST_NAMED: usize = 20_000;
+const MAX_NAMED: usize = 20_000;
 
 // Discovery.
 
@@ -93,8 +93,8 @@ static SCHEMA: Shape = Extensible(&[
     ("writeOnly", &Scalar),
     ("xml", &Any),
 ]);
-static PROPERTIES: Shape = Map(&SCHEMA, MOST_NAMED, "properties of one schema");
-static DEFINITIONS: Shape = Map(&SCHEMA, MOST_DEFINITIONS, "definitions");
+static PROPERTIES: Shape = Map(&SCHEMA, MAX_NAMED, "properties of one schema");
+static DEFINITIONS: Shape = Map(&SCHEMA, MAX_DEFINITIONS, "definitions");
 static DOCS: Shape = Extensible(&[("description", &Scalar), ("url", &Scalar)]);
 static PARAMETER: Shape = Extensible(&[
     ("$ref", &Scalar),
@@ -129,14 +129,14 @@ static PARAMETER: Shape = Extensible(&[
     ("type", &Scalar),
     ("uniqueItems", &Scalar),
 ]);
-static PARAMETERS: Shape = Map(&PARAMETER, MOST_NAMED, "parameters");
+static PARAMETERS: Shape = Map(&PARAMETER, MAX_NAMED, "parameters");
 static MEDIA: Shape = Extensible(&[
     ("encoding", &Any),
     ("example", &Any),
     ("examples", &Any),
     ("schema", &SCHEMA),
 ]);
-static CONTENT: Shape = Map(&MEDIA, MOST_NAMED, "media types");
+static CONTENT: Shape = Map(&MEDIA, MAX_NAMED, "media types");
 static BODY: Shape = Extensible(&[
     ("$ref", &Scalar),
     ("content", &CONTENT),
@@ -152,7 +152,7 @@ static RESPONSE: Shape = Extensible(&[
     ("links", &Any),
     ("schema", &SCHEMA),
 ]);
-static RESPONSES: Shape = Map(&RESPONSE, MOST_NAMED, "responses");
+static RESPONSES: Shape = Map(&RESPONSE, MAX_NAMED, "responses");
 static OPERATION: Shape = Extensible(&[
     ("consumes", &WORDS),
     ("deprecated", &Scalar),
@@ -184,7 +184,7 @@ static PATH: Shape = Extensible(&[
     ("summary", &Scalar),
     ("trace", &OPERATION),
 ]);
-static PATHS: Shape = Map(&PATH, MOST_PATHS, "paths");
+static PATHS: Shape = Map(&PATH, MAX_PATHS, "paths");
 /// OpenAPI v2 document.
 pub(super) static SWAGGER: Shape = Extensible(&[
     ("basePath", &Scalar),
@@ -214,7 +214,7 @@ static COMPONENTS: Shape = Extensible(&[
     ("schemas", &DEFINITIONS),
     ("securitySchemes", &Any),
 ]);
-static BODIES: Shape = Map(&BODY, MOST_NAMED, "request bodies");
+static BODIES: Shape = Map(&BODY, MAX_NAMED, "request bodies");
 /// OpenAPI v3 document.
 pub(super) static OPENAPI: Shape = Extensible(&[
     ("components", &COMPONENTS),
@@ -227,14 +227,14 @@ pub(super) static OPENAPI: Shape = Extensible(&[
     ("tags", &Any),
 ]);
 static PLACE: Shape = Fields(&[("serverRelativeURL", &Scalar)]);
-static PLACES: Shape = Map(&PLACE, MOST_PATHS, "paths");
+static PLACES: Shape = Map(&PLACE, MAX_PATHS, "paths");
 /// OpenAPI v3 index.
 pub(super) static INDEX: Shape = Fields(&[("paths", &PLACES)]);
 
 // Files of the disk cache: the same documents with the UID of their APIService.
 
-pub(super) static KEPT_DISCOVERY: Shape = Fields(&[("uid", &Scalar), ("document", &VERSION)]);
-pub(super) static KEPT_SWAGGER: Shape = Fields(&[("uid", &Scalar), ("document", &SWAGGER)]);
-pub(super) static KEPT_INDEX: Shape = Fields(&[("uid", &Scalar), ("document", &PLACES)]);
+pub(super) static CACHED_DISCOVERY: Shape = Fields(&[("uid", &Scalar), ("document", &VERSION)]);
+pub(super) static CACHED_SWAGGER: Shape = Fields(&[("uid", &Scalar), ("document", &SWAGGER)]);
+pub(super) static CACHED_INDEX: Shape = Fields(&[("uid", &Scalar), ("document", &PLACES)]);
 static LAST: Shape = Fields(&[("url", &Scalar), ("document", &OPENAPI)]);
-pub(super) static KEPT_OPENAPI: Shape = Fields(&[("uid", &Scalar), ("document", &LAST)]);
+pub(super) static CACHED_OPENAPI: Shape = Fields(&[("uid", &Scalar), ("document", &LAST)]);

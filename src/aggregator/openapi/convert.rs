@@ -28,7 +28,7 @@ const SCHEMA: [&str; 16] = [
 
 /// Limit of growth relative to the source. Shared parameters are inlined and schemas repeated per media type, so a
 /// small malicious document could otherwise become huge.
-const MOST_GROWTH: usize = 4;
+const MAX_GROWTH: usize = 4;
 /// Growth that any document may have, in values.
 const FREE_GROWTH: usize = 10_000;
 
@@ -37,7 +37,7 @@ struct Growth(Cell<usize>);
 
 impl Growth {
     fn of(document: &Value) -> Self {
-        Self(Cell::new(weight(document).saturating_mul(MOST_GROWTH) + FREE_GROWTH))
+        Self(Cell::new(weight(document).saturating_mul(MAX_GROWTH) + FREE_GROWTH))
     }
 
     /// Takes this weight from the budget. False once it is used up.

@@ -7,11 +7,11 @@
 //! first probe.
 
 use crate::aggregator::apiservice::ApiService;
+use crate::aggregator::disk_cache::DocumentKind;
 use crate::aggregator::documents::Documents;
-use crate::aggregator::freshness::Freshness;
-use crate::aggregator::internal::{self, Answer, OPENAPI, Within};
+use crate::aggregator::own_requests::{self, FetchedDocument, OPENAPI, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
-use crate::aggregator::shelf::Document;
+use crate::aggregator::sync_status::SyncStatus;
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::value::Str;
 use crate::client::Informer;
@@ -39,7 +39,7 @@ pub trait Download: Send + Sync {
     fn path(&self) -> &'static str;
 
     /// Its kind, for limits and the disk cache.
-    fn document(&self) -> Document;
+    fn document(&self) -> DocumentKind;
 
     /// Additional request headers for an APIService's backend.
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)>;
@@ -48,7 +48,7 @@ pub trait Download: Send + Sync {
     ///
     /// # Errors
     /// A message for the log if the response contains nothing usable.
-    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String>;
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String>;
 
     /// A second path to download after [`Download::take`], if any. Offered again next time if its response was
     /// unusable.
@@ -60,7 +60,7 @@ pub trait Download: Send + Sync {
     ///
     /// # Errors
     /// A message for the log if the response contains nothing usable.
-    async fn take_next(&self, _of: &ApiService, _path: String, _answer: Answer) -> Result<(), String> {
+    async fn take_next(&self, _of: &ApiService, _path: String, _response: FetchedDocument) -> Result<(), String> {
         Ok(())
     }
 
@@ -77,7 +77,7 @@ pub struct Downloader {
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
     what: Arc<dyn Download>,
-    freshness: Freshness,
+    sync_status: SyncStatus,
     documents: Documents,
     queue: WorkQueue<Str>,
     /// APIServices for which the disk cache was read.
@@ -91,7 +91,7 @@ impl Downloader {
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
         what: Arc<dyn Download>,
-        freshness: Freshness,
+        sync_status: SyncStatus,
         documents: Documents,
         queue: QueueMetrics,
     ) -> Arc<Self> {
@@ -100,7 +100,7 @@ impl Downloader {
             resolver,
             transports,
             what,
-            freshness,
+            sync_status,
             documents,
             queue: WorkQueue::new(BACKOFF, queue),
             restored: Mutex::default(),
@@ -115,7 +115,7 @@ impl Downloader {
             // Deleted, or now served in this process.
             _ => {
                 me.restored().remove(change.key);
-                me.freshness.remove(change.key);
+                me.sync_status.remove(change.key);
                 me.what.remove(&change.key.into());
             }
         });
@@ -130,14 +130,14 @@ impl Downloader {
                 while let Some(name) = me.queue.next().await {
                     match me.sync(&name).await {
                         Ok(true) => {
-                            me.freshness.note(&name, me.what.document(), Ok(()));
+                            me.sync_status.note(&name, me.what.document(), Ok(()));
                             me.queue.forget(&name);
                             me.queue.add_after(name.clone(), PERIOD);
                         }
                         Ok(false) => me.queue.forget(&name),
                         Err(why) => {
                             tracing::debug!(%name, "downloading OpenAPI failed: {why}");
-                            me.freshness.note(&name, me.what.document(), Err(&why));
+                            me.sync_status.note(&name, me.what.document(), Err(&why));
                             me.queue.add_rate_limited(name.clone());
                         }
                     }
@@ -164,7 +164,7 @@ impl Downloader {
             return Ok(false);
         };
         if self.restored().insert(name.clone()) && self.what.restore(&s).await {
-            self.freshness.keep(name, self.what.document());
+            self.sync_status.restored(name, self.what.document());
         }
         // If the APIService was not probed yet, the download itself shows whether the backend is up.
         if s.available.is_some() && !s.is_available() {
@@ -173,15 +173,15 @@ impl Downloader {
         let transport = self.transports.of(&s)?;
         let (path, headers) = (self.what.path(), self.what.headers(name));
         let headers: Vec<_> = headers.iter().map(|(k, v)| (k.clone(), v.as_str())).collect();
-        let within = |what| Within::new(LIMIT, self.documents.most_bytes(what), self.documents.large());
+        let within = |what| ResponseLimits::new(LIMIT, self.documents.max_bytes(what), self.documents.large());
         let first = within(self.what.document());
-        let answer = internal::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, first).await?;
-        self.what.take(&s, answer).await?;
+        let response = own_requests::get(&transport, &*self.resolver, service, path, OPENAPI, &headers, first).await?;
+        self.what.take(&s, response).await?;
         if let Some(path) = self.what.next(&s) {
-            let next = within(Document::OpenApiV3Last);
-            let answer = internal::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], next).await;
-            let taken = match answer {
-                Ok(answer) => self.what.take_next(&s, path, answer).await,
+            let next = within(DocumentKind::OpenApiV3Last);
+            let response = own_requests::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], next).await;
+            let taken = match response {
+                Ok(response) => self.what.take_next(&s, path, response).await,
                 Err(why) => Err(why),
             };
             if let Err(why) = taken {
@@ -216,15 +216,15 @@ mod tests {
             "/openapi/v3"
         }
 
-        fn document(&self) -> Document {
-            Document::OpenApiV3
+        fn document(&self) -> DocumentKind {
+            DocumentKind::OpenApiV3
         }
 
         fn headers(&self, _: &Str) -> Vec<(HeaderName, String)> {
             Vec::new()
         }
 
-        async fn take(&self, _: &ApiService, _: Answer) -> Result<(), String> {
+        async fn take(&self, _: &ApiService, _: FetchedDocument) -> Result<(), String> {
             let local = json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1"}});
             self.api_services.set("v1.g", &local);
             while self.done.lock().unwrap().is_empty() {
@@ -246,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn a_document_that_arrives_after_its_group_became_local_is_removed() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
-        let backend = Backend::http(&pki, 100, |_| async { answer(200, "{}") }).await;
+        let backend = Backend::http(&pki, 100, |_| async { response(200, "{}") }).await;
         let (api_services, telemetry) = (MemoryStorage::new(), Telemetry::new());
         api_services.set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
         let (informer, feed) = Informer::new(api_services.clone() as _, ApiService::from_entry);
@@ -259,7 +259,7 @@ mod tests {
             Arc::new(Always(backend.authority.clone())),
             Arc::new(transports(&telemetry)),
             moving.clone(),
-            Freshness::new(),
+            SyncStatus::new(),
             Documents::default(),
             telemetry.queue("q"),
         );

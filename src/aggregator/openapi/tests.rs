@@ -8,9 +8,9 @@ async fn the_index_merges_all_publishers_and_documents_come_from_their_own() {
     let backend = Backend::http(&pki, 100, |r| async move {
         let index = r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=2"},"x":{}}}"#;
         match (r.uri().path(), r.headers()["x-remote-user"].to_str().unwrap()) {
-            ("/openapi/v3", user) => answer(if user == "system:aggregator" { 200 } else { 403 }, index),
-            ("/openapi/v3/apis/g/v1", user) => answer(200, format!("document for {user}")),
-            _ => answer(200, "{}"),
+            ("/openapi/v3", user) => response(if user == "system:aggregator" { 200 } else { 403 }, index),
+            ("/openapi/v3/apis/g/v1", user) => response(200, format!("document for {user}")),
+            _ => response(200, "{}"),
         }
     })
     .await;
@@ -51,8 +51,8 @@ async fn the_v2_document_includes_paths_of_backends() {
             "/version":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/info"}}}}}},
             "definitions":{"thing":{"type":"object"},"info":{"type":"string"}}}"##;
         match (r.uri().path(), r.headers().get("accept").map(|a| a.to_str().unwrap())) {
-            ("/openapi/v2", Some("application/json")) => answer(200, document),
-            _ => answer(404, ""),
+            ("/openapi/v2", Some("application/json")) => response(200, document),
+            _ => response(404, ""),
         }
     })
     .await;
@@ -96,14 +96,14 @@ async fn the_v2_document_includes_paths_of_backends() {
 async fn a_converted_document_is_removed_with_its_apiservice() {
     use super::{Download, RemoteDocuments};
     use crate::aggregator::apiservice::ApiService;
-    use crate::aggregator::internal::Answer;
+    use crate::aggregator::own_requests::FetchedDocument;
     let documents = RemoteDocuments::default();
     let of = ApiService::from_value(&apiservice("g.example.com", "", 443));
-    let told = Answer {
+    let told = FetchedDocument {
         status: 200,
         headers: http::HeaderMap::new(),
         body: r#"{"paths":{}}"#.into(),
-        place: None,
+        permit: None,
     };
     documents.take(&of, told).await.unwrap();
     assert_eq!(documents.converted().keys(), ["apis/g.example.com/v1"]);

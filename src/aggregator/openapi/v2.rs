@@ -11,9 +11,9 @@ use super::convert::v3_of;
 use super::download::Download;
 use super::merge::{filter, merge};
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::documents::Published;
-use crate::aggregator::internal::Answer;
-use crate::aggregator::shelf::{Document, Shelf};
+use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::documents::PublishedKind;
+use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Str, Value};
@@ -51,7 +51,7 @@ pub struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,
     /// The same documents converted to v3 on demand, for backends that publish no v3.
     converted: Arc<OpenApiV3>,
-    shelf: Shelf,
+    disk_cache: DiskCache,
 }
 
 /// Serves the merged document.
@@ -68,7 +68,7 @@ pub struct V2Handler {
 struct Merged {
     current: ArcSwapOption<Current>,
     /// Held while merging on the blocking pool, so that concurrent requests do not merge the same parts.
-    turn: Mutex<()>,
+    merging: Mutex<()>,
 }
 
 struct Current {
@@ -116,14 +116,14 @@ fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause>
 
 impl RemoteDocuments {
     /// Creates an empty set; documents on disk are loaded by [`Download::restore`].
-    pub fn new(shelf: Shelf) -> Self {
+    pub fn new(disk_cache: DiskCache) -> Self {
         Self {
-            shelf,
+            disk_cache,
             ..Self::default()
         }
     }
 
-    fn keep(&self, of: &ApiService, part: Part) {
+    fn store(&self, of: &ApiService, part: Part) {
         let older = part.document.clone();
         let name = of.name.clone();
         let convert = move || {
@@ -151,8 +151,8 @@ impl Download for RemoteDocuments {
         PATH
     }
 
-    fn document(&self) -> Document {
-        Document::OpenApiV2
+    fn document(&self) -> DocumentKind {
+        DocumentKind::OpenApiV2
     }
 
     fn headers(&self, name: &Str) -> Vec<(HeaderName, String)> {
@@ -162,25 +162,25 @@ impl Download for RemoteDocuments {
         [accept].into_iter().chain(known).collect()
     }
 
-    async fn take(&self, of: &ApiService, answer: Answer) -> Result<(), String> {
-        if answer.status == 304 {
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String> {
+        if response.status == 304 {
             return Ok(());
         }
-        if answer.status != 200 {
-            return Err(format!("{} on {PATH}", answer.status));
+        if response.status != 200 {
+            return Err(format!("{} on {PATH}", response.status));
         }
-        let etag = answer.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
+        let etag = response.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
         let etag = etag.map(str::to_owned);
         let prefix = format!("{}/", of.discovery_path());
         let before = self.all.load().get(&of.name).cloned();
         let known = before.clone();
-        let parser = self.shelf.documents().clone();
-        let parsed = self.shelf.documents().work(move || {
-            let source = hash(&answer.body);
+        let parser = self.disk_cache.documents().clone();
+        let parsed = self.disk_cache.documents().run_blocking(move || {
+            let source = hash(&response.body);
             if known.is_some_and(|k| k.source == source && k.etag == etag) {
                 return Ok(None);
             }
-            let mut document = parser.parse(Published::OpenApiV2, &answer.body)?;
+            let mut document = parser.parse(PublishedKind::OpenApiV2, &response.body)?;
             filter(&mut document, |path| path.starts_with(&prefix));
             let part = Part {
                 etag,
@@ -193,18 +193,20 @@ impl Download for RemoteDocuments {
             return Ok(());
         };
         if before.is_none_or(|b| b.document.hash != part.document.hash) {
-            self.shelf.save(Document::OpenApiV2, of, tree).await;
+            self.disk_cache.save(DocumentKind::OpenApiV2, of, tree).await;
         }
-        self.keep(of, part);
+        self.store(of, part);
         Ok(())
     }
 
     async fn restore(&self, of: &ApiService) -> bool {
-        let (shelf, s) = (self.shelf.clone(), of.clone());
-        let kept = self
-            .shelf
-            .documents()
-            .work(move || Some(CachedDocument::new(&shelf.load(Document::OpenApiV2, &s)?, Dialect::V2)));
+        let (disk_cache, s) = (self.disk_cache.clone(), of.clone());
+        let kept = self.disk_cache.documents().run_blocking(move || {
+            Some(CachedDocument::new(
+                &disk_cache.load(DocumentKind::OpenApiV2, &s)?,
+                Dialect::V2,
+            ))
+        });
         let Some(document) = kept.await.flatten() else {
             return false;
         };
@@ -213,12 +215,12 @@ impl Download for RemoteDocuments {
             source: String::new(),
             document,
         };
-        self.keep(of, part);
+        self.store(of, part);
         true
     }
 
     fn remove(&self, name: &Str) {
-        self.shelf.remove(Document::OpenApiV2, name);
+        self.disk_cache.remove(DocumentKind::OpenApiV2, name);
         self.all.rcu(|all| all.without(name));
         if let Some((version, group)) = name.split_once('.') {
             self.converted.remove(&format!("apis/{group}/{version}"));
@@ -272,15 +274,15 @@ impl V2Handler {
         if let Ok(v) = http::HeaderValue::from_str(known) {
             request.headers_mut().insert(header::IF_NONE_MATCH, v);
         }
-        let answer = self.local.serve(request, authorized.clone()).await;
-        match answer.status() {
+        let response = self.local.serve(request, authorized.clone()).await;
+        match response.status() {
             StatusCode::NOT_MODIFIED => return Ok(None),
             StatusCode::OK => {}
-            _ => return Err(answer),
+            _ => return Err(response),
         }
-        let etag = answer.headers().get(header::ETAG).and_then(|v| v.to_str().ok());
+        let etag = response.headers().get(header::ETAG).and_then(|v| v.to_str().ok());
         let etag = etag.unwrap_or("").to_owned();
-        match answer.into_body().collect(LOCAL_LIMIT).await {
+        match response.into_body().collect(LOCAL_LIMIT).await {
             Ok(bytes) => Ok(Some((etag, bytes.to_vec()))),
             Err(_) => Err(unavailable()),
         }
@@ -319,7 +321,7 @@ impl Merged {
         remote: Vec<Named>,
         metrics: &BackendMetrics,
     ) -> Result<CachedDocument, String> {
-        let _turn = self.turn.lock().expect("no code panics while holding this lock");
+        let _guard = self.merging.lock().expect("no code panics while holding this lock");
         let began = Instant::now();
         let before = self.current.load_full();
         if let Some(c) = &before
@@ -355,15 +357,15 @@ impl UnprotectedHandler for V2Handler {
         }
         match self.document(parts, &authorized).await {
             Ok(document) => document.respond(req.headers()).await,
-            Err(answer) => answer,
+            Err(response) => response,
         }
     }
 }
 
 fn unavailable() -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    answer
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
 }
 
 #[cfg(test)]
@@ -377,18 +379,22 @@ mod tests {
         let of =
             ApiService::from_value(&json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1"}}));
         let part = || all.all.load().get("v1.g").cloned().unwrap();
-        let answer = |body: &'static str| Answer {
+        let response = |body: &'static str| FetchedDocument {
             status: 200,
             headers: http::HeaderMap::new(),
             body: body.into(),
-            place: None,
+            permit: None,
         };
-        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
+        all.take(&of, response(r#"{"paths":{"/apis/g/v1/":{}}}"#))
+            .await
+            .unwrap();
         let first = part();
         // The backend sends no ETag.
-        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/":{}}}"#)).await.unwrap();
+        all.take(&of, response(r#"{"paths":{"/apis/g/v1/":{}}}"#))
+            .await
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &part()));
-        all.take(&of, answer(r#"{"paths":{"/apis/g/v1/things":{}}}"#))
+        all.take(&of, response(r#"{"paths":{"/apis/g/v1/things":{}}}"#))
             .await
             .unwrap();
         assert_ne!(first.document.hash, part().document.hash);

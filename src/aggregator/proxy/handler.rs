@@ -5,25 +5,25 @@
 //! Entry point: [`ProxyHandler`]. Connections are left to [`transport`](super::transport), header rules to
 //! [`headers`].
 
-use super::answers;
 use super::gunzip::Gunzip;
 use super::identities::Identities;
+use super::responses;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
 use super::upgrade::{self, ClientSide};
 use super::{headers, url};
 use crate::aggregator::apiservice::ServiceReference;
-use crate::aggregator::ledger::{Account, Permit};
+use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::apimachinery::status::Status;
 use crate::client::headers::Special;
-use crate::client::hops::{HOPS, Passing};
+use crate::client::hops::{HOPS, InFlightGuard};
 use crate::client::html::{self, Encoding};
 use crate::client::links::{self, Links};
 use crate::client::policy::ProxyPolicy;
 use crate::client::target::Timeouts;
 use crate::request::{
-    Answering, Authorized, Body, Facts, FromBackend, Interim, Request, RequestInfo, Response, Uncounted,
-    UnprotectedHandler, UserInfo,
+    Authorized, Body, FromBackend, InformationalSender, NotInRequestMetrics, Request, RequestContext, RequestInfo,
+    Response, ResponseFuture, UnprotectedHandler, UserInfo,
 };
 use crate::server::respond;
 use crate::tasks::TaskGroup;
@@ -42,9 +42,9 @@ const MASTERS: &str = "system:masters";
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Counts responses of the proxy itself in `apiserver_request_terminations_total{component="aggregator"}`.
-pub trait Terminations: Send + Sync + 'static {
+pub trait TerminationMetrics: Send + Sync + 'static {
     /// Called for each request that the proxy ended itself, with the status code it sent.
-    fn terminated(&self, info: Option<&RequestInfo>, code: StatusCode);
+    fn record(&self, info: Option<&RequestInfo>, code: StatusCode);
 }
 
 /// Dependencies that all proxy handlers of a gateway share.
@@ -60,7 +60,7 @@ pub struct ProxyShared {
     /// Refuse redirects (502) instead of passing them on.
     pub reject_redirects: bool,
     /// Counts the proxy's own responses.
-    pub terminations: Arc<dyn Terminations>,
+    pub terminations: Arc<dyn TerminationMetrics>,
     /// Header, loop-detection and HTML rules for proxied requests.
     pub policy: ProxyPolicy,
 }
@@ -82,7 +82,7 @@ pub struct Remote {
     /// The connections, or why there can be none (for example, a CA bundle that does not parse).
     pub transport: Result<Arc<Transport>, String>,
     /// Limits and statistics of the backend.
-    pub account: Arc<Account>,
+    pub stats: Arc<BackendStats>,
 }
 
 /// A request that is ready to be sent.
@@ -91,12 +91,12 @@ struct Ready {
     /// The address tried first.
     authority: Arc<str>,
     endpoints: Endpoints,
-    permit: Permit,
-    passing: Option<Passing>,
+    permit: InFlightPermit,
+    in_flight: Option<InFlightGuard>,
     out: Box<Outgoing>,
     /// Present if the request asks for an upgrade.
     client: Option<ClientSide>,
-    interim: Option<Interim>,
+    informational: Option<InformationalSender>,
     /// The proxy requested gzip although the client did not, so the response must be decompressed.
     unpack: bool,
     info: Option<Arc<RequestInfo>>,
@@ -106,7 +106,7 @@ struct Ready {
 struct Rewritten {
     out: Box<Outgoing>,
     client: Option<ClientSide>,
-    interim: Option<Interim>,
+    informational: Option<InformationalSender>,
     unpack: bool,
 }
 
@@ -138,52 +138,52 @@ impl ProxyHandler {
     /// Does everything that needs no waiting. The error is the response to send.
     fn prepared(&self, remote: &Remote, req: Request, user: &Arc<UserInfo>) -> Result<Ready, Box<Response>> {
         let info = RequestInfo::of(&req).cloned();
-        let end = |answer| Box::new(self.shared.end(info.as_deref(), answer));
+        let end = |response| Box::new(self.shared.end(info.as_deref(), response));
         let special = Special::of(req.headers());
         let hops = &self.shared.policy.hops;
         // Loop detection comes first: a looping request must be reported as one, whatever else is wrong with it.
         let hop = match special.hops {
             false => hops.first(req.headers()),
-            true => match hops.onward(req.headers()) {
-                Ok(onward) => onward,
+            true => match hops.next_value(req.headers()) {
+                Ok(next_value) => next_value,
                 Err(status) => return Err(end(respond::status(&status, req.headers()))),
             },
         };
-        let audit_id = Facts::of(&req).audit_id.as_ref();
-        let passing = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
+        let audit_id = RequestContext::of(&req).audit_id.as_ref();
+        let in_flight = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
         // A client may reuse an audit ID for concurrent requests; a request with a hop header comes from a proxy, which
         // does not.
-        if passing.is_none() && audit_id.is_some() && hop.is_some() {
-            return Err(end(respond::status(&hops.came_back(), req.headers())));
+        if in_flight.is_none() && audit_id.is_some() && hop.is_some() {
+            return Err(end(respond::status(&hops.loop_detected(), req.headers())));
         }
         if !remote.available {
-            return Err(end(answers::unavailable()));
+            return Err(end(responses::unavailable()));
         }
         let transport = match &remote.transport {
             Ok(transport) => transport,
-            Err(why) => return Err(end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, why))),
+            Err(why) => return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, why))),
         };
         if user.name.is_empty() {
-            return Err(end(answers::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user")));
+            return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user")));
         }
         let endpoints = match self.shared.resolver.endpoints(&remote.service) {
             Ok(endpoints) => endpoints,
             Err(why) => {
                 tracing::debug!(service = ?remote.service, "cannot resolve: {why}");
-                return Err(end(answers::unavailable()));
+                return Err(end(responses::unavailable()));
             }
         };
         let long_running = info.as_ref().is_some_and(|i| i.is_long_running());
-        let permit = match remote.account.enter(long_running, || user.in_group(MASTERS)) {
+        let permit = match remote.stats.enter(long_running, || user.in_group(MASTERS)) {
             Ok(permit) => permit,
-            Err(full) => return Err(end(answers::too_many(full, &remote.service, req.headers()))),
+            Err(full) => return Err(end(responses::too_many(full, &remote.service, req.headers()))),
         };
-        // From here on, an early return drops the permit and so frees its place.
+        // From here on, an early return drops and so releases the permit.
         let authority = transport.choose(endpoints.all()).clone();
         let Rewritten {
             out,
             client,
-            interim,
+            informational,
             unpack,
         } = self.outgoing(req, (special, hop), user, transport.host_name(&authority))?;
         Ok(Ready {
@@ -191,10 +191,10 @@ impl ProxyHandler {
             authority,
             endpoints,
             permit,
-            passing,
+            in_flight,
             out,
             client,
-            interim,
+            informational,
             unpack,
             info,
         })
@@ -214,7 +214,7 @@ impl ProxyHandler {
             return Err(upgrade::not_hijackable().into());
         }
         let Some(target) = rewritten(req.uri()) else {
-            return Err(answers::error(StatusCode::BAD_REQUEST, "invalid request path").into());
+            return Err(responses::error(StatusCode::BAD_REQUEST, "invalid request path").into());
         };
         let (mut head, body) = req.into_parts();
         if special.host {
@@ -234,9 +234,9 @@ impl ProxyHandler {
             let why = format!("net/http: invalid header field value for {name:?}");
             return Err(unreachable_backend(&why).into());
         }
-        let facts = Facts::of(&head);
-        let (address, interim) = (facts.remote.map(|a| a.0.ip()), Interim::of(facts));
-        if let Some(id) = &facts.audit_id {
+        let context = RequestContext::of(&head);
+        let (address, informational) = (context.remote.map(|a| a.0.ip()), InformationalSender::of(context));
+        if let Some(id) = &context.audit_id {
             head.headers.insert(headers::AUDIT_ID, id.header().clone());
         }
         match hop {
@@ -253,7 +253,7 @@ impl ProxyHandler {
             unpack = special.ask_for_gzip(&head.method, &mut head.headers);
         }
         Ok(Rewritten {
-            interim,
+            informational,
             out: Box::new(Outgoing {
                 method: head.method,
                 target,
@@ -268,9 +268,9 @@ impl ProxyHandler {
 
 impl ProxyShared {
     /// Counts a response of the proxy itself.
-    fn end(&self, info: Option<&RequestInfo>, answer: Response) -> Response {
-        self.terminations.terminated(info, answer.status());
-        answer
+    fn end(&self, info: Option<&RequestInfo>, response: Response) -> Response {
+        self.terminations.record(info, response.status());
+        response
     }
 
     /// The asynchronous part of a request. Not an `async fn`, whose future would hold `ready` twice.
@@ -280,23 +280,23 @@ impl ProxyShared {
             authority,
             endpoints,
             mut permit,
-            passing,
+            in_flight,
             out,
             client,
-            interim,
+            informational,
             unpack,
             info,
         } = ready;
         async move {
             // Held until there is a response.
-            let _passing = passing;
+            let _in_flight = in_flight;
             if let Some(client) = client {
                 let client = client.holding(permit);
                 // Boxed: it contains a handshake of about 8 kB, which would enlarge the future of every request.
                 let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, *out, client, &self.tasks));
-                let mut answer = tunnel.await;
-                self.policy.clean_upgrade(answer.headers_mut());
-                return uncounted(answer);
+                let mut response = tunnel.await;
+                self.policy.clean_upgrade(response.headers_mut());
+                return without_request_metrics(response);
             }
             // The request's own deadline is enforced by the filter `server/filters/timeout`, which drops this future,
             // or the body, and thereby cancels the request at the backend.
@@ -305,23 +305,25 @@ impl ProxyShared {
             let began = std::time::Instant::now();
             permit.send();
             // Pinned in place: awaiting this large future by value would move it.
-            let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, interim.as_ref()));
+            let mut sending = pin!(transport.send_to(endpoints.all(), &authority, out, informational.as_ref()));
             let sent = match (end, transport.timeouts().header) {
                 (None, None) => sending.await,
                 // Boxed: most requests have no such deadline.
                 (end, header) => Box::pin(head_by(end, header, sending.as_mut())).await,
             };
             permit.settle();
-            let answer = match sent {
+            let response = match sent {
                 // The response's head is here; the permit stays with the body, which is part of the request.
-                Ok(answer) => {
-                    remote.account.answered(began.elapsed(), answer.status().as_u16());
-                    let answer = answer.map(|body| body.holding(permit));
-                    self.answer(transport.host_name(&authority), answer, unpack, end)
+                Ok(response) => {
+                    remote
+                        .stats
+                        .record_response(began.elapsed(), response.status().as_u16());
+                    let response = response.map(|body| body.holding(permit));
+                    self.finish_response(transport.host_name(&authority), response, unpack, end)
                 }
                 Err(SendError::Full) => {
-                    remote.account.turned_away();
-                    self.end(info.as_deref(), answers::no_connection(&remote.service))
+                    remote.stats.record_rejection();
+                    self.end(info.as_deref(), responses::no_connection(&remote.service))
                 }
                 Err(why @ SendError::Client(_)) => {
                     let status = Status::bad_request(why.to_string());
@@ -331,36 +333,36 @@ impl ProxyShared {
                     let is_late = matches!(why, SendError::Late);
                     let why = why.to_string();
                     if is_late {
-                        transport.unanswered(&authority, &why);
+                        transport.record_timeout(&authority, &why);
                     }
-                    remote.account.failed(&why);
+                    remote.stats.record_failure(&why);
                     unreachable_backend(&why)
                 }
             };
-            uncounted(answer)
+            without_request_metrics(response)
         }
     }
 
-    fn answer(
+    fn finish_response(
         &self,
         authority: &str,
-        answer: http::Response<BackendBody>,
+        response: http::Response<BackendBody>,
         unpack: bool,
         end: Option<Instant>,
     ) -> Response {
-        let (mut head, body) = answer.into_parts();
+        let (mut head, body) = response.into_parts();
         head.extensions.clear();
         let special = Special::of(&head.headers);
         let location = special.location.then(|| head.headers.get(header::LOCATION)).flatten();
         let location = location.filter(|l| !l.is_empty());
         let has_location = location.is_some();
         if let Some(location) = location {
-            if let Some(why) = location.to_str().ok().and_then(links::complaint) {
+            if let Some(why) = location.to_str().ok().and_then(links::go_parse_error) {
                 let why = format!("Internal error occurred: error trying to parse Location header: {why}");
-                return answers::error(StatusCode::SERVICE_UNAVAILABLE, &why);
+                return responses::error(StatusCode::SERVICE_UNAVAILABLE, &why);
             }
             if self.reject_redirects && head.status.is_redirection() {
-                return answers::redirect_refused();
+                return responses::redirect_refused();
             }
             let rewritten = location
                 .to_str()
@@ -409,7 +411,7 @@ impl ProxyShared {
 }
 
 impl UnprotectedHandler for ProxyHandler {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> Answering<'t>
+    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
@@ -417,37 +419,37 @@ impl UnprotectedHandler for ProxyHandler {
         self.answered(req, authorized)
     }
 
-    fn answer(self: Arc<Self>, req: Request, authorized: Authorized) -> Answering<'static> {
+    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         self.answered(req, authorized)
     }
 }
 
 impl ProxyHandler {
-    fn answered(&self, req: Request, authorized: Authorized) -> Answering<'static> {
+    fn answered(&self, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         let remote = match &**self.settings.load() {
             Settings::Local => None,
             Settings::Remote(remote) => Some(remote.clone()),
         };
         let Some(remote) = remote else {
-            return self.shared.delegate.clone().answer(req, authorized);
+            return self.shared.delegate.clone().serve_owned(req, authorized);
         };
         match self.prepared(&remote, req, authorized.user()) {
             Ok(ready) => Box::pin(self.shared.clone().exchange(remote, ready)),
-            Err(answer) => Box::pin(std::future::ready(uncounted(*answer))),
+            Err(response) => Box::pin(std::future::ready(without_request_metrics(*response))),
         }
     }
 }
 
 /// Marks the proxy's own responses as counted already. Backends' responses are marked by their origin.
-fn uncounted(mut answer: Response) -> Response {
-    if FromBackend::of(&answer).is_none() {
-        answer.extensions_mut().insert(Uncounted);
+fn without_request_metrics(mut response: Response) -> Response {
+    if FromBackend::of(&response).is_none() {
+        response.extensions_mut().insert(NotInRequestMetrics);
     }
-    answer
+    response
 }
 
 fn unreachable_backend(why: &str) -> Response {
-    answers::error(
+    responses::error(
         StatusCode::SERVICE_UNAVAILABLE,
         &format!("error trying to reach service: {why}"),
     )

@@ -2,14 +2,14 @@
 
 mod beside;
 mod failures;
-mod interim;
+mod informational;
 mod origin;
 mod pages;
 mod sending;
 mod upgrades;
 
 use crate::aggregator::testing::*;
-use crate::request::{Body, Facts, RemoteAddr, Request, UnprotectedHandler};
+use crate::request::{Body, RemoteAddr, Request, RequestContext, UnprotectedHandler};
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -53,7 +53,7 @@ async fn an_http2_backend_sees_the_caller_and_the_forwarding_chain() {
             .collect();
         lines.sort();
         seen.extend(lines);
-        answer(200, seen)
+        response(200, seen)
     })
     .await;
     let mut r: Request = http::Request::get("/apis/g/v1/things%2Fx?limit=5&a=b")
@@ -65,10 +65,10 @@ async fn an_http2_backend_sees_the_caller_and_the_forwarding_chain() {
         .header("x-forwarded-for", "9.9.9.9")
         .body(Body::empty())
         .unwrap();
-    let facts = Facts::of_mut(&mut r);
-    facts.audit_id = Some(http::HeaderValue::from_static("audit-1").into());
-    facts.remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
-    let answer = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
+    let context = RequestContext::of_mut(&mut r);
+    context.audit_id = Some(http::HeaderValue::from_static("audit-1").into());
+    context.remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
+    let response = proxy(&backend.authority, &pki.ca_pem).serve(r, alice()).await;
     let a = &backend.authority;
     let wanted = format!(
         "HTTP/2.0 GET https://{a}/apis/g/v1/things/x?a=b&limit=5\n\
@@ -76,7 +76,7 @@ async fn an_http2_backend_sees_the_caller_and_the_forwarding_chain() {
          x-forwarded-proto: https\nx-forwarded-uri: /apis/g/v1/things/x\nx-remote-group: dev\n\
          x-remote-group: system:authenticated\nx-remote-user: alice\n"
     );
-    assert_eq!(text(answer).await, wanted);
+    assert_eq!(text(response).await, wanted);
 }
 
 #[tokio::test]
@@ -125,9 +125,9 @@ async fn bodies_stream_in_both_directions() {
         let (up, rx) = mpsc::channel(1);
         let r = http::Request::post("/apis/g/v1/echo").body(streaming(rx)).unwrap();
         let p = proxy(&backend.authority, &pki.ca_pem);
-        let answer = tokio::spawn(async move { p.serve(r, alice()).await });
+        let response = tokio::spawn(async move { p.serve(r, alice()).await });
         up.send("one").await.unwrap();
-        let mut body = answer.await.unwrap().into_body();
+        let mut body = response.await.unwrap().into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
         up.send("two").await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "two");
@@ -147,7 +147,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
         async move {
             tell.send(()).unwrap();
             let _ = gate.recv().await;
-            answer(200, "ok")
+            response(200, "ok")
         }
     })
     .await;
@@ -183,7 +183,7 @@ async fn gzip_that_the_client_did_not_request_is_decompressed() {
         assert_eq!(r.headers()["accept-encoding"], "gzip");
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(b"hello").unwrap();
-        let mut a = answer(200, packer.finish().unwrap());
+        let mut a = response(200, packer.finish().unwrap());
         a.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
         a
     })
@@ -215,7 +215,7 @@ async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
                 tell.send("arrived").unwrap();
                 let _gone = Gone(tell);
                 std::future::pending::<()>().await;
-                answer(200, "")
+                response(200, "")
             }
         })
         .await;
@@ -240,7 +240,7 @@ async fn a_client_that_disconnects_during_upload_cancels_its_request() {
             }
             tell.send(None).unwrap();
             std::future::pending::<()>().await;
-            answer(200, "")
+            response(200, "")
         }
     })
     .await;
@@ -260,7 +260,7 @@ async fn a_body_larger_than_the_flow_control_window_arrives_whole() {
     let backend = Backend::http(&pki, 100, |r| async move {
         let length = r.headers().get("content-length").cloned();
         let body = r.into_body().collect().await.unwrap().to_bytes();
-        answer(
+        response(
             200,
             format!("{length:?} {} {}", body.len(), body.iter().all(|b| *b == b'x')),
         )
@@ -277,7 +277,7 @@ async fn a_body_larger_than_the_flow_control_window_arrives_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 2, |_| async { answer(200, "ok") }).await;
+    let backend = Backend::http(&pki, 2, |_| async { response(200, "ok") }).await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..40 {
@@ -290,10 +290,10 @@ async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
 }
 
 #[tokio::test]
-async fn who_is_nobody_reaches_no_backend() {
+async fn a_request_without_a_user_reaches_no_backend() {
     // The filter chain always sets a user name; an embedding might not.
     let nobody = crate::request::Authorized::mint(crate::request::UserInfo::default().into());
-    let answer = proxy("127.0.0.1:1", "").serve(get("/apis/g/v1/x"), nobody).await;
-    assert_eq!(answer.status(), 500);
-    assert_eq!(text(answer).await, "missing user\n");
+    let response = proxy("127.0.0.1:1", "").serve(get("/apis/g/v1/x"), nobody).await;
+    assert_eq!(response.status(), 500);
+    assert_eq!(text(response).await, "missing user\n");
 }

@@ -10,27 +10,27 @@
 
 mod balance;
 mod body;
+mod connection_limits;
 mod exchange;
 mod host;
 mod http2;
-mod kept;
 mod probation;
-mod ranked;
-mod room;
+mod replay;
 mod upload;
-mod way;
+mod upstream_options;
+mod weighted;
 
 pub use balance::EndpointState;
 pub use body::BackendBody;
-pub use probation::Question;
-pub use room::Bounds;
-pub use way::Way;
+pub use connection_limits::ConnectionLimits;
+pub use probation::ProbeRequest;
+pub use upstream_options::UpstreamOptions;
 
 use super::dial::DialError;
 use super::tls::ClientTls;
 use crate::client::outbound::Outbound;
 use crate::request::headers::IdentityHeaders;
-use crate::request::{Body, Interim};
+use crate::request::{Body, InformationalSender};
 use crate::tasks::TaskGroup;
 use crate::telemetry::clients::ClientRequestMetrics;
 use exchange::{exchange, is_idempotent};
@@ -45,11 +45,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// Attempts for a request of which nothing was sent; any other is sent at most twice.
-const MOST_ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// Go's text (`golang.org/x/net/http2`), which clients see in the 503.
 const GOAWAY: &str = "http2: server sent GOAWAY and closed the connection";
 /// Hosts per transport above which idle ones are dropped: pods come and go, and their addresses with them.
-const MOST_HOSTS: usize = 64;
+const MAX_HOSTS: usize = 64;
 
 /// A request to a backend. The authority comes from the resolver.
 pub struct Outgoing {
@@ -84,11 +84,11 @@ pub struct Transport {
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
-    turn: AtomicU64,
+    choices: AtomicU64,
     counts: Option<ClientRequestMetrics>,
-    bounds: Bounds,
-    way: Way,
-    question: Arc<Question>,
+    limits: ConnectionLimits,
+    options: UpstreamOptions,
+    probe_request: Arc<ProbeRequest>,
     hop: Option<HeaderValue>,
     identity: Arc<IdentityHeaders>,
 }
@@ -101,11 +101,11 @@ impl Transport {
             outbound,
             tasks,
             hosts: Mutex::default(),
-            turn: AtomicU64::new(0),
+            choices: AtomicU64::new(0),
             counts: None,
-            bounds: Bounds::default(),
-            way: Way::default(),
-            question: Arc::default(),
+            limits: ConnectionLimits::default(),
+            options: UpstreamOptions::default(),
+            probe_request: Arc::default(),
             hop: None,
             identity: Arc::default(),
         }
@@ -113,46 +113,46 @@ impl Transport {
 
     /// Sets the hop header that identifies this gateway replica on its own requests (loop detection).
     #[must_use]
-    pub fn named(mut self, hop: HeaderValue) -> Self {
+    pub fn with_hop(mut self, hop: HeaderValue) -> Self {
         self.hop = Some(hop);
         self
     }
 
-    /// The header value set with [`Transport::named`].
+    /// The header value set with [`Transport::with_hop`].
     pub fn hop(&self) -> Option<&HeaderValue> {
         self.hop.as_ref()
     }
 
     /// Strips the trailers in which a client could claim an identity.
     #[must_use]
-    pub fn stripping(mut self, identity: Arc<IdentityHeaders>) -> Self {
+    pub fn with_identity_headers(mut self, identity: Arc<IdentityHeaders>) -> Self {
         self.identity = identity;
         self
     }
 
     /// Sets the limits that apply to each address.
     #[must_use]
-    pub fn bounded(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
+    pub fn with_limits(mut self, limits: ConnectionLimits) -> Self {
+        self.limits = limits;
         self
     }
 
     /// Sets the probe request that an ejected address must answer before it receives requests again.
     #[must_use]
-    pub fn asking(mut self, question: Question) -> Self {
-        self.question = Arc::new(question);
+    pub fn with_probe(mut self, probe_request: ProbeRequest) -> Self {
+        self.probe_request = Arc::new(probe_request);
         self
     }
 
     /// Records the gateway's own requests (probes, documents) in these metrics. Proxied
     /// requests are not recorded there.
     #[must_use]
-    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+    pub fn with_metrics(mut self, counts: ClientRequestMetrics) -> Self {
         self.counts = Some(counts);
         self
     }
 
-    /// The metrics set with [`Transport::counting`].
+    /// The metrics set with [`Transport::with_metrics`].
     pub fn counts(&self) -> Option<&ClientRequestMetrics> {
         self.counts.as_ref()
     }
@@ -205,8 +205,8 @@ impl Transport {
         }
     }
 
-    /// Sends a proxied request, subject to the limits, and forwards informational (1xx) responses to `interim`. If
-    /// `first` cannot be reached and nothing was sent, another of `endpoints` is tried. Retries follow the rules of
+    /// Sends a proxied request, subject to the limits, and forwards informational (1xx) responses to `informational`.
+    /// If `first` cannot be reached and nothing was sent, another of `endpoints` is tried. Retries follow the rules of
     /// [`Transport::send`].
     ///
     /// # Errors
@@ -219,9 +219,9 @@ impl Transport {
         endpoints: &[Arc<str>],
         first: &str,
         out: Box<Outgoing>,
-        interim: Option<&Interim>,
+        informational: Option<&InformationalSender>,
     ) -> impl Future<Output = Result<Response<BackendBody>, SendError>> {
-        self.deliver(endpoints, first, out, true, interim)
+        self.deliver(endpoints, first, out, true, informational)
     }
 
     async fn deliver(
@@ -230,24 +230,24 @@ impl Transport {
         first: &str,
         mut out: Box<Outgoing>,
         bounded: bool,
-        interim: Option<&Interim>,
+        informational: Option<&InformationalSender>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
-        let kept = if http_body::Body::is_end_stream(&out.body) {
+        let record = if http_body::Body::is_end_stream(&out.body) {
             None
         } else {
-            let (body, kept) = kept::keep(std::mem::take(&mut out.body), self.identity.clone());
+            let (body, record) = replay::record(std::mem::take(&mut out.body), self.identity.clone());
             out.body = body;
-            Some(kept)
+            Some(record)
         };
         // Without a body there is nothing to record, and the wrapper would cost an allocation.
-        let mut spare = Some(kept::Head::of(&out));
+        let mut spare = Some(replay::Head::of(&out));
         let mut next = out;
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let others = endpoints.len() > 1 && attempt < MOST_ATTEMPTS;
-            let found = match host.stream_at_once(bounded) {
+            let others = endpoints.len() > 1 && attempt < MAX_ATTEMPTS;
+            let found = match host.try_stream(bounded) {
                 Some(stream) => Ok(Lease::Http2(stream)),
                 // Boxed like every other rare path here: inline, its future would enlarge that of every request.
                 None => Box::pin(balance::checkout(&host, others, bounded)).await,
@@ -264,41 +264,44 @@ impl Transport {
                     }
                     // Safe for any method, because nothing was sent yet.
                     host = self.another(endpoints, &host)?;
-                    balance::say_where(&host, &mut next);
+                    balance::set_forwarded_host(&host, &mut next);
                     continue;
                 }
             };
             // A request on a connection that misses a ping moves to another address if it may be sent twice.
-            let is_free = others && kept.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
-            let silence = if is_free { lease.silence() } else { None };
+            let is_free = others && record.is_none() && spare.as_ref().is_some_and(|s| is_idempotent(s.method()));
+            let ping_missed = if is_free { lease.ping_missed() } else { None };
             let outcome = {
-                let mut sending = pin!(exchange(&host, lease, *next, kept.as_ref(), interim));
-                match silence {
+                let mut sending = pin!(exchange(&host, lease, *next, record.as_ref(), informational));
+                match ping_missed {
                     None => sending.await,
                     // Boxed: inline, it would enlarge the future of every request.
-                    Some(silence) => Box::pin(balance::unless_silent(silence, sending.as_mut())).await,
+                    Some(ping_missed) => Box::pin(balance::unless_ping_missed(ping_missed, sending.as_mut())).await,
                 }
             };
             let mut failure = match outcome {
-                Ok(answer) => {
+                Ok(response) => {
                     host.health.succeeded();
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Err(failure) => failure,
             };
             // A body that broke off on the client's side is not the backend's failure and must not eject its address.
-            if let Some(why) = kept.as_ref().and_then(kept::Kept::broken) {
+            if let Some(why) = record.as_ref().and_then(replay::ReplayRecord::client_error) {
                 return Err(SendError::Client(why));
             }
             host.health.failed(&failure.text);
             next = match (failure.unsent.take(), spare.take()) {
-                (Some(unsent), kept) if attempt < MOST_ATTEMPTS => {
-                    spare = kept;
+                (Some(unsent), record) if attempt < MAX_ATTEMPTS => {
+                    spare = record;
                     unsent
                 }
-                (None, Some(again)) if failure.may_retry(again.method(), kept.is_some()) => {
-                    match kept.as_ref().map_or(Some(Body::empty()), kept::Kept::again) {
-                        Some(body) => again.again(body).into(),
+                (None, Some(again)) if failure.may_retry(again.method(), record.is_some()) => {
+                    match record
+                        .as_ref()
+                        .map_or(Some(Body::empty()), replay::ReplayRecord::take_body)
+                    {
+                        Some(body) => again.into_request(body).into(),
                         None => return Err(SendError::Exchange(failure.text)),
                     }
                 }
@@ -306,7 +309,7 @@ impl Transport {
             };
             if others {
                 host = self.another(endpoints, &host)?;
-                balance::say_where(&host, &mut next);
+                balance::set_forwarded_host(&host, &mut next);
             }
         }
     }
@@ -344,7 +347,7 @@ impl Transport {
         let value = HeaderValue::from_str(host_name)
             .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         // Not a hard limit: hosts with requests in flight stay.
-        if hosts.len() >= MOST_HOSTS {
+        if hosts.len() >= MAX_HOSTS {
             hosts.retain(|_, h| !h.is_idle());
         }
         let host = Arc::new(Host::new(authority.into(), (name, value), self));

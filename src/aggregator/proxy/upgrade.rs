@@ -4,7 +4,7 @@
 //!
 //! Entry point: [`tunnel()`]. The copying itself is done in [`crate::client::tunnel`].
 
-use super::answers;
+use super::responses;
 use super::transport::{Outgoing, Transport};
 use crate::client::tunnel;
 pub use crate::client::tunnel::{ClientSide, client_side};
@@ -15,7 +15,7 @@ use hyper::client::conn::http1;
 
 /// Response if the client's connection cannot be taken over.
 pub fn not_hijackable() -> Response {
-    answers::error(
+    responses::error(
         StatusCode::SERVICE_UNAVAILABLE,
         "request connection cannot be hijacked: feature not supported",
     )
@@ -32,7 +32,7 @@ pub async fn tunnel(
     client: tunnel::ClientSide,
     tasks: &TaskGroup,
 ) -> Response {
-    let unavailable = |text: String| answers::error(StatusCode::SERVICE_UNAVAILABLE, &text);
+    let unavailable = |text: String| responses::error(StatusCode::SERVICE_UNAVAILABLE, &text);
     let io = match transport.dial_http1(authority).await {
         Ok(io) => io,
         Err(e) => return unavailable(format!("error dialing backend: {e}")),
@@ -60,22 +60,22 @@ pub async fn tunnel(
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
     *request.uri_mut() = http::Uri::from(out.target);
-    let mut answer = match sender.send_request(request).await {
-        Ok(answer) => answer,
+    let mut response = match sender.send_request(request).await {
+        Ok(response) => response,
         Err(e) => return unavailable(format!("error sending request: {e}")),
     };
     // The client gets the headers as the backend sent them, as with upstream's raw connection copy.
-    answer.extensions_mut().insert(FromBackend::Verbatim);
-    match answer.status() {
+    response.extensions_mut().insert(FromBackend::Verbatim);
+    match response.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
-            let backend = hyper::upgrade::on(&mut answer);
+            let backend = hyper::upgrade::on(&mut response);
             let started = tunnel::start(client, backend, tasks);
             if !started {
                 return unavailable("error dialing backend: the server is shutting down".into());
             }
-            answer.map(|_| Body::empty())
+            response.map(|_| Body::empty())
         }
-        status if status.as_u16() >= 400 => tunnel::refusal(answer),
+        status if status.as_u16() >= 400 => tunnel::refusal(response),
         status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
     }
 }

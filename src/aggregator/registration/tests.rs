@@ -44,8 +44,8 @@ async fn backends_serve_several_groups_and_groups_have_several_backends() {
     let named = |name: &'static str| {
         Backend::http(&pki, 100, move |r| async move {
             match r.uri().path().ends_with("/things") {
-                true => answer(200, name),
-                false => answer(200, "{}"),
+                true => response(200, name),
+                false => response(200, "{}"),
             }
         })
     };
@@ -98,7 +98,7 @@ async fn a_group_moves_between_a_backend_and_this_process_under_watches() {
             let events = events.subscribe();
             async move {
                 if r.uri().query() != Some("watch=1") {
-                    return answer(200, "remote");
+                    return response(200, "remote");
                 }
                 let first = futures_util::stream::iter(["first"]);
                 let later = futures_util::stream::unfold(events, |mut events| async move {

@@ -137,8 +137,8 @@ impl Backend {
             async move {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let service = service_fn(move |r| {
-                    let answer = service(r);
-                    async move { Ok::<_, std::convert::Infallible>(answer.await) }
+                    let response = service(r);
+                    async move { Ok::<_, std::convert::Infallible>(response.await) }
                 });
                 let io = TokioIo::new(stream);
                 if http2 {
@@ -184,6 +184,6 @@ where
     }
 }
 
-pub fn answer(status: u16, body: impl Into<Bytes>) -> http::Response<Body> {
+pub fn response(status: u16, body: impl Into<Bytes>) -> http::Response<Body> {
     http::Response::builder().status(status).body(Body::full(body)).unwrap()
 }

@@ -53,7 +53,7 @@ impl World {
 
     /// Like [`World::start`], with a directory for the disk cache.
     pub async fn start_in(
-        keep_in: Option<std::path::PathBuf>,
+        disk_cache_dir: Option<std::path::PathBuf>,
         api_services: Arc<MemoryStorage>,
         services: Arc<MemoryStorage>,
     ) -> Self {
@@ -87,8 +87,8 @@ impl World {
                 connections: tasks.clone(),
                 provider: provider(),
                 outbound: crate::client::outbound::Outbound::direct()
-                    .to_sockets_below([std::env::temp_dir()])
-                    .away_from(crate::client::outbound::OwnAddress {
+                    .with_socket_dirs([std::env::temp_dir()])
+                    .refusing(crate::client::outbound::OwnAddress {
                         bound: OWN,
                         advertised: OWN.ip(),
                     }),
@@ -100,9 +100,9 @@ impl World {
                 to_endpoints: false,
                 reject_redirects: true,
                 priorities: Vec::new(),
-                budget: Default::default(),
-                bounds: Default::default(),
-                keep_in,
+                backend_limits: Default::default(),
+                connection_limits: Default::default(),
+                disk_cache_dir,
                 resolver: None,
             },
         );
@@ -131,8 +131,8 @@ impl World {
     }
 
     pub async fn send(&self, req: Request) -> (u16, String) {
-        let answer = self.head.serve(req, alice()).await;
-        (answer.status().as_u16(), text(answer).await)
+        let response = self.head.serve(req, alice()).await;
+        (response.status().as_u16(), text(response).await)
     }
 
     /// Sends a request and returns the response without reading its body.
@@ -151,8 +151,8 @@ impl World {
 
     /// Whether the response has status 200 but its body breaks off.
     pub async fn cut_off(&self, path: &str) -> bool {
-        let answer = self.head.serve(get(path), alice()).await;
-        answer.status() == 200 && answer.into_body().collect(1 << 20).await.is_err()
+        let response = self.head.serve(get(path), alice()).await;
+        response.status() == 200 && response.into_body().collect(1 << 20).await.is_err()
     }
 
     /// The entry of a group in the aggregated discovery document.

@@ -35,9 +35,9 @@ async fn publishing(pki: &Pki, document: String) -> Backend {
         let document = document.clone();
         async move {
             if r.uri().path() != "/apis" {
-                return answer(200, "{}");
+                return response(200, "{}");
             }
-            let mut a = answer(200, document);
+            let mut a = response(200, document);
             let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
             a.headers_mut().insert("content-type", kind.parse().unwrap());
             a

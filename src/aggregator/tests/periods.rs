@@ -128,7 +128,7 @@ fn passed(_: &str) -> [String; 3] {
 }
 
 fn typed(kind: &str, etag: &str, body: &str) -> http::Response<Body> {
-    let mut a = answer(200, body.to_owned());
+    let mut a = response(200, body.to_owned());
     a.headers_mut().insert("content-type", kind.parse().unwrap());
     if !etag.is_empty() {
         a.headers_mut().insert("etag", etag.parse().unwrap());
@@ -142,7 +142,7 @@ const DISCOVERY: &str = r#"{"items":[{"metadata":{"name":"g"},"versions":[
 /// A healthy backend, whose documents all support conditional requests.
 fn well(asked: &Asked) -> http::Response<Body> {
     if asked.known.is_some() {
-        return answer(304, "");
+        return response(304, "");
     }
     match asked.path.as_str() {
         "/apis" => typed(V2, "\"d\"", DISCOVERY),
@@ -152,7 +152,7 @@ fn well(asked: &Asked) -> http::Response<Body> {
             "\"i\"",
             r#"{"paths":{"apis/g/v1":{"serverRelativeURL":"/openapi/v3/apis/g/v1?hash=1"}}}"#,
         ),
-        _ => answer(200, "{}"),
+        _ => response(200, "{}"),
     }
 }
 
@@ -183,7 +183,7 @@ async fn discovery_is_polled_once_a_minute_per_service() {
 #[tokio::test(start_paused = true)]
 async fn failing_discovery_is_retried_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
-        "/apis" => answer(503, ""),
+        "/apis" => response(503, ""),
         _ => well(a),
     };
     let rig = Rig::start(script, passed).await;
@@ -198,8 +198,8 @@ async fn failing_discovery_is_retried_with_backoff() {
 #[tokio::test(start_paused = true)]
 async fn a_backend_without_aggregated_discovery_is_polled_for_both_forms() {
     let script: Script = |a| match a.path.as_str() {
-        "/apis" => answer(404, ""),
-        "/apis/g/v1" => answer(
+        "/apis" => response(404, ""),
+        "/apis/g/v1" => response(
             200,
             r#"{"resources":[{"name":"things","kind":"Thing","namespaced":true}]}"#,
         ),
@@ -230,7 +230,7 @@ async fn openapi_is_polled_once_a_minute_with_conditional_requests() {
 #[tokio::test(start_paused = true)]
 async fn failing_openapi_downloads_are_retried_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
-        "/openapi/v2" | "/openapi/v3" => answer(500, ""),
+        "/openapi/v2" | "/openapi/v3" => response(500, ""),
         _ => well(a),
     };
     let rig = Rig::start(script, passed).await;
@@ -249,7 +249,7 @@ async fn failing_openapi_downloads_are_retried_with_backoff() {
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_backend_gets_five_concurrent_probes_with_backoff() {
     let script: Script = |a| match a.path.as_str() {
-        "/apis/g/v1" => answer(500, ""),
+        "/apis/g/v1" => response(500, ""),
         _ => well(a),
     };
     let failed = |url: &str| {

@@ -49,7 +49,7 @@ impl Dangling {
         let mut outcome = Ok(());
         for schema in schemas.values() {
             let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-            if let Some(condition) = due(schema, level, levels.contains_key(level)) {
+            if let Some(condition) = pending_condition(schema, level, levels.contains_key(level)) {
                 outcome = outcome.and(self.write(schema.name(), condition).await);
             }
         }
@@ -92,7 +92,7 @@ impl Dangling {
 }
 
 /// The condition to write, or `None` if it is up to date. Its transition time is left out if the status changes.
-fn due(schema: &Value, level: &str, exists: bool) -> Option<Value> {
+fn pending_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, end) = if exists {
         ("False", "Found", "and it exists")
     } else {
@@ -121,21 +121,21 @@ mod tests {
     #[test]
     fn the_condition_is_written_when_it_differs() {
         let mut schema = json!({"status": {}});
-        let mut found = due(&schema, "x", true).unwrap();
+        let mut found = pending_condition(&schema, "x", true).unwrap();
         assert_eq!(
             found.str_at(&["message"]),
             "This FlowSchema references the PriorityLevelConfiguration object named \"x\" and it exists"
         );
         found.set(&["lastTransitionTime"], "then");
         schema.set(&["status", "conditions"], vec![found]);
-        assert_eq!(due(&schema, "x", true), None);
-        let missing = due(&schema, "x", false).unwrap();
+        assert_eq!(pending_condition(&schema, "x", true), None);
+        let missing = pending_condition(&schema, "x", false).unwrap();
         assert_eq!(
             (missing.str_at(&["status"]), missing.str_at(&["reason"])),
             ("True", "NotFound")
         );
         assert!(missing.get("lastTransitionTime").is_null());
-        let renamed = due(&schema, "y", true).unwrap();
+        let renamed = pending_condition(&schema, "y", true).unwrap();
         assert_eq!(
             renamed.str_at(&["lastTransitionTime"]),
             "then",

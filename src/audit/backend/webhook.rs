@@ -53,7 +53,7 @@ impl Webhook {
     ) -> Result<Self, String> {
         let fetcher = Fetcher::with(config, REQUEST_TIMEOUT)
             .map_err(|e| e.what)?
-            .counting(counts);
+            .with_metrics(counts);
         let url = config.server.clone();
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }

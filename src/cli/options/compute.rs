@@ -4,14 +4,12 @@ use super::{UsageError, Values, count};
 use crate::tasks::compute::Config;
 
 /// Minimum of `--compute-memory` and `--request-body-memory`: one body of the maximum size, decoded.
-const LEAST_MEMORY: usize = 16 << 20;
+const MIN_MEMORY: usize = 16 << 20;
 
 /// Parses the flags of the compute pool.
 pub(super) fn read(values: &Values) -> Result<Config, UsageError> {
     let memory = |flag: &str| match count(values, flag)? {
-        n if n < LEAST_MEMORY => Err(UsageError::new(format!(
-            "--{flag} must be at least {LEAST_MEMORY} bytes"
-        ))),
+        n if n < MIN_MEMORY => Err(UsageError::new(format!("--{flag} must be at least {MIN_MEMORY} bytes"))),
         n => Ok(n),
     };
     let default = Config::default();

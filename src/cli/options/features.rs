@@ -1,5 +1,5 @@
 //! `--feature-gates`, parsed and validated like upstream's. This server always behaves like v1.36 with default gates;
-//! setting a gate otherwise has no effect and gives a warning, except for the gates in [`HEEDED`].
+//! setting a gate otherwise has no effect and gives a warning, except for the gates in [`EFFECTIVE`].
 
 mod gates;
 
@@ -86,7 +86,7 @@ impl FeatureGates {
                     gate.default
                 ));
             }
-            if *value != gate.default && !HEEDED.contains(&name.as_str()) {
+            if *value != gate.default && !EFFECTIVE.contains(&name.as_str()) {
                 warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
             }
             let going = match gate.stage {
@@ -103,7 +103,7 @@ impl FeatureGates {
 }
 
 /// The gates that have an effect here.
-const HEEDED: [&str; 1] = ["CBORServingAndStorage"];
+const EFFECTIVE: [&str; 1] = ["CBORServingAndStorage"];
 
 const NO_EFFECT: &str = "features are as in v1.36's defaults";
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const FLAG: &str = "runtime-config";
 
 /// Keys that stand for many versions, in order of precedence, lowest first.
-pub const WIDE: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
+pub const WIDE_KEYS: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
 /// The pairs. If a key is repeated, the last value wins. A key without a value has an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl RuntimeConfig {
         if pairs.len() == 1 && pairs.get("api/all").is_some_and(|v| v == "false") {
             return refused("invalid key with only api/all=false".to_owned());
         }
-        for key in pairs.keys().filter(|k| !WIDE.contains(&k.as_str())) {
+        for key in pairs.keys().filter(|k| !WIDE_KEYS.contains(&k.as_str())) {
             if !(2..=3).contains(&key.split('/').count()) {
                 return refused(format!("runtime-config invalid key {key}"));
             }

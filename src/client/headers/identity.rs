@@ -1,7 +1,7 @@
 //! The caller's identity as `X-Remote-*` headers. Entry points: [`Identity::try_of`], [`Identity::state`].
 
 use crate::request::UserInfo;
-use crate::request::headers::{begins_as, reads_as, remove_all};
+use crate::request::headers::{folds_to, folds_to_prefix, remove_all};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 const X_REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
@@ -51,15 +51,15 @@ impl Identity {
 
     /// Removes any identity that the client claims and its credentials, then sets this one.
     pub fn state(&self, headers: &mut HeaderMap) {
-        // `begins_as` and `reads_as` also match spellings such as `X_Remote_User`, which some backends treat as the
-        // same header.
+        // `folds_to_prefix` and `folds_to` also match spellings such as `X_Remote_User`, which some backends treat as
+        // the same header.
         remove_all(headers, |name| {
             let name = name.as_str();
-            let is_claim = begins_as(name, X_REMOTE)
-                && (begins_as(name, X_REMOTE_EXTRA)
+            let is_claim = folds_to_prefix(name, X_REMOTE)
+                && (folds_to_prefix(name, X_REMOTE_EXTRA)
                     || ["x-remote-user", "x-remote-uid", "x-remote-group"]
                         .iter()
-                        .any(|h| reads_as(name, h)));
+                        .any(|h| folds_to(name, h)));
             is_claim || name == "authorization"
         });
         for (name, value) in &self.0 {

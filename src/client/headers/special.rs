@@ -30,7 +30,7 @@ pub struct Special {
     pub origin: bool,
 }
 
-enum Kind {
+enum HeaderClass {
     Plain,
     Connection,
     Te,
@@ -45,28 +45,28 @@ enum Kind {
     Origin,
 }
 
-fn kind(name: &HeaderName) -> Kind {
+fn class(name: &HeaderName) -> HeaderClass {
     match name.as_str() {
-        "connection" => Kind::Connection,
-        "te" => Kind::Te,
+        "connection" => HeaderClass::Connection,
+        "te" => HeaderClass::Te,
         "proxy-connection"
         | "keep-alive"
         | "proxy-authenticate"
         | "proxy-authorization"
         | "transfer-encoding"
-        | "upgrade" => Kind::HopByHop,
-        "trailer" => Kind::Trailer,
-        "host" => Kind::Host,
-        "location" => Kind::Location,
-        "content-encoding" => Kind::ContentEncoding,
-        "accept-encoding" | "range" => Kind::Form,
+        | "upgrade" => HeaderClass::HopByHop,
+        "trailer" => HeaderClass::Trailer,
+        "host" => HeaderClass::Host,
+        "location" => HeaderClass::Location,
+        "content-encoding" => HeaderClass::ContentEncoding,
+        "accept-encoding" | "range" => HeaderClass::Form,
         "access-control-allow-credentials"
         | "access-control-allow-headers"
         | "access-control-allow-methods"
-        | "access-control-allow-origin" => Kind::Cors,
-        "x-torana-hops" => Kind::Hops,
-        name if origin::acts_on_it(name) => Kind::Origin,
-        _ => Kind::Plain,
+        | "access-control-allow-origin" => HeaderClass::Cors,
+        "x-torana-hops" => HeaderClass::Hops,
+        name if origin::acts_on_it(name) => HeaderClass::Origin,
+        _ => HeaderClass::Plain,
     }
 }
 
@@ -75,19 +75,19 @@ impl Special {
     pub fn of(headers: &HeaderMap) -> Self {
         let mut found = Self::default();
         for name in headers.keys() {
-            match kind(name) {
-                Kind::Plain => {}
-                Kind::Connection => (found.connection, found.hop_by_hop) = (true, true),
-                Kind::Te => (found.te, found.hop_by_hop) = (true, true),
-                Kind::HopByHop => found.hop_by_hop = true,
-                Kind::Trailer => found.trailer = true,
-                Kind::Host => found.host = true,
-                Kind::Location => found.location = true,
-                Kind::ContentEncoding => found.content_encoding = true,
-                Kind::Form => found.form = true,
-                Kind::Cors => found.cors = true,
-                Kind::Hops => found.hops = true,
-                Kind::Origin => found.origin = true,
+            match class(name) {
+                HeaderClass::Plain => {}
+                HeaderClass::Connection => (found.connection, found.hop_by_hop) = (true, true),
+                HeaderClass::Te => (found.te, found.hop_by_hop) = (true, true),
+                HeaderClass::HopByHop => found.hop_by_hop = true,
+                HeaderClass::Trailer => found.trailer = true,
+                HeaderClass::Host => found.host = true,
+                HeaderClass::Location => found.location = true,
+                HeaderClass::ContentEncoding => found.content_encoding = true,
+                HeaderClass::Form => found.form = true,
+                HeaderClass::Cors => found.cors = true,
+                HeaderClass::Hops => found.hops = true,
+                HeaderClass::Origin => found.origin = true,
             }
         }
         found
@@ -102,7 +102,10 @@ impl Special {
         }
         if self.hop_by_hop {
             remove_all(headers, |name| {
-                matches!(kind(name), Kind::Connection | Kind::Te | Kind::HopByHop)
+                matches!(
+                    class(name),
+                    HeaderClass::Connection | HeaderClass::Te | HeaderClass::HopByHop
+                )
             });
         }
         if self.trailer {
@@ -125,7 +128,7 @@ impl Special {
     pub fn clean_response(self, headers: &mut HeaderMap) -> Self {
         let rest = self.strip_hop_by_hop(headers);
         if rest.cors {
-            remove_all(headers, |name| matches!(kind(name), Kind::Cors));
+            remove_all(headers, |name| matches!(class(name), HeaderClass::Cors));
         }
         rest
     }

@@ -42,7 +42,7 @@ pub(super) fn refused(own: SocketAddr) -> DialError {
 impl Outbound {
     /// Refuses connections to this gateway itself.
     #[must_use]
-    pub fn away_from(mut self, own: OwnAddress) -> Self {
+    pub fn refusing(mut self, own: OwnAddress) -> Self {
         self.own = Some(own);
         self
     }
@@ -56,7 +56,7 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn leads_home(&self, authority: &str) -> Option<SocketAddr> {
+    pub async fn find_own_address(&self, authority: &str) -> Option<SocketAddr> {
         self.own?;
         let found = self.addresses(authority, Instant::now() + DIAL_TIMEOUT).await;
         found.ok()?.into_iter().find(|a| self.is_own(*a))
@@ -107,25 +107,25 @@ mod tests {
         let elsewhere = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = elsewhere.local_addr().unwrap();
         let outbound = Outbound::direct()
-            .away_from(own(&here.to_string()))
-            .knowing("me.example:443", &[there, here])
-            .knowing("other.example:443", &[there]);
+            .refusing(own(&here.to_string()))
+            .with_static_names("me.example:443", &[there, here])
+            .with_static_names("other.example:443", &[there]);
         for authority in [
             "me.example:443",
             &here.to_string(),
             &format!("localhost:{}", here.port()),
         ] {
-            assert_eq!(outbound.leads_home(authority).await, Some(here), "{authority}");
+            assert_eq!(outbound.find_own_address(authority).await, Some(here), "{authority}");
             for straight in [false, true] {
                 let refused = match straight {
-                    true => outbound.straight(authority, 0).await,
+                    true => outbound.connect_directly(authority, 0).await,
                     false => outbound.connect(authority, 0).await,
                 };
                 let why = refused.err().unwrap().0;
                 assert_eq!(why, format!("dial tcp {here}: this is the gateway itself"));
             }
         }
-        assert_eq!(outbound.leads_home("other.example:443").await, None);
+        assert_eq!(outbound.find_own_address("other.example:443").await, None);
         outbound.connect("other.example:443", 0).await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 impl Outbound {
     /// Allows connections to sockets below these directories; none are allowed by default.
-    pub fn to_sockets_below(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn with_socket_dirs(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
         self.socket_dirs = dirs.into_iter().collect();
         self
     }
@@ -72,7 +72,7 @@ mod tests {
             told.ends_with("it is in no directory of --backend-socket-dirs"),
             "{told}"
         );
-        let o = o.to_sockets_below([dir.path().to_owned(), dir.path().join("not-there")]);
+        let o = o.with_socket_dirs([dir.path().to_owned(), dir.path().join("not-there")]);
         o.connect_socket(&socket(path.clone(), None)).await.unwrap();
         let other = rustix::process::geteuid().as_raw() + 1;
         let told = refusal(o.connect_socket(&socket(path.clone(), Some(other))).await);

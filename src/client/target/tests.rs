@@ -8,7 +8,7 @@ fn object(annotations: Value) -> Value {
     v
 }
 
-fn of(annotations: Value) -> Result<Backend, String> {
+fn of(annotations: Value) -> Result<BackendOptions, String> {
     read(&object(annotations)).map_err(|e| aggregate(&e))
 }
 
@@ -19,8 +19,11 @@ fn target(urls: &str) -> Target {
 
 #[test]
 fn urls_become_addresses_and_a_name() {
-    assert_eq!(of(json!({})), Ok(Backend::default()));
-    assert_eq!(of(json!({"example.com/backend-urls": "x"})), Ok(Backend::default()));
+    assert_eq!(of(json!({})), Ok(BackendOptions::default()));
+    assert_eq!(
+        of(json!({"example.com/backend-urls": "x"})),
+        Ok(BackendOptions::default())
+    );
     let t = of(json!({"torana.dev/backend-urls": "https://Api.example.com, https://api.example.com:8443/"}));
     let t = t.unwrap().target.unwrap();
     let all: Vec<&str> = t.addresses.iter().map(|a| &**a).collect();
@@ -33,9 +36,13 @@ fn urls_become_addresses_and_a_name() {
 #[test]
 fn places_are_grouped_into_weighted_failover_tiers() {
     let t = target("https://b;failover=1, https://a;weight=3, https://c:1;failover=1;weight=2, https://d");
-    let all: Vec<(&str, u32, u32)> = t.places.iter().map(|p| (&*p.address, p.weight, p.failover)).collect();
+    let all: Vec<(&str, u32, u32)> = t
+        .endpoints
+        .iter()
+        .map(|p| (&*p.address, p.weight, p.failover))
+        .collect();
     assert_eq!(all, [("a:443", 3, 0), ("d:443", 1, 0), ("b:443", 1, 1), ("c:1", 2, 1)]);
-    assert_eq!(t.turns().collect::<Vec<_>>(), [0..2, 2..4]);
+    assert_eq!(t.tiers().collect::<Vec<_>>(), [0..2, 2..4]);
 }
 
 #[test]
@@ -43,13 +50,13 @@ fn unix_sockets_are_valid_places() {
     let t = of(json!({"torana.dev/backend-urls": "http+unix:///run/a.sock, h2c+unix:///run/b.sock;uid=1000"}));
     let t = t.unwrap().target.unwrap();
     assert_eq!(&*t.server_name, "localhost");
-    let sockets: Vec<&Socket> = t.places.iter().filter_map(|p| p.socket.as_ref()).collect();
+    let sockets: Vec<&Socket> = t.endpoints.iter().filter_map(|p| p.socket.as_ref()).collect();
     assert_eq!(sockets[0].path.to_str(), Some("/run/a.sock"));
     assert_eq!((sockets[0].protocol, sockets[0].uid), (Protocol::Http1, None));
     assert_eq!((sockets[1].protocol, sockets[1].uid), (Protocol::Http2, Some(1000)));
     assert_eq!(&*t.addresses[1], "h2c+unix:///run/b.sock");
     let t = target("https+unix:///run/a.sock");
-    assert!(t.places[0].is_tls());
+    assert!(t.endpoints[0].is_tls());
 }
 
 #[test]
@@ -72,7 +79,7 @@ fn references_timeouts_and_limits_are_parsed() {
     assert_eq!(b.timeouts.connect, Some(Duration::from_millis(500)));
     assert_eq!(b.timeouts.request, Some(Duration::from_secs(90)));
     assert_eq!(
-        (b.timeouts.header, b.most_requests),
+        (b.timeouts.header, b.max_requests),
         (Some(Duration::from_secs(5)), Some(20))
     );
     let b = of(json!({"torana.dev/backend-ca-from": "secret/a/b/root.pem"})).unwrap();

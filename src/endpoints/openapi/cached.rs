@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
-use crate::request::{Body, Response, WhenRead};
+use crate::request::{Body, OnDemandBody, Response};
 use crate::tasks::off_thread;
 use bytes::{Buf as _, Bytes};
 use flate2::Compression;
@@ -185,7 +185,7 @@ fn unpacked(packed: Bytes) -> Response {
         left: u64::from(length),
     };
     let mut response = Response::new(Body::stream(unpacking).computed());
-    response.extensions_mut().insert(WhenRead);
+    response.extensions_mut().insert(OnDemandBody);
     response
 }
 

@@ -4,7 +4,7 @@
 //! Entry point: [`maybe`].
 
 use crate::request::body::BoxError;
-use crate::request::{Body, Response, WhenRead};
+use crate::request::{Body, OnDemandBody, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -45,7 +45,7 @@ pub fn always(response: Response) -> Response {
         inner: body,
         encoder: Some(GzEncoder::new(Vec::with_capacity(16 * 1024), Compression::new(1))),
     };
-    head.extensions.insert(WhenRead);
+    head.extensions.insert(OnDemandBody);
     Response::from_parts(head, Body::stream(body).computed())
 }
 

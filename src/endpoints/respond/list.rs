@@ -17,7 +17,7 @@ use crate::endpoints::negotiate::{Media, Negotiated, OBJECT_TYPES, Transform};
 use crate::endpoints::options::Query;
 use crate::registry::Resource;
 use crate::request::body::BoxError;
-use crate::request::{Body, Response, WhenRead};
+use crate::request::{Body, OnDemandBody, Response};
 use crate::storage::{Budget, Entry, Listing};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -252,7 +252,7 @@ fn sent(response: Response, is_big: bool, headers: &HeaderMap) -> Response {
 
 /// Marks a response as generated on demand: it advances only as fast as the client reads.
 fn when_read(mut response: Response) -> Response {
-    response.extensions_mut().insert(WhenRead);
+    response.extensions_mut().insert(OnDemandBody);
     response
 }
 

@@ -13,7 +13,7 @@ use crate::registry::resource::Backing;
 use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::{NameRule, Plain, Strategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
-use crate::request::{Authorized, Body, Facts, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use http::header::{CONTENT_TYPE, HeaderMap};
@@ -181,9 +181,9 @@ impl Served {
             req.headers_mut().insert(name, v.parse().expect("a value"));
         }
         let info = RequestInfo::resolve(req.method(), req.uri()).expect("a resolvable path");
-        let facts = Facts::of_mut(&mut req);
-        facts.info = Some(Arc::new(info));
-        facts.warnings = Some(crate::request::Warnings::default());
+        let context = RequestContext::of_mut(&mut req);
+        context.info = Some(Arc::new(info));
+        context.warnings = Some(crate::request::Warnings::default());
         let user = UserInfo::system("tester", &[]);
         self.service.serve(req, Authorized::mint(Arc::new(user))).await
     }

@@ -16,7 +16,7 @@ use super::super::respond::table::Include;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;
-use crate::request::{Body, Facts, WhenRead};
+use crate::request::{Body, OnDemandBody, RequestContext};
 use crate::storage::budget::WatchPermit;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
@@ -91,10 +91,10 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
         parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
-        ending: Facts::of(&call.parts).ending.clone().map(Ends::new),
+        ending: RequestContext::of(&call.parts).ending.clone().map(Ends::new),
     };
     let mut response = respond::bytes(200, content_type, Body::stream(stream));
-    response.extensions_mut().insert(WhenRead);
+    response.extensions_mut().insert(OnDemandBody);
     Ok(response)
 }
 

@@ -3,7 +3,7 @@
 use super::ApiServer;
 use crate::pki::ServingPair;
 use crate::server::Lifecycle;
-use crate::server::lifecycle::{PreShutdownHook, ShutdownTimes};
+use crate::server::lifecycle::{PreShutdownHook, ShutdownTimeouts};
 use crate::serving::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::serving::{Limits, Listener, Server, ServerHandle, TlsConfig, TlsOptions, listener};
 use crate::storage::embedded::Engine;
@@ -117,7 +117,7 @@ impl Running {
             tasks,
             engine,
         } = self;
-        let times = ShutdownTimes {
+        let times = ShutdownTimeouts {
             delay: Duration::ZERO,
             in_flight: GRACE,
         };

@@ -35,12 +35,12 @@ impl Names {
 
 /// The names in use within a group.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct TakenNames {
     resources: HashSet<Str>,
     kinds: HashSet<Str>,
 }
 
-impl Taken {
+impl TakenNames {
     /// Collects the accepted names of definitions.
     pub(super) fn by<'a>(accepted: impl Iterator<Item = &'a Names>) -> Self {
         let mut taken = Self::default();
@@ -62,7 +62,7 @@ fn conflict(requested: &str, own: &str, taken: &HashSet<Str>) -> Option<String> 
 }
 
 /// Accepts the free names of a definition and sets its conditions.
-pub(super) fn settle(definition: &mut Value, taken: &Taken, now: &str) {
+pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str) {
     let requested = definition.at(&["spec", "names"]).clone();
     let mut accepted = definition.at(&["status", "acceptedNames"]).clone();
     // As upstream, only the last conflict is reported.
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn free_names_are_accepted() {
         let mut v = crd("as", &["a"], "A");
-        settle(&mut v, &Taken::default(), "now");
+        accept_names(&mut v, &TakenNames::default(), "now");
         assert_eq!(v.at(&["status", "acceptedNames"]), v.at(&["spec", "names"]));
         assert_eq!(
             reasons(&v),
@@ -196,7 +196,7 @@ mod tests {
     fn taken_names_are_rejected_and_free_ones_accepted() {
         let other = Names::of(crd("as", &["a", "b"], "A").at(&["spec", "names"]));
         let mut v = crd("bs", &["a", "b"], "B");
-        settle(&mut v, &Taken::by([&other].into_iter()), "then");
+        accept_names(&mut v, &TakenNames::by([&other].into_iter()), "then");
         assert_eq!(
             reasons(&v),
             [
@@ -208,7 +208,7 @@ mod tests {
             v.at(&["status", "acceptedNames"]),
             &json!({"plural": "bs", "singular": "bs", "kind": "B", "listKind": "BList"})
         );
-        settle(&mut v, &Taken::default(), "now");
+        accept_names(&mut v, &TakenNames::default(), "now");
         assert_eq!(reasons(&v)[0], "NamesAccepted=True NoConflicts: no conflicts found");
         let times: Vec<&str> = v
             .at(&CONDITIONS)

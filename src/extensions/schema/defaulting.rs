@@ -13,7 +13,7 @@ pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
                     continue;
                 }
                 if let Some(default) = &property.default
-                    && m.get(name).is_none_or(|v| property.refuses_null(v))
+                    && m.get(name).is_none_or(|v| property.rejects_null(v))
                 {
                     m.insert(name.clone(), default.as_ref().clone());
                 }
@@ -39,7 +39,7 @@ pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
 }
 
 fn element(of: &Node, v: &mut Value) {
-    if of.refuses_null(v)
+    if of.rejects_null(v)
         && let Some(default) = &of.default
     {
         *v = default.as_ref().clone();

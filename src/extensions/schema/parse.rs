@@ -23,7 +23,7 @@ const UNSUPPORTED: [&str; 6] = [
 
 /// The position of a schema within its parent.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Position {
     Root,
     Property,
     Item,
@@ -42,7 +42,7 @@ pub(super) fn root(schema: &Value, path: &FieldPath) -> Result<Node, ErrorList> 
         errors: ErrorList::new(),
         depth: 0,
     };
-    let node = p.node(schema, path, Place::Root, true);
+    let node = p.node(schema, path, Position::Root, true);
     if p.errors.is_empty() {
         p.defaults(&node, path, true);
     }
@@ -93,7 +93,7 @@ impl Parser {
         v.as_f64()
     }
 
-    fn node(&mut self, s: &Value, path: &FieldPath, place: Place, root_meta: bool) -> Node {
+    fn node(&mut self, s: &Value, path: &FieldPath, position: Position, root_meta: bool) -> Node {
         let mut node = Node::default();
         if s.as_object().is_none() {
             self.invalid(path, s.clone(), "must be a schema object");
@@ -109,10 +109,10 @@ impl Parser {
         node.int_or_string = self.flag(s, "x-kubernetes-int-or-string", path);
         node.embedded = self.flag(s, "x-kubernetes-embedded-resource", path);
         node.preserve_unknown = self.flag(s, "x-kubernetes-preserve-unknown-fields", path);
-        self.kind(s, &mut node, path, place);
-        self.refused_words(s, path, place);
-        self.properties(s, &mut node, path, place, root_meta);
-        self.items(s, &mut node, path, place);
+        self.kind(s, &mut node, path, position);
+        self.refused_words(s, path, position);
+        self.properties(s, &mut node, path, position, root_meta);
+        self.items(s, &mut node, path, position);
         node.required = s
             .get("required")
             .items()
@@ -123,7 +123,7 @@ impl Parser {
         node.default = Some(s.get("default"))
             .filter(|d| !d.is_null())
             .map(|d| Box::new(d.clone()));
-        if !matches!(place, Place::Nested(_)) {
+        if !matches!(position, Position::Nested(_)) {
             self.extensions(s, &mut node, path);
         }
         let checks = self.checks(s, &node, path);
@@ -132,23 +132,23 @@ impl Parser {
         node
     }
 
-    fn kind(&mut self, s: &Value, node: &mut Node, path: &FieldPath, place: Place) {
+    fn kind(&mut self, s: &Value, node: &mut Node, path: &FieldPath, position: Position) {
         let at = path.child("type");
         let name = s.str_at(&["type"]);
         node.ty = Type::parse(name);
-        if let Place::Nested(typed) = place {
+        if let Position::Nested(typed) = position {
             if !name.is_empty() && !typed {
                 self.forbidden(&at, "must be empty to be structural");
             }
             return;
         }
         if name.is_empty() {
-            if node.int_or_string || node.preserve_unknown && place != Place::Root {
+            if node.int_or_string || node.preserve_unknown && position != Position::Root {
                 return;
             }
-            let why = match place {
-                Place::Root => "must not be empty at the root",
-                Place::Item => "must not be empty for specified array items",
+            let why = match position {
+                Position::Root => "must not be empty at the root",
+                Position::Item => "must not be empty for specified array items",
                 _ => "must not be empty for specified object fields",
             };
             self.required(&at, why);
@@ -157,15 +157,15 @@ impl Parser {
                 self.forbidden(&at, "type cannot be set to null, use nullable as an alternative");
             }
             self.errors.push(FieldError::not_supported(&at, name, &Type::ALL));
-        } else if place == Place::Root && node.ty != Some(Type::Object) {
+        } else if position == Position::Root && node.ty != Some(Type::Object) {
             self.invalid(&at, name, "must be object at the root");
         }
-        if place == Place::Root && node.nullable {
+        if position == Position::Root && node.nullable {
             self.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
         }
     }
 
-    fn refused_words(&mut self, s: &Value, path: &FieldPath, place: Place) {
+    fn refused_words(&mut self, s: &Value, path: &FieldPath, position: Position) {
         for word in UNSUPPORTED {
             if !s.get(word).is_null() {
                 self.forbidden(&path.child(word), format!("{word} is not supported"));
@@ -187,7 +187,7 @@ impl Parser {
             let at = path.child("x-kubernetes-preserve-unknown-fields");
             self.invalid(&at, false, "must be true or undefined");
         }
-        if matches!(place, Place::Nested(_)) {
+        if matches!(position, Position::Nested(_)) {
             for (words, why) in [
                 (&["title", "description"][..], "must be empty to be structural"),
                 (
@@ -219,17 +219,17 @@ impl Parser {
         }
     }
 
-    fn properties(&mut self, s: &Value, node: &mut Node, path: &FieldPath, place: Place, root_meta: bool) {
+    fn properties(&mut self, s: &Value, node: &mut Node, path: &FieldPath, position: Position, root_meta: bool) {
         let at = path.child("properties");
         if let Some(m) = s.get("properties").as_object() {
             for (name, schema) in m.iter() {
                 let at = at.key(name);
-                let inner = match place {
-                    Place::Nested(_) => Place::Nested(false),
-                    _ => Place::Property,
+                let inner = match position {
+                    Position::Nested(_) => Position::Nested(false),
+                    _ => Position::Property,
                 };
                 if (root_meta || node.embedded) && matches!(name, "apiVersion" | "kind" | "metadata") {
-                    self.object_key(name, schema, &at, place);
+                    self.object_key(name, schema, &at, position);
                 }
                 let child = self.node(schema, &at, inner, false);
                 node.properties.push((Str::new(name), child));
@@ -241,9 +241,9 @@ impl Parser {
         node.additional = match s.get("additionalProperties") {
             Value::Null => return,
             Value::Bool(b) => Additional::Any(*b),
-            schema => Additional::Schema(Box::new(self.node(schema, &at, Place::Property, false))),
+            schema => Additional::Schema(Box::new(self.node(schema, &at, Position::Property, false))),
         };
-        if place == Place::Root {
+        if position == Position::Root {
             self.forbidden(&at, "must not be used at the root");
         }
         if !node.properties.is_empty() && !matches!(node.additional, Additional::Any(true)) {
@@ -251,8 +251,8 @@ impl Parser {
         }
     }
 
-    fn object_key(&mut self, name: &str, schema: &Value, at: &FieldPath, place: Place) {
-        if matches!(place, Place::Nested(_)) {
+    fn object_key(&mut self, name: &str, schema: &Value, at: &FieldPath, position: Position) {
+        if matches!(position, Position::Nested(_)) {
             if name == "metadata" {
                 self.forbidden(at, "must not be specified in a nested context");
             }
@@ -276,19 +276,19 @@ impl Parser {
         }
     }
 
-    fn items(&mut self, s: &Value, node: &mut Node, path: &FieldPath, place: Place) {
+    fn items(&mut self, s: &Value, node: &mut Node, path: &FieldPath, position: Position) {
         let at = path.child("items");
         match s.get("items") {
             Value::Null => {
-                if node.ty == Some(Type::Array) && !matches!(place, Place::Nested(_)) {
+                if node.ty == Some(Type::Array) && !matches!(position, Position::Nested(_)) {
                     self.required(&at, "must be specified");
                 }
             }
             Value::Array(_) => self.forbidden(&at, "items must be a schema object and not an array"),
             schema => {
-                let inner = match place {
-                    Place::Nested(_) => Place::Nested(false),
-                    _ => Place::Item,
+                let inner = match position {
+                    Position::Nested(_) => Position::Nested(false),
+                    _ => Position::Item,
                 };
                 node.items = Some(Box::new(self.node(schema, &at, inner, false)));
             }
@@ -486,7 +486,7 @@ impl Parser {
         let list = |p: &mut Self, word: &str, idiom: bool| {
             let at = path.child(word);
             let all = s.get(word).items().iter().enumerate();
-            all.map(|(i, s)| p.node(s, &at.index(i), Place::Nested(idiom), false))
+            all.map(|(i, s)| p.node(s, &at.index(i), Position::Nested(idiom), false))
                 .collect::<Vec<_>>()
         };
         let any_of = list(self, "anyOf", idiom);
@@ -498,7 +498,7 @@ impl Parser {
         };
         let not = Some(s.get("not"))
             .filter(|n| !n.is_null())
-            .map(|n| self.node(n, &path.child("not"), Place::Nested(false), false));
+            .map(|n| self.node(n, &path.child("not"), Position::Nested(false), false));
         Some(Checks {
             enumeration: s.get("enum").items().to_vec(),
             minimum: bound(self, "minimum", "exclusiveMinimum"),
@@ -528,7 +528,7 @@ impl Parser {
                 let any = nested.get("anyOf").items().iter().enumerate();
                 let any_at = at.child("anyOf");
                 let any_of = any
-                    .map(|(j, n)| self.node(n, &any_at.index(j), Place::Nested(true), false))
+                    .map(|(j, n)| self.node(n, &any_at.index(j), Position::Nested(true), false))
                     .collect();
                 let checks = Checks {
                     any_of,
@@ -539,7 +539,7 @@ impl Parser {
                     ..Node::default()
                 };
             }
-            self.node(nested, &at, Place::Nested(false), false)
+            self.node(nested, &at, Position::Nested(false), false)
         })
         .collect()
     }

@@ -34,12 +34,12 @@ fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, 
             }
             path.push_str(key);
             let keep = match member(node, key) {
-                Known::Schema(s) => {
+                Member::Schema(s) => {
                     below(s, child, false, path, found);
                     true
                 }
-                Known::Kept => true,
-                Known::Not => {
+                Member::Preserved => true,
+                Member::Unknown => {
                     if !(len == 0 && is_object_key(key)) {
                         found.add(|| path.clone());
                     }
@@ -65,22 +65,22 @@ fn below(node: Option<&Node>, v: &mut Value, resource: bool, path: &mut String, 
     }
 }
 
-enum Known<'a> {
+enum Member<'a> {
     Schema(Option<&'a Node>),
-    Kept,
-    Not,
+    Preserved,
+    Unknown,
 }
 
-fn member<'a>(node: Option<&'a Node>, key: &str) -> Known<'a> {
-    let Some(node) = node else { return Known::Not };
+fn member<'a>(node: Option<&'a Node>, key: &str) -> Member<'a> {
+    let Some(node) = node else { return Member::Unknown };
     if let Some(p) = node.member(key) {
-        return Known::Schema(Some(p));
+        return Member::Schema(Some(p));
     }
     match node.additional {
-        _ if node.preserve_unknown => Known::Kept,
+        _ if node.preserve_unknown => Member::Preserved,
         // Even `additionalProperties: false` keeps the key, as upstream, but not what is below it.
-        Additional::Any(_) => Known::Schema(None),
-        _ => Known::Not,
+        Additional::Any(_) => Member::Schema(None),
+        _ => Member::Unknown,
     }
 }
 
@@ -88,7 +88,7 @@ fn member<'a>(node: Option<&'a Node>, key: &str) -> Known<'a> {
 pub(super) fn nulls(node: &Node, v: &mut Value) {
     match v {
         Value::Object(m) => m.retain(|key, child| match node.member(key) {
-            Some(s) if s.refuses_null(child) => s.default.is_some(),
+            Some(s) if s.rejects_null(child) => s.default.is_some(),
             Some(s) => {
                 nulls(s, child);
                 true

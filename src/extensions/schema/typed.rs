@@ -9,10 +9,10 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// A location in an object, with its schema for server-side apply.
 #[derive(Clone, Copy, Debug)]
-pub struct Typed<'a>(Place<'a>);
+pub struct Typed<'a>(Location<'a>);
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum Location<'a> {
     /// An object with `apiVersion`, `kind` and `metadata`.
     Object(&'a Node),
     Node(&'a Node),
@@ -24,20 +24,20 @@ enum Place<'a> {
 
 impl<'a> Typed<'a> {
     pub(super) fn root(node: &'a Node) -> Self {
-        Self(Place::Object(node))
+        Self(Location::Object(node))
     }
 
     fn of(node: &'a Node) -> Self {
         Self(if node.embedded {
-            Place::Object(node)
+            Location::Object(node)
         } else {
-            Place::Node(node)
+            Location::Node(node)
         })
     }
 
     fn node(self) -> Option<&'a Node> {
         match self.0 {
-            Place::Object(n) | Place::Node(n) => Some(n),
+            Location::Object(n) | Location::Node(n) => Some(n),
             _ => None,
         }
     }
@@ -49,8 +49,8 @@ fn lift<'a>(shape: Shape<ApplyType>) -> Shape<Typed<'a>> {
         Shape::Object => Shape::Object,
         Shape::AtomicObject => Shape::AtomicObject,
         Shape::AtomicList => Shape::AtomicList,
-        Shape::Set(t) => Shape::Set(Typed(Place::Meta(t))),
-        Shape::Keyed(t) => Shape::Keyed(Typed(Place::Meta(t))),
+        Shape::Set(t) => Shape::Set(Typed(Location::Meta(t))),
+        Shape::Keyed(t) => Shape::Keyed(Typed(Location::Meta(t))),
         Shape::Deduced => Shape::Deduced,
     }
 }
@@ -58,10 +58,10 @@ fn lift<'a>(shape: Shape<ApplyType>) -> Shape<Typed<'a>> {
 impl ApplySchema for Typed<'_> {
     fn shape(self) -> Shape<Self> {
         let node = match self.0 {
-            Place::Meta(t) => return lift(t.shape()),
-            Place::Text => return Shape::Scalar(Scalar::String),
-            Place::Free => return Shape::Deduced,
-            Place::Object(n) | Place::Node(n) => n,
+            Location::Meta(t) => return lift(t.shape()),
+            Location::Text => return Shape::Scalar(Scalar::String),
+            Location::Free => return Shape::Deduced,
+            Location::Object(n) | Location::Node(n) => n,
         };
         match node.ty {
             _ if node.int_or_string => Shape::Scalar(Scalar::Untyped),
@@ -88,21 +88,21 @@ impl ApplySchema for Typed<'_> {
             })
         };
         match (self.0, name) {
-            (Place::Meta(t), _) => {
+            (Location::Meta(t), _) => {
                 return t.member(name).map(|m| Member {
-                    schema: Self(Place::Meta(m.schema)),
+                    schema: Self(Location::Meta(m.schema)),
                     declared: m.declared,
                 });
             }
-            (Place::Object(_), "apiVersion" | "kind") => return declared(Place::Text),
-            (Place::Object(_), "metadata") => {
+            (Location::Object(_), "apiVersion" | "kind") => return declared(Location::Text),
+            (Location::Object(_), "metadata") => {
                 let def = crate::api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
-                return declared(Place::Meta(ApplyType::Root(def)));
+                return declared(Location::Meta(ApplyType::Root(def)));
             }
             _ => {}
         }
         let free = Some(Member {
-            schema: Self(Place::Free),
+            schema: Self(Location::Free),
             declared: false,
         });
         let Some(node) = self.node() else { return free };
@@ -124,8 +124,8 @@ impl ApplySchema for Typed<'_> {
 
     fn key(&self, i: usize) -> Option<&str> {
         match self.0 {
-            Place::Meta(ref t) => t.key(i),
-            Place::Object(n) | Place::Node(n) => match &n.list {
+            Location::Meta(ref t) => t.key(i),
+            Location::Object(n) | Location::Node(n) => match &n.list {
                 ListKind::Map(keys) => keys.get(i).map(|k| k.as_str()),
                 _ => None,
             },
@@ -135,14 +135,14 @@ impl ApplySchema for Typed<'_> {
 
     fn key_default(self, name: &str) -> Option<Value> {
         match self.0 {
-            Place::Meta(t) => t.key_default(name),
+            Location::Meta(t) => t.key_default(name),
             _ => self.node()?.property(name)?.default.as_deref().cloned(),
         }
     }
 
     fn empty(self) -> Value {
         match self.0 {
-            Place::Meta(t) => t.empty(),
+            Location::Meta(t) => t.empty(),
             _ => Value::object(),
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList
 struct Outcome {
     errors: ErrorList,
     /// Number of checks made. If several branches fail, the errors of the one with the most checks are reported.
-    made: usize,
+    checks: usize,
 }
 
 fn check(node: &Node, v: &Value, old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
@@ -26,13 +26,13 @@ fn check(node: &Node, v: &Value, old: Option<&Value>, path: &FieldPath, out: &mu
         return;
     }
     checkpoint();
-    out.made += 1;
+    out.checks += 1;
     types(node, v, path, out);
     let checks = node.checks.as_deref();
     if let Some(c) = checks
         && !v.is_null()
     {
-        junctors(c, v, path, out);
+        combinators(c, v, path, out);
         match v {
             Value::String(s) => string(c, s, path, out),
             Value::Int(_) | Value::Float(_) => numbers(c, node.ty, v, path, out),
@@ -92,7 +92,7 @@ fn types(node: &Node, v: &Value, path: &FieldPath, out: &mut Outcome) {
     out.errors.push(FieldError::type_invalid(path, actual, detail));
     if node.ty == Some(Type::Integer) && matches!(v, Value::Float(_)) {
         let format = format.map_or("(default format)".to_owned(), |f| format!("with format {}", f.name()));
-        out.errors.push(nowhere(format!(
+        out.errors.push(without_path(format!(
             "Checked value must be of type integer {format} in {}",
             path.as_str()
         )));
@@ -100,11 +100,11 @@ fn types(node: &Node, v: &Value, path: &FieldPath, out: &mut Outcome) {
 }
 
 /// An error without a field path, of which upstream has some.
-fn nowhere(detail: String) -> FieldError {
+fn without_path(detail: String) -> FieldError {
     FieldError::invalid(&FieldPath::default(), "", detail)
 }
 
-fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
+fn combinators(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
     let n = path.as_str();
     let try_all = |branches: &[Node]| -> Vec<Outcome> {
         let tried = branches.iter().map(|b| {
@@ -117,7 +117,7 @@ fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
     let best = |tried: Vec<Outcome>| {
         let mut best: Option<Outcome> = None;
         for o in tried {
-            if best.as_ref().is_none_or(|b| o.made > b.made) {
+            if best.as_ref().is_none_or(|b| o.checks > b.checks) {
                 best = Some(o);
             }
         }
@@ -127,7 +127,7 @@ fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
         let tried = try_all(&c.any_of);
         if !tried.iter().any(|o| o.errors.is_empty()) {
             out.errors
-                .push(nowhere(format!("{n:?} must validate at least one schema (anyOf)")));
+                .push(without_path(format!("{n:?} must validate at least one schema (anyOf)")));
             out.errors.extend(best(tried));
         }
     }
@@ -136,11 +136,11 @@ fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
         let valid = tried.iter().filter(|o| o.errors.is_empty()).count();
         let text = format!("{n:?} must validate one and only one schema (oneOf).");
         if valid == 0 {
-            out.errors.push(nowhere(format!("{text} Found none valid")));
+            out.errors.push(without_path(format!("{text} Found none valid")));
             out.errors.extend(best(tried));
         } else if valid > 1 {
             out.errors
-                .push(nowhere(format!("{text} Found {valid} valid alternatives")));
+                .push(without_path(format!("{text} Found {valid} valid alternatives")));
         }
     }
     if !c.all_of.is_empty() {
@@ -150,8 +150,9 @@ fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
         out.errors.extend(tried.into_iter().flat_map(|o| o.errors));
         if failed > 0 {
             let none = if failed == all { ". None validated" } else { "" };
-            out.errors
-                .push(nowhere(format!("{n:?} must validate all the schemas (allOf){none}")));
+            out.errors.push(without_path(format!(
+                "{n:?} must validate all the schemas (allOf){none}"
+            )));
         }
     }
     if let Some(not) = &c.not {
@@ -159,13 +160,13 @@ fn junctors(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
         check(not, v, None, path, &mut o);
         if o.errors.is_empty() {
             out.errors
-                .push(nowhere(format!("{n:?} must not validate the schema (not)")));
+                .push(without_path(format!("{n:?} must not validate the schema (not)")));
         }
     }
 }
 
 fn string(c: &Checks, s: &str, path: &FieldPath, out: &mut Outcome) {
-    out.made += 1;
+    out.checks += 1;
     let n = path.as_str();
     let length = || s.chars().count();
     if let Some(max) = c.max_length.filter(|m| length() > *m) {
@@ -194,7 +195,7 @@ fn shown(at: f64, beside_integer: bool) -> String {
 }
 
 fn numbers(c: &Checks, ty: Option<Type>, v: &Value, path: &FieldPath, out: &mut Outcome) {
-    out.made += 1;
+    out.checks += 1;
     let n = path.as_str();
     let x = v.as_f64().unwrap_or_default();
     let whole = matches!(v, Value::Int(_));
@@ -231,7 +232,7 @@ fn numbers(c: &Checks, ty: Option<Type>, v: &Value, path: &FieldPath, out: &mut 
         && !f.holds(x)
     {
         let t = t.name();
-        out.errors.push(nowhere(format!(
+        out.errors.push(without_path(format!(
             "Checked value must be of type {t} with format {} in {n}",
             f.name()
         )));
@@ -293,7 +294,7 @@ fn elements(node: &Node, items: &[Value], old: Option<&Value>, path: &FieldPath,
 }
 
 fn members(node: &Node, m: &Map, old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
-    out.made += 1;
+    out.checks += 1;
     for (key, v) in m.iter() {
         let old = old.and_then(Value::as_object).and_then(|o| o.get(key));
         match (node.member(key), &node.additional) {

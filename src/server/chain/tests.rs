@@ -1,8 +1,8 @@
 use super::*;
 use crate::authn::{Anonymous, BearerToken, TokenFile, Union, WithAnonymous};
 use crate::authz::{self, AllowedPaths, PrivilegedGroups};
-use crate::request::{Body, Facts, Request, Response};
-use crate::server::respond::{self, Answer};
+use crate::request::{Body, Request, RequestContext, Response};
+use crate::server::respond::{self, FnHandler};
 use crate::server::{DelegationTarget, EmptyDelegate, GenericServer, Prepared};
 
 fn config() -> ChainConfig {
@@ -19,7 +19,7 @@ fn config() -> ChainConfig {
 /// A prepared server that answers `/test` with `answer`.
 fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
-    s.mux().handle("/test", Arc::new(Answer(answer)));
+    s.mux().handle("/test", Arc::new(FnHandler(answer)));
     s.prepare(config, Duration::ZERO)
 }
 
@@ -82,8 +82,8 @@ fn the_order_is_that_of_upstream() {
 
 #[test]
 fn an_unmet_need_is_detected() {
-    let without_info: Vec<Entry> = ORDER.into_iter().filter(|e| e.name != "request_info").collect();
-    let at = unmet(&without_info).unwrap();
+    let without_info: Vec<FilterSpec> = ORDER.into_iter().filter(|e| e.name != "request_info").collect();
+    let at = first_unmet(&without_info).unwrap();
     assert_eq!(without_info[at].name, "http_log");
 }
 
@@ -92,7 +92,7 @@ async fn credentials_are_stripped_before_the_handler() {
     let s = server(config(), |req| {
         assert!(req.headers().get("authorization").is_none());
         assert!(req.headers().get("x-remote-extra-foo").is_none());
-        assert_eq!(Facts::of(req).caller.as_ref().unwrap().user().name, "root");
+        assert_eq!(RequestContext::of(req).caller.as_ref().unwrap().user().name, "root");
         Response::new("hi".into())
     });
     let (code, headers, body) = send(
@@ -236,8 +236,8 @@ async fn a_draining_server_rejects_requests_except_health_checks() {
 #[tokio::test]
 async fn watches_see_the_shutdown_signal() {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
-    let watch = Answer(|req: &Request| {
-        let ending = Facts::of(req).ending.as_ref().unwrap();
+    let watch = FnHandler(|req: &Request| {
+        let ending = RequestContext::of(req).ending.as_ref().unwrap();
         Response::new(ending.fired().to_string().into())
     });
     s.mux().handle_prefix("/api/v1/", Arc::new(watch));
@@ -286,7 +286,7 @@ async fn backend_headers_follow_ours_and_upgrades_keep_only_theirs() {
 #[tokio::test]
 async fn warnings_become_headers() {
     let s = server(config(), |req| {
-        let w = Facts::of(req).warnings.as_ref().unwrap();
+        let w = RequestContext::of(req).warnings.as_ref().unwrap();
         w.add("old");
         w.add("old");
         Response::default()
@@ -299,7 +299,7 @@ async fn warnings_become_headers() {
 async fn impersonation_replaces_the_user_and_strips_its_headers() {
     let s = server(config(), |req| {
         assert!(!req.headers().keys().any(|k| k.as_str().starts_with("impersonate-")));
-        let user = Facts::of(req).caller.as_ref().unwrap().user().clone();
+        let user = RequestContext::of(req).caller.as_ref().unwrap().user().clone();
         Response::new(format!("{} {}", user.name, user.groups.join(",")).into())
     });
     let as_x = get("/test").header("impersonate-user", "x");
@@ -344,8 +344,10 @@ async fn responses_carry_the_flow_schema_uid_except_for_logs() {
 #[tokio::test]
 async fn the_index_lists_paths_of_all_delegates() {
     let tail = GenericServer::new("tail", Arc::new(EmptyDelegate));
-    tail.mux()
-        .handle_prefix("/apis/", Arc::new(Answer(|_: &Request| Response::new("tail".into()))));
+    tail.mux().handle_prefix(
+        "/apis/",
+        Arc::new(FnHandler(|_: &Request| Response::new("tail".into()))),
+    );
     let s = GenericServer::new("head", tail.into_delegate()).prepare(config(), Duration::ZERO);
     let (code, headers, body) = send(&s, get("/")).await;
     assert_eq!(
@@ -452,7 +454,7 @@ async fn client_supplied_names_add_no_metric_series() {
     for prefix in ["/api/v1/", "/apis/", "/things/"] {
         s.mux().handle_prefix(
             prefix,
-            Arc::new(Answer(|req: &Request| {
+            Arc::new(FnHandler(|req: &Request| {
                 let missing = req.uri().path().len().is_multiple_of(2);
                 let mut response = Response::new(Body::empty());
                 if missing || req.uri().path().starts_with("/things/") {

@@ -10,18 +10,18 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use super::Onward;
+use super::Next;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
 use crate::audit::{Audit, Stage, Verdict, response};
-use crate::request::{AuditLevel, Facts, FromBackend, Request, Response, UntilUpgradeEnds};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{AuditLevel, FromBackend, Request, RequestContext, Response, UntilUpgradeEnds};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::UPGRADE;
-use record::{Open, Record};
+use record::{CompletionGuard, Record};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -33,10 +33,15 @@ pub struct Auditing<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "audit",
-    needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Caller],
-    leaves: &[],
+    needs: &[
+        ContextField::AuditId,
+        ContextField::Received,
+        ContextField::RequestInfo,
+        ContextField::Caller,
+    ],
+    sets: &[],
 };
 
 impl<F> Auditing<F> {
@@ -50,13 +55,13 @@ impl<F> Auditing<F> {
 ///
 /// # Cancel safety
 /// Cancel safe: the event is stored even if the future is dropped.
-pub(super) async fn refused(audit: &Arc<Audit>, seen: record::Seen, status: ResponseStatus) {
-    let info = seen.info.clone();
+pub(super) async fn refused(audit: &Arc<Audit>, summary: record::RequestSummary, status: ResponseStatus) {
+    let info = summary.info.clone();
     let verdict = audit.decide(None, &info);
     if verdict.level == AuditLevel::None {
         return;
     }
-    let record = Record::new(audit.clone(), verdict, seen, None);
+    let record = Record::new(audit.clone(), verdict, summary, None);
     record.submit(Stage::ResponseStarted, Some(status), None).wait().await;
 }
 
@@ -65,39 +70,39 @@ pub(super) fn refusal(status: &Status) -> ResponseStatus {
     ResponseStatus::of_status(status.code, &status.to_value())
 }
 
-pub(super) use record::Seen;
+pub(super) use record::RequestSummary;
 
 impl<F: Filter> Filter for Auditing<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let Some(audit) = &self.audit else {
-            return Onward::Left(self.inner.handle(req));
+            return Next::Left(self.inner.handle(req));
         };
-        let facts = Facts::of(req);
-        let verdict = audit.decide(facts.caller.as_ref().map(|who| &**who.user()), &super::info(req));
+        let context = RequestContext::of(req);
+        let verdict = audit.decide(context.caller.as_ref().map(|who| &**who.user()), &super::info(req));
         match verdict.level {
-            AuditLevel::None => Onward::Left(self.inner.handle(req)),
-            _ => Onward::Right(Box::pin(self.recorded(audit, verdict, std::mem::take(req)))),
+            AuditLevel::None => Next::Left(self.inner.handle(req)),
+            _ => Next::Right(Box::pin(self.recorded(audit, verdict, std::mem::take(req)))),
         }
     }
 }
 
 impl<F: Filter> Auditing<F> {
     async fn recorded(&self, audit: &Arc<Audit>, verdict: Verdict, mut req: Request) -> Response {
-        let user = Facts::of(&req).caller.as_ref().map(|who| who.user().clone());
-        let seen = Seen::of(&req, super::info(&req));
-        let record = Arc::new(Record::new(audit.clone(), verdict, seen, user));
-        for (key, value) in std::mem::take(&mut Facts::of_mut(&mut req).credential_notes) {
+        let user = RequestContext::of(&req).caller.as_ref().map(|who| who.user().clone());
+        let summary = RequestSummary::of(&req, super::info(&req));
+        let record = Arc::new(Record::new(audit.clone(), verdict, summary, user));
+        for (key, value) in std::mem::take(&mut RequestContext::of_mut(&mut req).authn_annotations) {
             record.trail.annotate(key, value);
         }
         if !record.submit(Stage::RequestReceived, None, None).wait().await {
             audit.rejected();
             return respond::internal_error_text(req.uri(), "failed to store audit event");
         }
-        Facts::of_mut(&mut req).audit = Some(record.trail.clone());
+        RequestContext::of_mut(&mut req).audit = Some(record.trail.clone());
         // Records the last event when dropped: if the client disconnects or the deadline passes, no code below runs.
-        let open = Arc::new(Open::new(record.clone()));
+        let completion = Arc::new(CompletionGuard::new(record.clone()));
         if req.headers().contains_key(UPGRADE) {
-            Facts::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(open.clone()));
+            RequestContext::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(completion.clone()));
         }
         let answered = AssertUnwindSafe(async { self.inner.handle(&mut req).await })
             .catch_unwind()
@@ -105,24 +110,24 @@ impl<F: Filter> Auditing<F> {
         let response = match answered {
             Ok(response) => response,
             Err(panic) => {
-                open.close();
+                completion.close();
                 let status = Some(panicked(&*panic));
                 record.submit(Stage::Panic, status, None).wait().await;
                 resume_unwind(panic)
             }
         };
-        let Told { status, object } = told(&record, &response);
-        open.answered(status.clone());
+        let RecordedResponse { status, object } = recorded_response(&record, &response);
+        completion.answered(status.clone());
         if record.is_long_running() {
             let started = record.submit(Stage::ResponseStarted, Some(status.clone()), None);
             started.wait().await;
         }
-        // The task that relays an upgraded connection holds `open` through the request context. If there is none, the
-        // event is recorded when `open` is dropped here.
+        // The task that relays an upgraded connection holds `completion` through the request context. If there is none,
+        // the event is recorded when `completion` is dropped here.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return response;
         }
-        open.close();
+        completion.close();
         if response.body().as_full().is_some() {
             let object = object.as_ref().map(|o| record.trail.encoded(o));
             let complete = record.submit(Stage::ResponseComplete, Some(status), object);
@@ -134,14 +139,14 @@ impl<F: Filter> Auditing<F> {
 }
 
 /// The recorded status, and the response object if it is to be recorded.
-struct Told {
+struct RecordedResponse {
     status: ResponseStatus,
     object: Option<Value>,
 }
 
-fn told(record: &Record, response: &Response) -> Told {
+fn recorded_response(record: &Record, response: &Response) -> RecordedResponse {
     let code = response.status().as_u16();
-    let everything = record.wants_answers();
+    let everything = record.wants_responses();
     // For proxied responses only the code is recorded; backends have audit logs of their own.
     let worth = FromBackend::of(response).is_none() && (everything || code >= 400 || record.is_delete());
     let full = response
@@ -149,7 +154,7 @@ fn told(record: &Record, response: &Response) -> Told {
         .as_full()
         .filter(|b| worth && b.len() <= response::MAX_BYTES);
     let object = full.and_then(|bytes| response::decode(response.headers(), bytes));
-    Told {
+    RecordedResponse {
         status: response::status(code, object.as_ref()),
         object: object.filter(|_| everything),
     }

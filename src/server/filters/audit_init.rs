@@ -2,8 +2,8 @@
 //! `k8s.io/apiserver/pkg/endpoints/filters/audit_init.go`).
 
 use super::amend::amended;
-use crate::request::{AuditId, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{AuditId, Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,10 +45,10 @@ impl<F> AuditInit<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "audit_init",
     needs: &[],
-    leaves: &[Fact::AuditId],
+    sets: &[ContextField::AuditId],
 };
 
 impl<F: Filter> Filter for AuditInit<F> {
@@ -60,9 +60,9 @@ impl<F: Filter> Filter for AuditInit<F> {
             HeaderValue::from_str(text).expect("a UUID is a valid header value")
         }));
         let header = id.header().clone();
-        Facts::of_mut(req).audit_id = Some(id);
+        RequestContext::of_mut(req).audit_id = Some(id);
         amended(self.inner.handle(req), |response| {
-            super::set_beside_backend(response, AUDIT_ID, header);
+            super::prepend_header(response, AUDIT_ID, header);
         })
     }
 }

@@ -1,9 +1,9 @@
 //! Authenticates requests, and removes their credentials before they are passed on (upstream's
 //! `k8s.io/apiserver/pkg/endpoints/filters/authentication.go`).
 
-use super::Onward;
+use super::Next;
 use super::amend::amended;
-use super::audit::Seen;
+use super::audit::RequestSummary;
 use crate::apimachinery::status::Status;
 use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
@@ -11,8 +11,8 @@ use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Authenticated, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter, IdentityHeaders};
+use crate::request::{Authenticated, Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::Version;
@@ -30,20 +30,20 @@ pub struct Authentication<F> {
     success: IntCounter,
     failure: IntCounter,
     error: IntCounter,
-    users: [IntCounter; KINDS.len()],
-    took: Took,
+    users: [IntCounter; USER_CLASSES.len()],
+    durations: Durations,
     audit: Option<Arc<Audit>>,
 }
 
 /// Histograms of the authentication time, by result.
-struct Took {
+struct Durations {
     success: Histogram,
     failure: Histogram,
     error: Histogram,
 }
 
 /// User names counted separately, upstream's list. The last two stand for any name with an `@` and for all others.
-const KINDS: [&str; 7] = [
+const USER_CLASSES: [&str; 7] = [
     "admin",
     "client",
     "kube_proxy",
@@ -53,16 +53,21 @@ const KINDS: [&str; 7] = [
     "other",
 ];
 
-fn kind(name: &str) -> usize {
-    let known = KINDS.iter().take(5).position(|k| *k == name);
+fn user_class(name: &str) -> usize {
+    let known = USER_CLASSES.iter().take(5).position(|k| *k == name);
     known.unwrap_or(if name.contains('@') { 5 } else { 6 })
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "authentication",
-    needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Warnings],
-    leaves: &[Fact::Caller],
+    needs: &[
+        ContextField::AuditId,
+        ContextField::Received,
+        ContextField::RequestInfo,
+        ContextField::Warnings,
+    ],
+    sets: &[ContextField::Caller],
 };
 
 impl<F> Authentication<F> {
@@ -76,7 +81,7 @@ impl<F> Authentication<F> {
         audit: Option<Arc<Audit>>,
     ) -> Self {
         let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
-        let took = |result| telemetry.authentication_duration.with_label_values(&[result]);
+        let durations = |result| telemetry.authentication_duration.with_label_values(&[result]);
         Self {
             inner,
             authenticator,
@@ -84,11 +89,12 @@ impl<F> Authentication<F> {
             success: attempts("success"),
             failure: attempts("failure"),
             error: attempts("error"),
-            users: KINDS.map(|kind| telemetry.authenticated_user_requests.with_label_values(&[kind])),
-            took: Took {
-                success: took("success"),
-                failure: took("failure"),
-                error: took("error"),
+            users: USER_CLASSES
+                .map(|user_class| telemetry.authenticated_user_requests.with_label_values(&[user_class])),
+            durations: Durations {
+                success: durations("success"),
+                failure: durations("failure"),
+                error: durations("error"),
             },
             audit,
         }
@@ -99,20 +105,20 @@ impl<F: Filter> Filter for Authentication<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
         match self.authenticator.authenticate_sync(credentials(req)) {
-            SyncOutcome::Authenticated(found) => Onward::Left(self.let_in(req, found, start)),
-            _ => Onward::Right(Box::pin(self.ask(std::mem::take(req), start))),
+            SyncOutcome::Authenticated(found) => Next::Left(self.admit(req, found, start)),
+            _ => Next::Right(Box::pin(self.authenticate(std::mem::take(req), start))),
         }
     }
 }
 
 /// The credentials of a request.
 fn credentials(req: &Request) -> Credentials<'_> {
-    let facts = Facts::of(req);
+    let context = RequestContext::of(req);
     Credentials {
         headers: req.headers(),
-        peer: facts.certificates.as_ref().map(|p| &p.0),
+        peer: context.certificates.as_ref().map(|p| &p.0),
         path: req.uri().path(),
-        warnings: facts.warnings.as_ref(),
+        warnings: context.warnings.as_ref(),
     }
 }
 
@@ -128,7 +134,7 @@ fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {
 }
 
 /// The audit message of a failed authentication, worded as upstream words it.
-fn attempted(parts: &Parts) -> String {
+fn failure_message(parts: &Parts) -> String {
     let said = parts.headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
     let said = said.unwrap_or("").trim();
     let scheme = |name: &str| {
@@ -140,7 +146,7 @@ fn attempted(parts: &Parts) -> String {
         ("basic", scheme("basic")),
         ("bearer", scheme("bearer")),
         ("access_token", token.is_some_and(|t| !t.trim().is_empty())),
-        ("x509", Facts::of(parts).certificates.is_some()),
+        ("x509", RequestContext::of(parts).certificates.is_some()),
     ];
     let tried: Vec<&str> = tried.into_iter().filter(|(_, t)| *t).map(|(name, _)| name).collect();
     if tried.is_empty() {
@@ -151,47 +157,47 @@ fn attempted(parts: &Parts) -> String {
 }
 
 impl<F: Filter> Authentication<F> {
-    async fn ask(&self, mut req: Request, start: Instant) -> Response {
+    async fn authenticate(&self, mut req: Request, start: Instant) -> Response {
         match self.authenticator.authenticate(credentials(&req)).await {
-            Ok(Some(found)) => return self.let_in(&mut req, found, start).await,
+            Ok(Some(found)) => return self.admit(&mut req, found, start).await,
             Ok(None) => {
                 self.failure.inc();
-                self.took.failure.observe(start.elapsed().as_secs_f64());
+                self.durations.failure.observe(start.elapsed().as_secs_f64());
             }
             Err(reason) => {
                 self.error.inc();
-                self.took.error.observe(start.elapsed().as_secs_f64());
+                self.durations.error.observe(start.elapsed().as_secs_f64());
                 tracing::debug!(%reason, "unable to authenticate a request");
             }
         }
         let http2 = req.version() == Version::HTTP_2;
         let (parts, _) = req.into_parts();
-        self.refuse(&parts, http2).await
+        self.reject(&parts, http2).await
     }
 
     /// Passes an authenticated request on.
-    fn let_in<'s>(
+    fn admit<'s>(
         &'s self,
         req: &mut Request,
         found: AuthenticatedUser,
         start: Instant,
     ) -> impl Future<Output = Response> + Send + use<'s, F> {
         self.success.inc();
-        self.took.success.observe(start.elapsed().as_secs_f64());
-        self.users[kind(&found.user.name)].inc();
-        self.clean(req.headers_mut());
+        self.durations.success.observe(start.elapsed().as_secs_f64());
+        self.users[user_class(&found.user.name)].inc();
+        self.strip_credentials(req.headers_mut());
         if found.strip_subprotocol {
             strip_subprotocol(req.headers_mut());
         }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
-        let facts = Facts::of_mut(req);
+        let context = RequestContext::of_mut(req);
         if found.user.name != ANONYMOUS
-            && let Some(connection) = &facts.connection
+            && let Some(connection) = &context.connection
         {
             connection.authenticated(&found.user.name);
         }
-        facts.credential_notes = found.annotations;
-        facts.caller = Some(Authenticated::mint(found.user));
+        context.authn_annotations = found.annotations;
+        context.caller = Some(Authenticated::mint(found.user));
         amended(self.inner.handle(req), move |response| {
             if says_close {
                 response.headers_mut().insert(CONNECTION, CLOSE);
@@ -199,25 +205,25 @@ impl<F: Filter> Authentication<F> {
         })
     }
 
-    async fn refuse(&self, parts: &Parts, http2: bool) -> Response {
+    async fn reject(&self, parts: &Parts, http2: bool) -> Response {
         if let Some(audit) = &self.audit {
-            let facts = Facts::of(parts);
-            let seen = Seen::of_parts(
+            let context = RequestContext::of(parts);
+            let summary = RequestSummary::of_parts(
                 &parts.uri,
                 &parts.headers,
-                facts,
-                facts.info.clone().unwrap_or_default(),
+                context,
+                context.info.clone().unwrap_or_default(),
             );
             let status = ResponseStatus {
-                message: attempted(parts),
+                message: failure_message(parts),
                 ..ResponseStatus::of(401)
             };
-            super::audit::refused(audit, seen, status).await;
+            super::audit::refused(audit, summary, status).await;
         }
         unauthorized(&parts.headers, http2)
     }
 
-    fn clean(&self, headers: &mut HeaderMap) {
+    fn strip_credentials(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
         self.remove.strip(headers);
     }

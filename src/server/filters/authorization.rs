@@ -1,13 +1,13 @@
 //! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place where a
 //! request from outside is given its [`Authorized`] proof.
 
-use super::Onward;
+use super::Next;
 use super::instrument::Instrument;
 use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
 use crate::request::{
-    AuditTrail, Authenticated, Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler,
+    AuditTrail, Authenticated, Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
 };
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -24,11 +24,11 @@ pub struct Authorization {
     denied: IntCounter,
     no_opinion: IntCounter,
     error: IntCounter,
-    took: Took,
+    took: Durations,
 }
 
 /// Histograms of the authorization time, by result.
-struct Took {
+struct Durations {
     allowed: Histogram,
     denied: Histogram,
     no_opinion: Histogram,
@@ -36,10 +36,10 @@ struct Took {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "authorization",
-    needs: &[Fact::RequestInfo, Fact::Received, Fact::Caller],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo, ContextField::Received, ContextField::Caller],
+    sets: &[],
 };
 
 impl Authorization {
@@ -53,7 +53,7 @@ impl Authorization {
             denied: attempts("denied"),
             no_opinion: attempts("no-opinion"),
             error: attempts("error"),
-            took: Took {
+            took: Durations {
                 allowed: took("allowed"),
                 denied: took("denied"),
                 no_opinion: took("no-opinion"),
@@ -65,7 +65,7 @@ impl Authorization {
 }
 
 /// Annotates the audit event with the decision.
-fn note(trail: &AuditTrail, verdict: &Verdict) {
+fn annotate_trail(trail: &AuditTrail, verdict: &Verdict) {
     let (decision, reason) = match (verdict.decision, &verdict.error) {
         (Decision::Allow, _) => ("allow", &*verdict.reason),
         // The authorizer failed, so there is no decision to record.
@@ -81,16 +81,16 @@ const REASON: &str = "authorization.k8s.io/reason";
 
 impl Filter for Authorization {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s> {
-        let facts = Facts::of(req);
-        let Some(who) = facts.caller.clone() else {
+        let context = RequestContext::of(req);
+        let Some(who) = context.caller.clone() else {
             let refusal = respond::internal_error_text(req.uri(), "no user on request.");
-            return Onward::Right(super::answered(refusal));
+            return Next::Right(super::ready(refusal));
         };
         let info = super::info(req);
         let start = Instant::now();
         match self.authorizer.authorize_sync(&Attributes::of(who.user(), &info)) {
             Some(verdict) => self.decided(req, &who, info, verdict, start),
-            None => Onward::Right(Box::pin(self.ask(std::mem::take(req), who, info, start))),
+            None => Next::Right(Box::pin(self.ask(std::mem::take(req), who, info, start))),
         }
     }
 }
@@ -108,19 +108,19 @@ impl Authorization {
         info: Arc<RequestInfo>,
         verdict: Verdict,
         start: Instant,
-    ) -> Onward<'s, impl Future<Output = Response> + Send + use<'s>> {
+    ) -> Next<'s, impl Future<Output = Response> + Send + use<'s>> {
         let took = start.elapsed().as_secs_f64();
-        if let Some(trail) = &Facts::of(req).audit {
-            note(trail, &verdict);
+        if let Some(trail) = &RequestContext::of(req).audit {
+            annotate_trail(trail, &verdict);
         }
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);
             let proof = Authorized::mint(who.user().clone());
-            return Onward::Left(self.inner.serve(std::mem::take(req), proof, info));
+            return Next::Left(self.inner.serve(std::mem::take(req), proof, info));
         }
         let asked = Attributes::of(who.user(), &info);
-        Onward::Right(super::answered(self.refusal(req, &asked, verdict, took)))
+        Next::Right(super::ready(self.refusal(req, &asked, verdict, took)))
     }
 
     fn refusal(&self, req: &Request, asked: &Attributes<'_>, verdict: Verdict, took: f64) -> Response {

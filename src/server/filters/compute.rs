@@ -1,8 +1,8 @@
 //! Runs the inner filters within the compute pool, in the caller's queue, and reports polls that block a runtime thread
 //! for too long.
 
-use crate::request::{Authenticated, Facts, Request, RequestInfo, Response, UserInfo};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response, UserInfo};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::stall::StallDetector;
 use crate::tasks::compute::{ComputePool, Within};
 use futures_util::future::Either;
@@ -19,10 +19,10 @@ pub struct Compute<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "compute",
-    needs: &[Fact::RequestInfo, Fact::Caller],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo, ContextField::Caller],
+    sets: &[],
 };
 
 impl<F> Compute<F> {
@@ -35,7 +35,11 @@ impl<F> Compute<F> {
 impl<F: Filter> Filter for Compute<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let info = super::info(req);
-        let caller = Facts::of(req).caller.as_ref().map(Authenticated::user).cloned();
+        let caller = RequestContext::of(req)
+            .caller
+            .as_ref()
+            .map(Authenticated::user)
+            .cloned();
         let name = caller.as_ref().map_or("", |user| &user.name);
         // Building the future may already do work, so it is timed like a poll.
         let begun = self.stalls.begin();
@@ -45,7 +49,7 @@ impl<F: Filter> Filter for Compute<F> {
             None => Either::Right(inner),
         };
         self.stalls.end(begun, || (&info, name));
-        Watched {
+        MeasuredFuture {
             inner,
             stalls: &self.stalls,
             info,
@@ -57,7 +61,7 @@ impl<F: Filter> Filter for Compute<F> {
 type Inner<F> = Either<Within<F>, F>;
 
 pin_project! {
-    struct Watched<'s, F> {
+    struct MeasuredFuture<'s, F> {
         #[pin]
         inner: Inner<F>,
         stalls: &'s StallDetector,
@@ -66,7 +70,7 @@ pin_project! {
     }
 }
 
-impl<F: Future<Output = Response>> Future for Watched<'_, F> {
+impl<F: Future<Output = Response>> Future for MeasuredFuture<'_, F> {
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {

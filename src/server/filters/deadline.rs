@@ -1,14 +1,14 @@
 //! Determines the deadline of a request: `?timeout=`, limited by the server's own maximum. Long-running requests have
 //! no deadline (upstream's `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`).
 
-use super::Onward;
-use super::audit::{self, Seen};
+use super::Next;
+use super::audit::{self, RequestSummary};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::time::parse_go_duration;
 use crate::audit::Audit;
 use crate::request::info::first_value;
-use crate::request::{Answering, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Request, RequestContext, Response, ResponseFuture};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ pub struct RequestDeadline<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "deadline",
-    needs: &[Fact::AuditId, Fact::RequestInfo, Fact::Received],
-    leaves: &[Fact::Deadline],
+    needs: &[ContextField::AuditId, ContextField::RequestInfo, ContextField::Received],
+    sets: &[ContextField::Deadline],
 };
 
 impl<F> RequestDeadline<F> {
@@ -33,16 +33,16 @@ impl<F> RequestDeadline<F> {
         Self { inner, longest, audit }
     }
 
-    fn refused(&self, req: &Request, error: &str) -> Answering<'static> {
+    fn refused(&self, req: &Request, error: &str) -> ResponseFuture<'static> {
         let text = format!("invalid timeout specified in the request URL - {error}");
         let status = Status::bad_request(text);
         let refusal = respond::status(&status, req.headers());
         let Some(audit) = self.audit.clone() else {
-            return super::answered(refusal);
+            return super::ready(refusal);
         };
-        let seen = Seen::of(req, super::info(req));
+        let summary = RequestSummary::of(req, super::info(req));
         Box::pin(async move {
-            audit::refused(&audit, seen, audit::refusal(&status)).await;
+            audit::refused(&audit, summary, audit::refusal(&status)).await;
             refusal
         })
     }
@@ -56,13 +56,13 @@ impl<F: Filter> Filter for RequestDeadline<F> {
                 Some(text) if text.is_empty() => None,
                 Some(text) => match parse_go_duration(&text) {
                     Ok(wanted) => wanted,
-                    Err(error) => return Onward::Right(self.refused(req, &error.to_string())),
+                    Err(error) => return Next::Right(self.refused(req, &error.to_string())),
                 },
             };
             let timeout = wanted.filter(|d| *d <= self.longest).unwrap_or(self.longest);
-            let facts = Facts::of_mut(req);
-            facts.deadline = facts.received.map(|received| received + timeout);
+            let context = RequestContext::of_mut(req);
+            context.deadline = context.received.map(|received| received + timeout);
         }
-        Onward::Left(self.inner.handle(req))
+        Next::Left(self.inner.handle(req))
     }
 }

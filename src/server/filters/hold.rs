@@ -13,7 +13,7 @@ pub trait Guard: Send + Unpin + 'static {
     fn sent(&mut self, _bytes: usize) {}
 }
 
-struct Held<G> {
+struct GuardedBody<G> {
     body: Body,
     /// Dropped at the end of the body, or together with it.
     guard: Option<G>,
@@ -27,13 +27,13 @@ pub fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
         return;
     }
     let body = std::mem::take(response.body_mut());
-    *response.body_mut() = Body::stream(Held {
+    *response.body_mut() = Body::stream(GuardedBody {
         body,
         guard: Some(guard),
     });
 }
 
-impl<G: Guard> http_body::Body for Held<G> {
+impl<G: Guard> http_body::Body for GuardedBody<G> {
     type Data = Bytes;
     type Error = BoxError;
 

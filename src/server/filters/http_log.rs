@@ -1,9 +1,9 @@
 //! The access log, at debug level.
 
-use super::Onward;
+use super::Next;
 use super::amend::amended;
-use crate::request::{AuditId, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{AuditId, Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond;
 use http::header::USER_AGENT;
 
@@ -11,23 +11,23 @@ use http::header::USER_AGENT;
 pub struct HttpLog<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "http_log",
-    needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo],
-    leaves: &[],
+    needs: &[ContextField::AuditId, ContextField::Received, ContextField::RequestInfo],
+    sets: &[],
 };
 
 impl<F: Filter> Filter for HttpLog<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if !tracing::enabled!(tracing::Level::DEBUG) {
-            return Onward::Left(self.0.handle(req));
+            return Next::Left(self.0.handle(req));
         }
         let info = super::info(req);
         let uri = respond::request_uri(req.uri()).to_owned();
         let user_agent = req.headers().get(USER_AGENT).cloned();
         let (audit_id, received) = {
-            let facts = Facts::of(req);
-            (facts.audit_id.clone(), facts.received)
+            let context = RequestContext::of(req);
+            (context.audit_id.clone(), context.received)
         };
         let logged = amended(self.0.handle(req), move |response| {
             tracing::debug!(
@@ -40,6 +40,6 @@ impl<F: Filter> Filter for HttpLog<F> {
                 "HTTP"
             );
         });
-        Onward::Right(Box::pin(logged))
+        Next::Right(Box::pin(logged))
     }
 }

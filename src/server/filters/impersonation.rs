@@ -2,12 +2,12 @@
 //! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so handlers and
 //! backends only see the impersonated user.
 
-use super::Onward;
+use super::Next;
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, requested_identity};
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
-use crate::request::{Authenticated, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Authenticated, Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
 use http::header::X_CONTENT_TYPE_OPTIONS;
@@ -20,10 +20,10 @@ pub struct Impersonate<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "impersonation",
-    needs: &[Fact::RequestInfo, Fact::Caller],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo, ContextField::Caller],
+    sets: &[],
 };
 
 impl<F> Impersonate<F> {
@@ -43,9 +43,9 @@ fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Respo
 impl<F: Filter> Filter for Impersonate<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
-            Onward::Right(Box::pin(self.impersonated(std::mem::take(req))))
+            Next::Right(Box::pin(self.impersonated(std::mem::take(req))))
         } else {
-            Onward::Left(self.inner.handle(req))
+            Next::Left(self.inner.handle(req))
         }
     }
 }
@@ -57,18 +57,18 @@ impl<F: Filter> Impersonate<F> {
             Err(status) => return refused(&status, &req),
         };
         if let Some(wanted) = wanted {
-            let Some(who) = Facts::of(&req).caller.clone() else {
+            let Some(who) = RequestContext::of(&req).caller.clone() else {
                 return respond::internal_error_text(req.uri(), "no User found in the context");
             };
             let info = super::info(&req);
             match self.check.check(&wanted, &Attributes::of(who.user(), &info)).await {
                 Ok(found) => {
                     tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
-                    let facts = Facts::of_mut(&mut req);
-                    if let Some(trail) = &facts.audit {
+                    let context = RequestContext::of_mut(&mut req);
+                    if let Some(trail) = &context.audit {
                         trail.impersonated(&found.user, found.constraint);
                     }
-                    facts.caller = Some(Authenticated::mint(found.user));
+                    context.caller = Some(Authenticated::mint(found.user));
                 }
                 Err(status) => return refused(&status, &req),
             }

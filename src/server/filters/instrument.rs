@@ -4,7 +4,9 @@
 use super::amend::amended;
 use super::hold;
 use crate::request::info::first_value;
-use crate::request::{Authorized, Facts, FromBackend, Request, RequestInfo, Response, Uncounted, UnprotectedHandler};
+use crate::request::{
+    Authorized, FromBackend, NotInRequestMetrics, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
+};
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::{Labels, Series};
 use http::Method;
@@ -29,7 +31,7 @@ impl Instrument {
         proof: Authorized,
         info: Arc<RequestInfo>,
     ) -> impl Future<Output = Response> + Send + use<'_> {
-        let received = Facts::of(&req).received;
+        let received = RequestContext::of(&req).received;
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
         let dry_run = match req.uri().query() {
@@ -41,7 +43,7 @@ impl Instrument {
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
         amended(self.inner.serve(req, proof), move |answer| {
-            if answer.extensions().get::<Uncounted>().is_some() || FromBackend::of(answer).is_some() {
+            if answer.extensions().get::<NotInRequestMetrics>().is_some() || FromBackend::of(answer).is_some() {
                 if let Some(running) = running {
                     hold::until_sent(answer, running);
                 }

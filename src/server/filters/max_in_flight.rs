@@ -1,12 +1,12 @@
 //! Limits the number of requests in flight, and adds the flow schema and priority level to responses.
 
 use super::amend::amended;
-use super::{Onward, hold, instrument};
+use super::{Next, hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{Flow, FlowSchemas, MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
-use crate::request::{Authenticated, Facts, Request, RequestInfo, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -19,7 +19,7 @@ const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prio
 impl hold::Guard for Permit {}
 
 /// The in-flight limit filter.
-pub struct Limited<F> {
+pub struct MaxInFlightFilter<F> {
     inner: F,
     limits: MaxInFlight,
     schemas: Option<Arc<FlowSchemas>>,
@@ -27,13 +27,13 @@ pub struct Limited<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "max_in_flight",
-    needs: &[Fact::RequestInfo, Fact::Caller],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo, ContextField::Caller],
+    sets: &[],
 };
 
-impl<F> Limited<F> {
+impl<F> MaxInFlightFilter<F> {
     /// Wraps `inner`.
     pub fn new(inner: F, limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry: Telemetry) -> Self {
         Self {
@@ -47,11 +47,11 @@ impl<F> Limited<F> {
     /// Classifies a request, and takes a permit for it unless it is long-running. The error is the 429 response for a
     /// request over the limit.
     fn enter(&self, req: &Request) -> Result<(Option<Flow>, Option<Permit>), Box<Response>> {
-        let facts = Facts::of(req);
-        let Some(info) = &facts.info else {
+        let context = RequestContext::of(req);
+        let Some(info) = &context.info else {
             return Ok((None, None));
         };
-        let caller = facts.caller.as_ref().map(Authenticated::user);
+        let caller = context.caller.as_ref().map(Authenticated::user);
         let long_running = info.is_long_running();
         // As upstream, long-running requests other than watches are not classified.
         let flow = self
@@ -95,16 +95,16 @@ fn is_health_check(info: &RequestInfo) -> bool {
             .any(|path| info.path.starts_with(path))
 }
 
-impl<F: Filter> Filter for Limited<F> {
+impl<F: Filter> Filter for MaxInFlightFilter<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let (flow, permit) = match self.enter(req) {
             Ok(entered) => entered,
-            Err(refusal) => return Onward::Right(super::answered(*refusal)),
+            Err(refusal) => return Next::Right(super::ready(*refusal)),
         };
         if let Some(flow) = &flow {
             flow.count_dispatched();
         }
-        Onward::Left(amended(self.inner.handle(req), |response| {
+        Next::Left(amended(self.inner.handle(req), |response| {
             if let Some(permit) = permit {
                 hold::until_sent(response, permit);
             }
@@ -115,7 +115,7 @@ impl<F: Filter> Filter for Limited<F> {
 
 fn with_flow(response: &mut Response, flow: Option<Flow>) {
     if let Some(flow) = flow {
-        super::set_beside_backend(response, FLOW_SCHEMA, flow.schema_uid);
-        super::set_beside_backend(response, PRIORITY_LEVEL, flow.level_uid);
+        super::prepend_header(response, FLOW_SCHEMA, flow.schema_uid);
+        super::prepend_header(response, PRIORITY_LEVEL, flow.level_uid);
     }
 }

@@ -1,8 +1,8 @@
 //! Records whether all paths were installed when the request arrived. The terminal handler answers 404 if they were,
 //! and 503 otherwise.
 
-use crate::request::{Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::tasks::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,10 +14,10 @@ pub struct MuxReady<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "mux_ready",
     needs: &[],
-    leaves: &[Fact::PathsIncomplete],
+    sets: &[ContextField::PathsIncomplete],
 };
 
 impl<F> MuxReady<F> {
@@ -38,7 +38,7 @@ impl<F: Filter> Filter for MuxReady<F> {
             if self.signals.iter().all(Signal::fired) {
                 self.complete.store(true, Ordering::Relaxed);
             } else {
-                Facts::of_mut(req).paths_incomplete = true;
+                RequestContext::of_mut(req).paths_incomplete = true;
             }
         }
         self.inner.handle(req)

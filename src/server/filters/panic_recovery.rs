@@ -1,8 +1,8 @@
 //! Turns a panic into a 500 response and a log line; the connection stays open.
 
-use super::Onward;
-use crate::request::{AuditId, Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use super::Next;
+use crate::request::{AuditId, Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;
@@ -13,20 +13,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct PanicRecovery<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "panic_recovery",
-    needs: &[Fact::AuditId],
-    leaves: &[],
+    needs: &[ContextField::AuditId],
+    sets: &[],
 };
 
 impl<F: Filter> Filter for PanicRecovery<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
-        let audit_id = Facts::of(req).audit_id.clone();
+        let audit_id = RequestContext::of(req).audit_id.clone();
         // Unwind safety: state shared between handlers is behind locks and atomic swaps that cope with poisoning.
         // The call itself is covered too, because handlers may do work before they return their future.
         let inner = match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {
-            Ok(inner) => Onward::Left(inner),
-            Err(panic) => Onward::Right(super::answered(panicked(&*panic, audit_id.as_ref()))),
+            Ok(inner) => Next::Left(inner),
+            Err(panic) => Next::Right(super::ready(panicked(&*panic, audit_id.as_ref()))),
         };
         AssertUnwindSafe(inner)
             .catch_unwind()

@@ -1,23 +1,23 @@
 //! Records the time of arrival.
 
-use crate::request::{Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 
 /// The filter; wraps the inner one.
 pub struct Received<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "received_at",
     needs: &[],
-    leaves: &[Fact::Received],
+    sets: &[ContextField::Received],
 };
 
 impl<F: Filter> Filter for Received<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         // Tokio's clock, because tests can pause it.
         let now = tokio::time::Instant::now().into_std();
-        Facts::of_mut(req).received = Some(now);
+        RequestContext::of_mut(req).received = Some(now);
         self.0.handle(req)
     }
 }

@@ -5,8 +5,8 @@
 
 use super::instrument;
 use crate::request::body::BoxError;
-use crate::request::{Body, Facts, Request, RequestInfo, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Body, Request, RequestContext, RequestInfo, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use bytes::Bytes;
@@ -29,10 +29,10 @@ pub struct Timeout<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "timeout",
-    needs: &[Fact::RequestInfo, Fact::Deadline],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo, ContextField::Deadline],
+    sets: &[],
 };
 
 impl<F> Timeout<F> {
@@ -44,7 +44,7 @@ impl<F> Timeout<F> {
 
 impl<F: Filter> Filter for Timeout<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
-        let deadline = Facts::of(req).deadline.map(Instant::from_std);
+        let deadline = RequestContext::of(req).deadline.map(Instant::from_std);
         let info = super::info(req);
         let inner = self.inner.handle(req);
         match deadline {

@@ -2,28 +2,28 @@
 //! requests are not waited for; they get a signal that tells them to end.
 
 use super::amend::amended;
-use super::{Onward, hold};
+use super::{Next, hold};
 use crate::apimachinery::status::Status;
-use crate::request::{Facts, Request, Response};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Request, RequestContext, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 
 /// The wait group filter.
-pub struct InFlight<F> {
+pub struct WaitGroupFilter<F> {
     inner: F,
     lifecycle: Lifecycle,
 }
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "wait_group",
-    needs: &[Fact::RequestInfo],
-    leaves: &[],
+    needs: &[ContextField::RequestInfo],
+    sets: &[],
 };
 
-impl<F> InFlight<F> {
+impl<F> WaitGroupFilter<F> {
     /// Wraps `inner`.
     pub fn new(inner: F, lifecycle: Lifecycle) -> Self {
         Self { inner, lifecycle }
@@ -32,21 +32,21 @@ impl<F> InFlight<F> {
 
 impl hold::Guard for lifecycle::InFlight {}
 
-impl<F: Filter> Filter for InFlight<F> {
+impl<F: Filter> Filter for WaitGroupFilter<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let requests = &self.lifecycle.requests;
         let guard = if super::is_long_running(req) {
-            Facts::of_mut(req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
+            RequestContext::of_mut(req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
             None
         } else if super::exempt_from_shutdown(req) {
             Some(requests.enter_always())
         } else {
             match requests.enter() {
                 Some(guard) => Some(guard),
-                None => return Onward::Right(super::answered(refusal(req))),
+                None => return Next::Right(super::ready(refusal(req))),
             }
         };
-        Onward::Left(amended(self.inner.handle(req), |response| {
+        Next::Left(amended(self.inner.handle(req), |response| {
             if let Some(guard) = guard {
                 hold::until_sent(response, guard);
             }

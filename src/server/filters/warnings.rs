@@ -2,8 +2,8 @@
 //! `k8s.io/apiserver/pkg/endpoints/filters/warning.go`).
 
 use super::amend::amended;
-use crate::request::{Facts, Request, Response, Warnings};
-use crate::server::chain::{Entry, Fact, Filter};
+use crate::request::{Request, RequestContext, Response, Warnings};
+use crate::server::chain::{ContextField, Filter, FilterSpec};
 use http::header::{HeaderValue, WARNING};
 
 const TOTAL: usize = Warnings::TOTAL;
@@ -13,16 +13,16 @@ const CUT: usize = Warnings::CUT;
 pub struct Recorder<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const ENTRY: Entry = Entry {
+pub const SPEC: FilterSpec = FilterSpec {
     name: "warnings",
     needs: &[],
-    leaves: &[Fact::Warnings],
+    sets: &[ContextField::Warnings],
 };
 
 impl<F: Filter> Filter for Recorder<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let warnings = Warnings::default();
-        Facts::of_mut(req).warnings = Some(warnings.clone());
+        RequestContext::of_mut(req).warnings = Some(warnings.clone());
         amended(self.0.handle(req), move |response| {
             for header in headers(warnings.take()) {
                 response.headers_mut().append(WARNING, header);

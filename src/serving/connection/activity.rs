@@ -1,6 +1,6 @@
 //! Activity of a connection: timestamps and counters written by requests and I/O, evaluated by the connection's timer.
 //!
-//! [`Activity::due`] is the decision table of all timeouts. The fields are atomics because
+//! [`Activity::next_action`] is the decision table of all timeouts. The fields are atomics because
 //! eviction, shutdown and upgraded connections use them from other tasks.
 
 use crate::serving::limits::Limits;
@@ -33,7 +33,7 @@ pub(in crate::serving) struct Activity {
     reads_heads: AtomicBool,
     in_flight: AtomicUsize,
     /// Busy regardless of requests in flight: a handshake that has received bytes, or an upgraded connection.
-    engaged: AtomicBool,
+    busy: AtomicBool,
     /// End of the last request, or the last progress after a stall.
     idle_since: AtomicU64,
     /// HTTP/1: when the first byte of the current request's head arrived.
@@ -47,15 +47,15 @@ pub(in crate::serving) struct Activity {
     unflushed: AtomicUsize,
     awaits_flush: AtomicBool,
     /// When a held body last made progress.
-    moved_at: AtomicU64,
+    progressed_at: AtomicU64,
     /// HTTP/2: when the peer last sent anything. Zero for HTTP/1, which has no pings.
-    heard_at: AtomicU64,
+    received_at: AtomicU64,
     /// When the unanswered ping was sent.
-    pinged_at: AtomicU64,
+    ping_sent_at: AtomicU64,
 }
 
 /// The next action of the connection's timer.
-pub(super) enum Due {
+pub(super) enum TimerAction {
     /// Close immediately, for this reason.
     Cut(&'static str),
     /// Close gracefully.
@@ -74,7 +74,7 @@ impl Activity {
             waker: AtomicWaker::new(),
             reads_heads: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
-            engaged: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
@@ -82,9 +82,9 @@ impl Activity {
             held: AtomicUsize::new(0),
             unflushed: AtomicUsize::new(0),
             awaits_flush: AtomicBool::new(false),
-            moved_at: AtomicU64::new(0),
-            heard_at: AtomicU64::new(0),
-            pinged_at: AtomicU64::new(0),
+            progressed_at: AtomicU64::new(0),
+            received_at: AtomicU64::new(0),
+            ping_sent_at: AtomicU64::new(0),
         })
     }
 
@@ -100,7 +100,7 @@ impl Activity {
     pub(super) fn begin(&self, reads_heads: bool) {
         let now = self.now();
         self.idle_since.store(now, Relaxed);
-        self.engaged.store(false, Relaxed);
+        self.busy.store(false, Relaxed);
         if reads_heads {
             self.reads_heads.store(true, Relaxed);
             self.head_since.store(now, Relaxed);
@@ -108,14 +108,14 @@ impl Activity {
     }
 
     /// Marks the connection as busy although no request is in flight.
-    pub(super) fn engage(&self) {
-        self.engaged.store(true, Relaxed);
+    pub(super) fn mark_busy(&self) {
+        self.busy.store(true, Relaxed);
     }
 
     /// Eviction order: whether the connection is busy, and since when it has been idle or busy. The smallest value has
     /// been idle longest.
     pub(in crate::serving) fn quiet_since(&self) -> (bool, Instant) {
-        let busy = self.in_flight.load(Acquire) > 0 || self.engaged.load(Relaxed);
+        let busy = self.in_flight.load(Acquire) > 0 || self.busy.load(Relaxed);
         (busy, self.at(self.idle_since.load(Relaxed), Duration::ZERO))
     }
 
@@ -149,21 +149,21 @@ impl Activity {
         if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {
             self.head_since.store(self.now(), Relaxed);
         }
-        if self.heard_at.load(Relaxed) != 0 {
-            self.heard();
+        if self.received_at.load(Relaxed) != 0 {
+            self.received();
         }
     }
 
     /// HTTP/2: records a sign of life from the peer. The first call enables pings, which are then sent after each
     /// `ping_interval` of silence.
-    pub(super) fn heard(&self) {
-        self.pinged_at.store(0, Relaxed);
-        self.heard_at.store(self.now(), Relaxed);
+    pub(super) fn received(&self) {
+        self.ping_sent_at.store(0, Relaxed);
+        self.received_at.store(self.now(), Relaxed);
     }
 
     /// Records that a ping was sent.
-    pub(super) fn pinged(&self) {
-        self.pinged_at.store(self.now(), Relaxed);
+    pub(super) fn ping_sent(&self) {
+        self.ping_sent_at.store(self.now(), Relaxed);
     }
 
     /// Records that the socket took bytes. The rest of a response that is written after its request has ended counts as
@@ -187,7 +187,7 @@ impl Activity {
     }
 
     /// HTTP/1: records that a body produced bytes, which the transport buffers until it flushes.
-    pub(super) fn gave(&self, bytes: usize) {
+    pub(super) fn body_produced(&self, bytes: usize) {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
@@ -232,57 +232,61 @@ impl Activity {
     /// ping unanswered             after ping_timeout: cut
     /// nothing received            after ping_interval: ping
     /// ```
-    pub(super) fn due(&self, limits: &Limits) -> Due {
+    pub(super) fn next_action(&self, limits: &Limits) -> TimerAction {
         let blocked = self.blocked_since.load(Relaxed);
         let idle = self.idle_since.load(Acquire);
         let mut stalled = (blocked != 0).then(|| self.at(blocked, limits.write_stall));
         if stalled.is_none() && self.held.load(Acquire) > 0 {
-            stalled = Some(self.at(self.moved_at.load(Relaxed).max(1), limits.write_stall));
+            stalled = Some(self.at(self.progressed_at.load(Relaxed).max(1), limits.write_stall));
         }
-        let (at, due) = if self.in_flight.load(Acquire) > 0 {
+        let (at, action) = if self.in_flight.load(Acquire) > 0 {
             // Nothing is due before the request ends. Its end needs no wake-up: checking again after one idle period is
             // early enough.
-            (Instant::now() + limits.idle.min(limits.header_read), Due::Close)
+            (Instant::now() + limits.idle.min(limits.header_read), TimerAction::Close)
         } else {
             let closing = self.closing_since.load(Relaxed);
             let head = self.head_since.load(Relaxed);
             if closing != 0 {
                 let at = self.at(closing.max(idle), limits.close_grace);
-                (at, Due::Cut("the peer does not close"))
+                (at, TimerAction::Cut("the peer does not close"))
             } else if head != 0 {
                 (
                     self.at(head, limits.header_read),
-                    Due::Cut("reading a request's head took too long"),
+                    TimerAction::Cut("reading a request's head took too long"),
                 )
             } else {
-                (self.at(idle, limits.idle), Due::Close)
+                (self.at(idle, limits.idle), TimerAction::Close)
             }
         };
-        let stalled = stalled.map(|at| (at, Due::Cut("the peer reads nothing")));
-        let mut next = (at, due);
-        for other in [stalled, self.ping_due(limits)].into_iter().flatten() {
+        let stalled = stalled.map(|at| (at, TimerAction::Cut("the peer reads nothing")));
+        let mut next = (at, action);
+        for other in [stalled, self.next_ping(limits)].into_iter().flatten() {
             if other.0 < next.0 {
                 next = other;
             }
         }
-        past(next.0, next.1)
+        fire_if_due(next.0, next.1)
     }
 
-    fn ping_due(&self, limits: &Limits) -> Option<(Instant, Due)> {
-        let (heard, pinged) = (self.heard_at.load(Relaxed), self.pinged_at.load(Relaxed));
-        if pinged != 0 {
+    fn next_ping(&self, limits: &Limits) -> Option<(Instant, TimerAction)> {
+        let (received, ping_sent) = (self.received_at.load(Relaxed), self.ping_sent_at.load(Relaxed));
+        if ping_sent != 0 {
             return Some((
-                self.at(pinged, limits.ping_timeout),
-                Due::Cut("the peer answers no ping"),
+                self.at(ping_sent, limits.ping_timeout),
+                TimerAction::Cut("the peer answers no ping"),
             ));
         }
-        (heard != 0).then(|| (self.at(heard, limits.ping_interval), Due::Ping))
+        (received != 0).then(|| (self.at(received, limits.ping_interval), TimerAction::Ping))
     }
 }
 
-/// Returns `due` if its time has come.
-fn past(at: Instant, due: Due) -> Due {
-    if at <= Instant::now() { due } else { Due::At(at) }
+/// Returns `action` if its time has come.
+fn fire_if_due(at: Instant, action: TimerAction) -> TimerAction {
+    if at <= Instant::now() {
+        action
+    } else {
+        TimerAction::At(at)
+    }
 }
 
 /// Guard of a request in flight, from its head to the last byte of its response body.
@@ -301,13 +305,13 @@ impl InFlight {
     /// Records that the response body handed bytes to the transport, which polls again when it can take more.
     pub(super) fn hold(&mut self) {
         self.wait();
-        self.activity.moved_at.store(self.activity.now(), Relaxed);
+        self.activity.progressed_at.store(self.activity.now(), Relaxed);
     }
 
     /// Records that the client's flow-control window is closed.
     pub(super) fn wait(&mut self) {
         if !std::mem::replace(&mut self.held, true) && self.activity.held.fetch_add(1, AcqRel) == 0 {
-            self.activity.moved_at.store(self.activity.now(), Relaxed);
+            self.activity.progressed_at.store(self.activity.now(), Relaxed);
         }
     }
 

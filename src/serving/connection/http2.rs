@@ -1,7 +1,7 @@
 //! HTTP/2: one task per connection drives both the connection and the handlers of its streams.
 //!
-//! Streams are not tasks: the connection's task polls their futures, each with its own waker ([`wakes`]). One round of
-//! the task ([`Http2::poll`]):
+//! Streams are not tasks: the connection's task polls their futures, each with its own waker ([`wake_list`]). One round
+//! of the task ([`Http2::poll`]):
 //!
 //! ```text
 //! 1xx responses ──▶ woken streams ──▶ the connection, if woken by I/O or by stream output:
@@ -10,19 +10,19 @@
 //!
 //! A response that is ready immediately passes through no queue, and all responses of a round are written together
 //! ([`FlushHandle`]). Wake-ups that arrive during a round are handled in the next one, after other tasks had a chance
-//! to run. A round also ends after [`Limits::turn`], leaving the remaining streams for the next round, so that a
+//! to run. A round also ends after [`Limits::yield_after`], leaving the remaining streams for the next round, so that a
 //! connection with many streams does not monopolise its thread. A single poll of a stream cannot be split, so long
 //! computations must not run in a stream's future; they belong in a task of their own.
 
 mod head;
-mod received;
+mod request_body;
 mod stream;
-mod wakes;
+mod wake_list;
 
 use super::activity::Activity;
-use super::answer::Answerer;
+use super::dispatch::Dispatcher;
 use crate::request::Body;
-use crate::request::interim::Lanes;
+use crate::request::informational::H2InformationalQueue;
 use crate::serving::limits::Limits;
 use crate::tasks::coalesce::{CoalescingStream, FlushHandle, coalesce};
 use bytes::Bytes;
@@ -38,12 +38,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use wakes::{StreamWake, Wakes};
+use wake_list::{StreamWaker, WakeList};
 
 /// Maximum number of streams accepted per round.
-const ACCEPTED: usize = 256;
+const MAX_ACCEPTS: usize = 256;
 /// Number of stream slots that an idle connection retains.
-const KEPT: usize = 16;
+const RETAINED_SLOTS: usize = 16;
 
 /// The settings announced to clients.
 pub(super) fn settings(limits: &Limits) -> Builder {
@@ -59,21 +59,21 @@ pub(super) fn settings(limits: &Limits) -> Builder {
 
 /// An HTTP/2 connection and its streams.
 pub(super) struct Http2<'a, S> {
-    answerer: &'a Answerer,
+    dispatcher: &'a Dispatcher,
     phase: Phase<S>,
     /// Close as soon as the handshake is over.
     closing: bool,
-    turns: FlushHandle<S>,
-    wakes: Arc<Wakes>,
+    coalescer: FlushHandle<S>,
+    wake_list: Arc<WakeList>,
     /// Wakes the connection's own half, as opposed to one of its streams.
     waker: Waker,
-    places: Vec<Place<'a>>,
-    /// Indices of the unused entries of `places`.
+    slots: Vec<Slot<'a>>,
+    /// Indices of the unused entries of `slots`.
     free: Vec<usize>,
     /// Streams left to poll, and the time budget of one round.
-    woken: Vec<usize>,
-    turn: Duration,
-    lanes: Arc<Lanes>,
+    ready_streams: Vec<usize>,
+    yield_after: Duration,
+    queue: Arc<H2InformationalQueue>,
     date: Date,
 }
 
@@ -83,40 +83,40 @@ enum Phase<S> {
 }
 
 /// A slot for a stream. Its waker is reused by later streams in the same slot, which saves an allocation per request.
-struct Place<'a> {
-    wake: Arc<StreamWake>,
+struct Slot<'a> {
+    wake: Arc<StreamWaker>,
     waker: Waker,
     stream: Option<Stream<'a>>,
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
-    pub(super) fn new(io: S, settings: &Builder, turn: Duration, answerer: &'a Answerer) -> Self {
-        let (io, turns) = coalesce(io);
-        let wakes = Arc::<Wakes>::default();
-        let waker = wakes.connection();
+    pub(super) fn new(io: S, settings: &Builder, yield_after: Duration, dispatcher: &'a Dispatcher) -> Self {
+        let (io, coalescer) = coalesce(io);
+        let wake_list = Arc::<WakeList>::default();
+        let waker = wake_list.connection();
         waker.wake_by_ref();
-        let lanes = Arc::new(Lanes::new(waker.clone()));
-        answerer.cache.set(lanes.clone());
+        let queue = Arc::new(H2InformationalQueue::new(waker.clone()));
+        dispatcher.cache.set(queue.clone());
         Self {
-            answerer,
+            dispatcher,
             phase: Phase::Handshake(Box::new(settings.handshake(io))),
             closing: false,
-            turns,
-            wakes,
+            coalescer,
+            wake_list,
             waker,
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
-            woken: Vec::new(),
-            turn,
-            lanes,
+            ready_streams: Vec::new(),
+            yield_after,
+            queue,
             date: Date::default(),
         }
     }
 
     /// Ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        let polled = self.poll_turn(cx);
-        self.turns.after(polled, cx, &self.waker)
+        let polled = self.poll_round(cx);
+        self.coalescer.after(polled, cx, &self.waker)
     }
 
     /// Begins a graceful shutdown: refuses new streams and ends after the open ones.
@@ -136,48 +136,48 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
             if pings.send_ping(Ping::opaque()).is_ok() {
                 self.waker.wake_by_ref();
-                activity.pinged();
+                activity.ping_sent();
                 return;
             }
             // No ping could be sent; postpone the next one by a full interval.
         }
-        activity.heard();
+        activity.received();
     }
 
-    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
-        let deadline = Instant::now() + self.turn;
-        let mut woken = std::mem::take(&mut self.woken);
-        self.wakes.begin(&mut woken);
-        if self.lanes.is_loaded() {
-            self.say_early();
+    fn poll_round(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let deadline = Instant::now() + self.yield_after;
+        let mut ready_streams = std::mem::take(&mut self.ready_streams);
+        self.wake_list.begin(&mut ready_streams);
+        if self.queue.is_loaded() {
+            self.send_informational();
         }
         let mut polled = 0;
-        while let Some(place) = woken.get(polled) {
-            self.poll_stream(*place, deadline);
+        while let Some(slot) = ready_streams.get(polled) {
+            self.poll_stream(*slot, deadline);
             polled += 1;
-            if polled < woken.len() && Instant::now() >= deadline {
+            if polled < ready_streams.len() && Instant::now() >= deadline {
                 break;
             }
         }
-        woken.drain(..polled);
-        self.woken = woken;
+        ready_streams.drain(..polled);
+        self.ready_streams = ready_streams;
         // Every round polls the connection itself if woken, so busy streams cannot starve frame I/O.
-        if self.wakes.take_connection()
+        if self.wake_list.take_connection()
             && let Poll::Ready(end) = self.poll_connection(deadline)
         {
             return Poll::Ready(end);
         }
-        if self.places.len() > KEPT && self.free.len() == self.places.len() {
-            self.places.truncate(KEPT);
-            self.free.retain(|place| *place < KEPT);
+        if self.slots.len() > RETAINED_SLOTS && self.free.len() == self.slots.len() {
+            self.slots.truncate(RETAINED_SLOTS);
+            self.free.retain(|slot| *slot < RETAINED_SLOTS);
         }
-        self.wakes.end(cx, !self.woken.is_empty());
+        self.wake_list.end(cx, !self.ready_streams.is_empty());
         Poll::Pending
     }
 
     /// Writes and reads frames, and starts the handlers of new streams.
     fn poll_connection(&mut self, deadline: Instant) -> Poll<Result<(), h2::Error>> {
-        for _ in 0..ACCEPTED {
+        for _ in 0..MAX_ACCEPTS {
             let cx = &mut Context::from_waker(&self.waker);
             match &mut self.phase {
                 Phase::Handshake(handshake) => {
@@ -187,7 +187,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                     }
                     let pings = connection.ping_pong();
                     self.phase = Phase::Open(connection, pings);
-                    self.answerer.activity.heard();
+                    self.dispatcher.activity.received();
                 }
                 Phase::Open(connection, _) => match ready!(connection.poll_accept(cx)) {
                     Some(accepted) => {
@@ -198,7 +198,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                 },
             }
             // Output of the new stream is written by the next `poll_accept`, so its wake-up needs no round of its own.
-            self.wakes.take_connection();
+            self.wake_list.take_connection();
             if Instant::now() >= deadline {
                 break;
             }
@@ -209,31 +209,31 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
     }
 
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, deadline: Instant) {
-        let (answerer, lanes) = (self.answerer, &self.lanes);
-        let in_flight = answerer.activity.request();
+        let (dispatcher, queue) = (self.dispatcher, &self.queue);
+        let in_flight = dispatcher.activity.request();
         let number = respond.stream_id().as_u32();
         let head_alone = request.method() == Method::HEAD;
         let (head, stream) = request.into_parts();
         let body = match head.method {
             // CONNECT tunnels are not supported, so tunnel data is never read.
             Method::CONNECT => Body::empty(),
-            _ => received::body(stream, &head.headers, lanes, number),
+            _ => request_body::body(stream, &head.headers, queue, number),
         };
         let request = Request::from_parts(head, body);
         // A handler may do work, and panic, before it returns its future.
-        match catch_unwind(AssertUnwindSafe(|| answerer.ask(request, Some(number)))) {
+        match catch_unwind(AssertUnwindSafe(|| dispatcher.dispatch(request, Some(number)))) {
             Ok(handling) => {
-                let place = self.free.pop().unwrap_or_else(|| {
-                    let wake = self.wakes.stream(self.places.len());
-                    self.places.push(Place {
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    let wake = self.wake_list.stream(self.slots.len());
+                    self.slots.push(Slot {
                         waker: wake.clone().into(),
                         wake,
                         stream: None,
                     });
-                    self.places.len() - 1
+                    self.slots.len() - 1
                 });
-                self.places[place].stream = Some(Stream::new(number, head_alone, handling, respond, in_flight));
-                self.poll_stream(place, deadline);
+                self.slots[slot].stream = Some(Stream::new(number, head_alone, handling, respond, in_flight));
+                self.poll_stream(slot, deadline);
             }
             Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
         }
@@ -241,30 +241,30 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
 
     /// Polls the stream in a slot, if any. A panic ends only that stream.
     fn poll_stream(&mut self, number: usize, deadline: Instant) {
-        let Some(place) = self.places.get_mut(number) else {
+        let Some(slot) = self.slots.get_mut(number) else {
             return;
         };
-        place.wake.unlist();
-        let Some(stream) = &mut place.stream else {
+        slot.wake.unlist();
+        let Some(stream) = &mut slot.stream else {
             return;
         };
-        let cx = &mut Context::from_waker(&place.waker);
+        let cx = &mut Context::from_waker(&slot.waker);
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            stream.poll(cx, &self.lanes, &mut self.date, deadline)
+            stream.poll(cx, &self.queue, &mut self.date, deadline)
         }));
         if polled.is_err() {
             stream.reset();
         }
         if !matches!(polled, Ok(Poll::Pending)) {
-            place.stream = None;
+            slot.stream = None;
             self.free.push(number);
         }
     }
 
-    fn say_early(&mut self) {
-        for stream in self.places.iter_mut().filter_map(|place| place.stream.as_mut()) {
-            stream.say_early(&self.lanes);
+    fn send_informational(&mut self) {
+        for stream in self.slots.iter_mut().filter_map(|slot| slot.stream.as_mut()) {
+            stream.send_informational(&self.queue);
         }
-        self.lanes.clear();
+        self.queue.clear();
     }
 }

@@ -3,7 +3,7 @@
 //! Over HTTP/1.1 it also writes informational (1xx) responses between hyper's messages.
 
 use super::activity::{Activity, signals};
-use crate::request::interim::Lane;
+use crate::request::informational::H1InformationalQueue;
 use crate::serving::bulk::{BulkReads, Reader};
 use crate::serving::slots::Slot;
 use bytes::{Buf, Bytes};
@@ -15,38 +15,38 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that records activity. It owns the connection's slot, so that an upgraded connection, which outlives its
 /// HTTP task, keeps it.
-pub(super) struct Watched<S> {
+pub(super) struct ConnectionIo<S> {
     inner: S,
     activity: Arc<Activity>,
-    interim: Option<Ahead>,
+    informational: Option<InformationalWriter>,
     reader: Reader,
     _slot: Slot,
 }
 
 /// Writes informational responses between hyper's messages.
-struct Ahead {
-    lane: Arc<Lane>,
+struct InformationalWriter {
+    queue: Arc<H1InformationalQueue>,
     /// True if hyper has flushed everything it had, so that the next write begins a message.
     between: bool,
     /// The rest of the bytes being written.
     rest: Bytes,
 }
 
-impl<S> Watched<S> {
+impl<S> ConnectionIo<S> {
     pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot, bulk: &BulkReads) -> Self {
         Self {
             inner,
             activity,
-            interim: None,
+            informational: None,
             reader: bulk.reader(),
             _slot: slot,
         }
     }
 
     /// Adds a queue of informational responses; HTTP/1.1 only.
-    pub(super) fn with_lane(mut self, lane: Arc<Lane>) -> Self {
-        self.interim = Some(Ahead {
-            lane,
+    pub(super) fn with_informational_queue(mut self, queue: Arc<H1InformationalQueue>) -> Self {
+        self.informational = Some(InformationalWriter {
+            queue,
             between: true,
             rest: Bytes::new(),
         });
@@ -69,7 +69,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         if !self.reader.may_read(cx.waker()) {
             return Poll::Pending;
@@ -82,48 +82,48 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         }
         self.reader.has_read(read);
         // Nothing else polls the signals of an upgraded connection, so its eviction is noticed here.
-        if poll.is_pending() && self.interim.is_some() && self.activity.signals(cx) & signals::KILL != 0 {
+        if poll.is_pending() && self.informational.is_some() && self.activity.signals(cx) & signals::KILL != 0 {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
         poll
     }
 }
 
-impl<S: AsyncWrite + Unpin> Watched<S> {
+impl<S: AsyncWrite + Unpin> ConnectionIo<S> {
     /// Writes queued informational responses, if any, unless hyper is in the middle of a message.
-    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(ahead) = &mut self.interim else {
+    fn poll_informational(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(writer) = &mut self.informational else {
             return Poll::Ready(Ok(()));
         };
-        if ahead.rest.is_empty() {
-            if !ahead.between || !ahead.lane.is_loaded() {
+        if writer.rest.is_empty() {
+            if !writer.between || !writer.queue.is_loaded() {
                 return Poll::Ready(Ok(()));
             }
-            ahead.rest = ahead.lane.take();
+            writer.rest = writer.queue.take();
         }
-        while !ahead.rest.is_empty() {
-            match ready!(Pin::new(&mut self.inner).poll_write(cx, &ahead.rest))? {
+        while !writer.rest.is_empty() {
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, &writer.rest))? {
                 0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
-                n => ahead.rest.advance(n),
+                n => writer.rest.advance(n),
             }
         }
-        ahead.lane.written();
+        writer.queue.mark_written();
         Poll::Ready(Ok(()))
     }
 
     /// Called before hyper writes: informational responses go first.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        ready!(self.poll_ahead(cx))?;
-        if let Some(ahead) = &mut self.interim {
-            ahead.between = false;
+    fn poll_before_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.poll_informational(cx))?;
+        if let Some(writer) = &mut self.informational {
+            writer.between = false;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
-        let poll = match self.poll_turn(cx) {
+        let poll = match self.poll_before_write(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write(cx, buf),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             Poll::Pending => Poll::Pending,
@@ -136,7 +136,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let poll = match self.poll_turn(cx) {
+        let poll = match self.poll_before_write(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write_vectored(cx, bufs),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             Poll::Pending => Poll::Pending,
@@ -150,14 +150,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         // hyper flushes after it has written everything it has, so a message boundary is reached.
-        if let Some(ahead) = &mut self.interim {
-            ahead.between = true;
+        if let Some(writer) = &mut self.informational {
+            writer.between = true;
         }
-        let poll = match self.poll_ahead(cx) {
+        let poll = match self.poll_informational(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_flush(cx),
             other => other,
         };
-        if matches!(poll, Poll::Ready(Ok(()))) && self.interim.is_some() {
+        if matches!(poll, Poll::Ready(Ok(()))) && self.informational.is_some() {
             self.activity.flushed(cx);
         }
         self.mark(poll)

@@ -31,10 +31,10 @@ impl Port {
         self.open.len() - 1
     }
 
-    fn known(&mut self, address: u16, user: &str) -> usize {
+    fn authenticated(&mut self, address: u16, user: &str) -> usize {
         let at = self.connect(address);
-        self.open[at].0.shaken();
-        self.open[at].0.standing().authenticated(user);
+        self.open[at].0.handshake_done();
+        self.open[at].0.observer().authenticated(user);
         at
     }
 
@@ -43,14 +43,14 @@ impl Port {
     }
 
     fn len(&self) -> usize {
-        self.slots.lock().places.len()
+        self.slots.lock().entries.len()
     }
 }
 
 fn limits(connections: usize) -> Limits {
     Limits {
-        connections,
-        per_address: Some(connections),
+        max_connections: connections,
+        max_per_address: Some(connections),
         ..Limits::default()
     }
 }
@@ -58,18 +58,21 @@ fn limits(connections: usize) -> Limits {
 #[test]
 fn unauthenticated_connections_never_take_reserved_slots() {
     let mut port = Port::new(&limits(64));
-    let admin = port.known(1, "admin");
+    let admin = port.authenticated(1, "admin");
     let local = port.enter([127, 0, 0, 1].into(), true);
     for n in 0..1000 {
         let at = port.connect(2 + n % 100);
-        port.open[at].0.shaken();
+        port.open[at].0.handshake_done();
         assert!(port.len() <= 64);
     }
     assert!(!port.is_evicted(admin) && !port.is_evicted(local));
     // 64 minus a quarter for authenticated callers and a sixteenth for loopback.
-    assert_eq!(port.slots.lock().pools[Class::Open as usize].len(), 64 - 16 - 4);
+    assert_eq!(
+        port.slots.lock().pools[Class::Unauthenticated as usize].len(),
+        64 - 16 - 4
+    );
     for n in 0..16 {
-        port.known(200, &format!("user-{n}"));
+        port.authenticated(200, &format!("user-{n}"));
     }
     assert!(port.len() <= 64 && !port.is_evicted(admin));
 }
@@ -85,10 +88,10 @@ fn a_newcomer_survives_a_flood_from_another_address() {
         port.connect(1);
     }
     assert!(!port.is_evicted(newcomer));
-    port.open[newcomer].0.shaken();
+    port.open[newcomer].0.handshake_done();
     for _ in 0..1000 {
         let at = port.connect(1);
-        port.open[at].0.shaken();
+        port.open[at].0.handshake_done();
     }
     assert!(!port.is_evicted(newcomer));
 }
@@ -96,13 +99,13 @@ fn a_newcomer_survives_a_flood_from_another_address() {
 #[test]
 fn a_user_with_all_slots_loses_them_to_others() {
     let mut port = Port::new(&limits(64));
-    let others: Vec<usize> = (0..8).map(|n| port.known(n, &format!("user-{n}"))).collect();
+    let others: Vec<usize> = (0..8).map(|n| port.authenticated(n, &format!("user-{n}"))).collect();
     for _ in 0..1000 {
-        port.known(100, "greedy");
+        port.authenticated(100, "greedy");
     }
-    let late = port.known(101, "late");
+    let late = port.authenticated(101, "late");
     for _ in 0..1000 {
-        port.known(100, "greedy");
+        port.authenticated(100, "greedy");
     }
     assert!(others.iter().chain([&late]).all(|at| !port.is_evicted(*at)));
     assert_eq!(port.len(), 64);
@@ -111,8 +114,8 @@ fn a_user_with_all_slots_loses_them_to_others() {
 #[test]
 fn per_address_limit_does_not_apply_to_loopback() {
     let mut port = Port::new(&Limits {
-        connections: 64,
-        per_address: Some(5),
+        max_connections: 64,
+        max_per_address: Some(5),
         ..Limits::default()
     });
     let first = port.connect(1);

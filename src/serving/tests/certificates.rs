@@ -8,7 +8,12 @@ async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {
     let fixture = Fixture::new();
     let server = fixture.serve(
         Limits::default(),
-        answer_with(|req| Response::new(Body::full(format!("{}", Facts::of(&req).certificates.is_some())))),
+        answer_with(|req| {
+            Response::new(Body::full(format!(
+                "{}",
+                RequestContext::of(&req).certificates.is_some()
+            )))
+        }),
     );
     let stranger = Pair::self_signed("stranger");
     let tls = fixture
@@ -23,7 +28,12 @@ async fn a_resumed_session_still_carries_the_client_certificate() {
     let fixture = Fixture::new();
     let server = fixture.serve(
         Limits::default(),
-        answer_with(|req| Response::new(Body::full(format!("{}", Facts::of(&req).certificates.is_some())))),
+        answer_with(|req| {
+            Response::new(Body::full(format!(
+                "{}",
+                RequestContext::of(&req).certificates.is_some()
+            )))
+        }),
     );
     let config = Arc::new(fixture.client_config(&["http/1.1"], Some(&fixture.client)));
     let mut resumed = Vec::new();

@@ -11,7 +11,7 @@ const LOCAL: [u8; 4] = [127, 0, 0, 1];
 
 fn limits(connections: usize) -> Limits {
     Limits {
-        connections,
+        max_connections: connections,
         is_loopback: |address| address == IpAddr::from(LOCAL),
         ..Limits::default()
     }
@@ -22,9 +22,9 @@ fn serve(fixture: &Fixture, limits: Limits) -> Running {
     fixture.serve(
         limits,
         answer_with(|req| {
-            let facts = Facts::of(&req);
-            if facts.certificates.is_some() {
-                facts.connection.as_ref().unwrap().authenticated("admin");
+            let context = RequestContext::of(&req);
+            if context.certificates.is_some() {
+                context.connection.as_ref().unwrap().authenticated("admin");
             }
             Response::new(Body::full("ok"))
         }),
@@ -82,7 +82,7 @@ async fn the_longest_idle_unauthenticated_connection_is_evicted_first() {
     let server = serve(
         &fixture,
         Limits {
-            per_address: Some(3),
+            max_per_address: Some(3),
             ..limits(64)
         },
     );
@@ -125,7 +125,7 @@ async fn half_open_connections_are_bounded() {
     let server = serve(
         &fixture,
         Limits {
-            half_open: Some(5),
+            max_half_open: Some(5),
             ..limits(64)
         },
     );
@@ -159,7 +159,7 @@ async fn an_evicted_upgraded_connection_is_cut() {
     });
     let server = fixture.serve(
         Limits {
-            per_address: Some(1),
+            max_per_address: Some(1),
             ..limits(64)
         },
         handler,
@@ -185,7 +185,7 @@ async fn a_busy_http2_connection_yields_after_its_time_budget() {
     let work = Duration::from_millis(2);
     let server = fixture.serve(
         Limits {
-            turn: Duration::from_millis(1),
+            yield_after: Duration::from_millis(1),
             ..Limits::default()
         },
         answer_with(move |req| {

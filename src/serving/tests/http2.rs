@@ -1,7 +1,7 @@
 //! Concurrent streams of one HTTP/2 connection.
 
 use super::support::{self, Fixture, Running, Sender, answer_with};
-use crate::request::{Answering, Body, Handler, Request};
+use crate::request::{Body, Handler, Request, ResponseFuture};
 use crate::serving::Limits;
 use bytes::{BufMut, Bytes};
 use futures_util::StreamExt;
@@ -25,7 +25,7 @@ async fn client(fixture: &Fixture, server: &Running) -> Sender {
 struct Called(watch::Sender<u32>);
 
 impl Handler for Called {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, req: Request) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
@@ -103,7 +103,7 @@ async fn a_reset_drops_the_response_body() {
 struct Panics;
 
 impl Handler for Panics {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, req: Request) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,

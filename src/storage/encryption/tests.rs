@@ -322,7 +322,7 @@ fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
     let e = with.load(&EncryptionMetrics::unregistered());
     let t = e.transform("", "secrets");
     let stored = sealed(&*t);
-    with.plugin.go();
+    with.plugin.stop_listening();
     let why = until("health tells", || e.health().err());
     assert!(
         why.contains("code = Unavailable desc = connection error: dial unix"),
@@ -331,7 +331,7 @@ fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
     let why = until("writing ends", || t.seal(KEY, Bytes::from("object")).err());
     assert!(why.starts_with("encryptedDEKSource with keyID hash \"sha256:"), "{why}");
     assert_eq!(opened(&*t, &stored).0, Bytes::from("object"), "reads never expire");
-    with.plugin.come_back();
+    with.plugin.listen_again();
     until("it heals", || e.health().ok());
     until("writing goes on", || t.seal(KEY, Bytes::from("object")).ok());
 }

@@ -3,7 +3,7 @@
 use super::Cases;
 use super::anonymous::upgrade;
 use super::writers::joined;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -16,16 +16,16 @@ fn access(spec: &str) -> Request {
     Request::post(ACCESS, body)
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    reviews(cases, form);
-    refused(cases, form);
-    impersonation(cases, form);
-    discovery(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    reviews(cases, scale);
+    refused(cases, scale);
+    impersonation(cases, scale);
+    discovery(cases, scale);
 }
 
-fn reviews(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
-    cases.ask("review: a YAML alias bomb", move || {
+fn reviews(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
+    cases.request("review: a YAML alias bomb", move || {
         let text = format!(
             "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\nx: &a {}\ny: [{}]\n",
             "s".repeat(100_000),
@@ -33,54 +33,54 @@ fn reviews(cases: &mut Cases, form: &Form) {
         );
         Request::new("POST", ACCESS).body("application/yaml", text)
     });
-    cases.ask("review: YAML merge keys doubled thirty times", || {
+    cases.request("review: YAML merge keys doubled thirty times", || {
         let mut text = "apiVersion: v1\nm0: &m0 {a: b}\n".to_owned();
         for i in 1..30 {
             text += &format!("m{i}: &m{i} {{<<: [*m{0}, *m{0}], k{i}: v}}\n", i - 1);
         }
         Request::new("POST", ACCESS).body("application/yaml", text)
     });
-    cases.ask("review: of a path of 2 MB", move || {
+    cases.request("review: of a path of 2 MB", move || {
         access(&format!(
             r#"{{"nonResourceAttributes":{{"path":"/{}","verb":"get"}}}}"#,
             "p".repeat(n * 200)
         ))
     });
-    cases.ask("review: of names of 600 KB each", move || {
+    cases.request("review: of names of 600 KB each", move || {
         let long = "n".repeat(n * 60);
         access(&format!(
             r#"{{"resourceAttributes":{{"namespace":"{long}","name":"{long}","resource":"{long}","verb":"{long}"}}}}"#
         ))
     });
-    cases.ask("review: with 10,000 label requirements", move || {
+    cases.request("review: with 10,000 label requirements", move || {
         let terms = joined(n, |i| format!(r#"{{"key":"k{i}","operator":"In","values":["v"]}}"#));
         access(&format!(
             r#"{{"resourceAttributes":{{"resource":"pods","verb":"list","labelSelector":{{"requirements":[{terms}]}}}}}}"#
         ))
     });
-    cases.ask("review: with a raw selector of 2 MB", move || {
+    cases.request("review: with a raw selector of 2 MB", move || {
         let raw = joined(n * 10, |i| format!("k{i}!=v{i}"));
         access(&format!(
             r#"{{"resourceAttributes":{{"resource":"pods","verb":"list","labelSelector":{{"rawSelector":"{raw}"}}}}}}"#
         ))
     });
-    cases.ask("review: with 10,000 field requirements", move || {
+    cases.request("review: with 10,000 field requirements", move || {
         let terms = joined(n, |i| format!(r#"{{"key":"k{i}","operator":"In","values":["v"]}}"#));
         access(&format!(
             r#"{{"resourceAttributes":{{"resource":"pods","verb":"list","fieldSelector":{{"requirements":[{terms}]}}}}}}"#
         ))
     });
-    cases.ask("review: with 100,000 unknown fields", move || {
+    cases.request("review: with 100,000 unknown fields", move || {
         access(&format!("{{{}}}", joined(n * 10, |i| format!(r#""u{i}":1"#))))
     });
-    cases.ask("review: with metadata of 10,000 owners", move || {
+    cases.request("review: with metadata of 10,000 owners", move || {
         let owners = joined(n, |i| format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"o{i}","uid":"{i}"}}"#));
         let body = format!(
             r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","metadata":{{"ownerReferences":[{owners}]}}}}"#
         );
         Request::post(WHOAMI, body)
     });
-    cases.ask("review: an answer of 2 MB that is asked for again", move || {
+    cases.request("review: an answer of 2 MB that is asked for again", move || {
         let body = format!(
             r#"{{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{{"namespace":"{}"}}}}"#,
             "n".repeat(n * 200)
@@ -92,7 +92,7 @@ fn reviews(cases: &mut Cases, form: &Form) {
     });
     cases.at_once(
         "review: sixteen of 3 MB at once",
-        if form.whole { 16 } else { 4 },
+        if scale.full { 16 } else { 4 },
         || {
             access(&format!(
                 r#"{{"nonResourceAttributes":{{"path":"/{}","verb":"get"}}}}"#,
@@ -102,7 +102,7 @@ fn reviews(cases: &mut Cases, form: &Form) {
     );
     cases.at_once(
         "review: sixteen of a million nodes at once",
-        if form.whole { 16 } else { 4 },
+        if scale.full { 16 } else { 4 },
         move || access(&format!(r#"{{"x":[{}]}}"#, joined(n * 90, |_| "{}".into()))),
     );
     cases.add("review: 2,000 different ones in turn", move |scene| {
@@ -113,14 +113,14 @@ fn reviews(cases: &mut Cases, form: &Form) {
                 ))
             })
             .collect();
-        scene.ask_in_turn(&all);
+        scene.send_in_sequence(&all);
     });
     cases.add("review: 1,000 rules reviews in turn", move |scene| {
         let body =
             r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"evil"}}"#;
-        scene.ask_in_turn(&vec![Request::post(RULES, body); n / 10]);
+        scene.send_in_sequence(&vec![Request::post(RULES, body); n / 10]);
     });
-    let held = form.reduced(300, 6);
+    let held = scale.reduced(300, 6);
     cases.add("review: 300 bodies held half sent", move |scene| {
         // More requests than --max-mutating-requests-inflight allows.
         let head = Request::post(ACCESS, vec![b'{'; 100_000]).head(scene.token());
@@ -135,30 +135,30 @@ fn reviews(cases: &mut Cases, form: &Form) {
     });
 }
 
-fn refused(cases: &mut Cases, form: &Form) {
-    let n = form.size(100_000);
+fn refused(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(100_000);
     cases.at_once("refused: creates of 3 MB, sixteen at once", 16, || {
         Request::post(CONFIG_MAPS, vec![b'{'; 3 << 20])
     });
     cases.at_once("refused: patches of 3 MB, sixteen at once", 16, || {
         Request::patch("json", format!("{CONFIG_MAPS}/x"), vec![b'['; 3 << 20])
     });
-    cases.ask("refused: a list by 100,000 terms", move || {
+    cases.request("refused: a list by 100,000 terms", move || {
         Request::get(format!(
             "{CONFIG_MAPS}?labelSelector={}",
             joined(n, |i| format!("k{i}"))
         ))
     });
-    cases.ask("refused: fields by 20,000 terms", move || {
+    cases.request("refused: fields by 20,000 terms", move || {
         Request::get(format!(
             "{CONFIG_MAPS}?fieldSelector={}",
             joined(n / 5, |i| format!("f{i}%3Dv"))
         ))
     });
-    cases.ask("refused: a name of 900 KB", move || {
+    cases.request("refused: a name of 900 KB", move || {
         Request::get(format!("{CONFIG_MAPS}/{}", "n".repeat(n * 9)))
     });
-    cases.ask("refused: a namespace of 900 KB", move || {
+    cases.request("refused: a namespace of 900 KB", move || {
         Request::get(format!("/api/v1/namespaces/{}/configmaps", "n".repeat(n * 9)))
     });
     cases.add(
@@ -167,18 +167,18 @@ fn refused(cases: &mut Cases, form: &Form) {
             let all: Vec<_> = (0..n / 100)
                 .map(|i| Request::get(format!("/apis/g{i}.example/v{i}/namespaces/n{i}/r{i}/o{i}/s{i}")))
                 .collect();
-            scene.ask_in_turn(&all);
+            scene.send_in_sequence(&all);
         },
     );
     cases.add("refused: 500 methods that do not exist", move |scene| {
         let all: Vec<_> = (0..n / 200)
             .map(|i| Request::new(&format!("M{i}"), CONFIG_MAPS))
             .collect();
-        scene.ask_in_turn(&all);
+        scene.send_in_sequence(&all);
     });
     cases.add("refused: 500 upgrades", |scene| {
         for _ in 0..50 {
-            scene.ask(&upgrade(
+            scene.send(&upgrade(
                 "/api/v1/namespaces/evil/pods/p/exec?command=a&stdout=1",
                 "SPDY/3.1",
             ));
@@ -194,8 +194,8 @@ fn refused(cases: &mut Cases, form: &Form) {
     });
 }
 
-fn impersonation(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(900, 1);
+fn impersonation(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(900, 1);
     let many = move |name: &'static str, value: fn(usize) -> String| {
         move || {
             let mut request = Request::get(CONFIG_MAPS).header("Impersonate-User", "a");
@@ -205,15 +205,15 @@ fn impersonation(cases: &mut Cases, form: &Form) {
             request
         }
     };
-    cases.ask(
+    cases.request(
         "impersonation: 900 groups",
         many("Impersonate-Group", |i| format!("g{i}")),
     );
-    cases.ask(
+    cases.request(
         "impersonation: 900 users",
         many("Impersonate-User", |i| format!("u{i}")),
     );
-    cases.ask(
+    cases.request(
         "impersonation: 900 extra values",
         many("Impersonate-Extra-k", |i| format!("v{i}")),
     );
@@ -222,17 +222,17 @@ fn impersonation(cases: &mut Cases, form: &Form) {
         for i in 0..n {
             request = request.header(&format!("Impersonate-Extra-%6b{i}"), "v");
         }
-        scene.ask(&request);
+        scene.send(&request);
     });
-    cases.ask("impersonation: a user of 500 KB", || {
+    cases.request("impersonation: a user of 500 KB", || {
         Request::get(CONFIG_MAPS).header("Impersonate-User", "u".repeat(500_000))
     });
-    cases.ask("impersonation: an extra key of 60 KB of escapes", || {
+    cases.request("impersonation: an extra key of 60 KB of escapes", || {
         Request::get(CONFIG_MAPS)
             .header("Impersonate-User", "a")
             .header(&format!("Impersonate-Extra-{}", "%41".repeat(20_000)), "v")
     });
-    cases.ask("impersonation: 900 extras without a user", move || {
+    cases.request("impersonation: 900 extras without a user", move || {
         let mut request = Request::get(CONFIG_MAPS);
         for i in 0..n {
             request = request.header(&format!("Impersonate-Extra-{i}"), "v");
@@ -241,11 +241,11 @@ fn impersonation(cases: &mut Cases, form: &Form) {
     });
 }
 
-fn discovery(cases: &mut Cases, form: &Form) {
+fn discovery(cases: &mut Cases, scale: &Scale) {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let n = form.reduced(16, 4);
+    let n = scale.reduced(16, 4);
     // OpenAPI documents are built on first request, which takes ten seconds each in an unoptimised build.
-    if !form.whole {
+    if !scale.full {
         return;
     }
     cases.at_once("discovery: the OpenAPI document, sixteen at once", n, || {
@@ -266,7 +266,7 @@ fn discovery(cases: &mut Cases, form: &Form) {
         let all: Vec<_> = (0..n * 30)
             .map(|i| Request::get(format!("/openapi/v3/apis/apps/v1?hash={i}")))
             .collect();
-        scene.ask_in_turn(&all);
+        scene.send_in_sequence(&all);
     });
     cases.add("discovery: every Accept there is", |scene| {
         for path in [
@@ -288,7 +288,7 @@ fn discovery(cases: &mut Cases, form: &Form) {
                 "application/vnd.kubernetes.protobuf",
                 "image/png",
             ] {
-                scene.ask(&Request::get(path).header("Accept", accept));
+                scene.send(&Request::get(path).header("Accept", accept));
             }
         }
     });

@@ -1,47 +1,47 @@
 //! Requests without credentials, or with made-up ones.
 
 use super::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/evil/configmaps";
 
-pub fn requests(cases: &mut Cases, form: &Form) {
-    heads(cases, form);
-    tokens(cases, form);
-    bodies(cases, form);
-    upgrades(cases, form);
+pub fn requests(cases: &mut Cases, scale: &Scale) {
+    heads(cases, scale);
+    tokens(cases, scale);
+    bodies(cases, scale);
+    upgrades(cases, scale);
 }
 
-fn heads(cases: &mut Cases, form: &Form) {
-    let n = form.size(1 << 20);
+fn heads(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(1 << 20);
     cases.add("head: 1,000 headers", |scene| {
         let mut request = Request::get("/version");
         for i in 0..1_000 {
             request = request.header(&format!("X-H{i}"), "v");
         }
-        scene.ask(&request);
+        scene.send(&request);
     });
     cases.add("head: 20,000 headers", |scene| {
         let text = format!("GET /version HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(20_000));
         scene.send_raw(text.as_bytes());
     });
-    cases.ask("head: a header of a megabyte", move || {
+    cases.request("head: a header of a megabyte", move || {
         Request::get("/version").header("X-Long", "v".repeat(n))
     });
-    cases.ask("head: a header's name of 60 KB", || {
+    cases.request("head: a header's name of 60 KB", || {
         Request::get("/version").header(&"x".repeat(60_000), "v")
     });
-    cases.ask("head: a path of a megabyte", move || {
+    cases.request("head: a path of a megabyte", move || {
         Request::get(format!("/{}", "p".repeat(n)))
     });
-    cases.ask("head: a method of 60 KB", || {
+    cases.request("head: a method of 60 KB", || {
         Request::new(&"M".repeat(60_000), "/version")
     });
-    cases.ask("head: 500,000 Connection tokens", move || {
+    cases.request("head: 500,000 Connection tokens", move || {
         Request::get("/version").header("Connection", "a,".repeat(n / 3))
     });
-    cases.ask("head: 100,000 forwarded addresses", move || {
+    cases.request("head: 100,000 forwarded addresses", move || {
         Request::get("/version").header("X-Forwarded-For", "10.0.0.1, ".repeat(n / 12))
     });
     cases.add("head: 900 X-Remote-Group headers", |scene| {
@@ -49,7 +49,7 @@ fn heads(cases: &mut Cases, form: &Form) {
         for _ in 0..900 {
             request = request.header("X-Remote-Group", "system:masters");
         }
-        if let Some(answer) = scene.ask(&request) {
+        if let Some(answer) = scene.send(&request) {
             scene.expect(answer.code == 403, || format!("it is refused, not {}", answer.code));
         }
     });
@@ -103,40 +103,40 @@ fn heads(cases: &mut Cases, form: &Form) {
     }
 }
 
-fn tokens(cases: &mut Cases, form: &Form) {
-    let n = form.size(1_000_000);
+fn tokens(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(1_000_000);
     let with = |token: String| Request::get("/api").header("Authorization", format!("Bearer {token}"));
     let encoded = |json: &str| {
         use base64::Engine;
         base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(json)
     };
-    cases.ask("token: 900 KB", move || with("t".repeat(n * 9 / 10)));
-    cases.ask("token: 900,000 dots", move || with(".".repeat(n * 9 / 10)));
-    cases.ask("token: claims of 500 KB", move || {
+    cases.request("token: 900 KB", move || with("t".repeat(n * 9 / 10)));
+    cases.request("token: 900,000 dots", move || with(".".repeat(n * 9 / 10)));
+    cases.request("token: claims of 500 KB", move || {
         let claims = format!(
             r#"{{"iss":"https://kubernetes.default.svc.cluster.local","sub":"{}"}}"#,
             "s".repeat(n / 2)
         );
         with(format!("{}.{}.AAAA", encoded(r#"{"alg":"RS256"}"#), encoded(&claims)))
     });
-    cases.ask("token: claims nested 200,000 deep", move || {
+    cases.request("token: claims nested 200,000 deep", move || {
         let claims = format!(
             r#"{{"iss":"https://kubernetes.default.svc.cluster.local","a":{}"#,
             "[".repeat(n / 5)
         );
         with(format!("{}.{}.AAAA", encoded(r#"{"alg":"RS256"}"#), encoded(&claims)))
     });
-    cases.ask("token: 50,000 audiences", move || {
+    cases.request("token: 50,000 audiences", move || {
         let audiences = super::writers::joined(n / 20, |i| format!(r#""a{i}""#));
         let claims =
             format!(r#"{{"iss":"https://kubernetes.default.svc.cluster.local","aud":[{audiences}],"exp":1e400}}"#);
         with(format!("{}.{}.AAAA", encoded(r#"{"alg":"RS256"}"#), encoded(&claims)))
     });
-    cases.ask("token: alg none", move || {
+    cases.request("token: alg none", move || {
         let claims = r#"{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:kube-system:default"}"#;
         with(format!("{}.{}.", encoded(r#"{"alg":"none"}"#), encoded(claims)))
     });
-    cases.ask("token: a header of 300 KB with keys of its own", move || {
+    cases.request("token: a header of 300 KB with keys of its own", move || {
         let head = format!(
             r#"{{"alg":"RS256","jwk":{{"n":"{}"}},"x5c":["{}"]}}"#,
             "A".repeat(n / 7),
@@ -155,26 +155,26 @@ fn tokens(cases: &mut Cases, form: &Form) {
                 with(format!("{}.{}.AAAA", encoded(r#"{"alg":"RS256"}"#), encoded(&claims)))
             })
             .collect();
-        scene.ask_in_turn(&requests);
+        scene.send_in_sequence(&requests);
     });
     cases.add("token: in 900 headers", |scene| {
         let mut request = Request::get("/api");
         for i in 0..900 {
             request = request.header("Authorization", format!("Bearer t{i}"));
         }
-        scene.ask(&request);
+        scene.send(&request);
     });
-    cases.ask("token: in the protocol of a WebSocket", move || {
+    cases.request("token: in the protocol of a WebSocket", move || {
         let protocols = "base64url.bearer.authorization.k8s.io.dA,".repeat(n / 50);
         upgrade("/api/v1/watch/pods", "websocket").header("Sec-WebSocket-Protocol", protocols)
     });
-    cases.ask("token: basic, of 500 KB", move || {
+    cases.request("token: basic, of 500 KB", move || {
         Request::get("/api").header("Authorization", format!("Basic {}", "A".repeat(n / 2)))
     });
 }
 
-fn bodies(cases: &mut Cases, form: &Form) {
-    let n = form.size(1 << 20);
+fn bodies(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(1 << 20);
     cases.at_once("body: 3 MB sent to be refused, sixteen at once", 16, || {
         Request::post(CONFIG_MAPS, vec![b' '; 3 << 20])
     });
@@ -255,15 +255,15 @@ pub fn upgrade(path: &str, to: &str) -> Request {
         .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
-fn upgrades(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(100, 10);
-    cases.ask("upgrade: to h2c", || {
+fn upgrades(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(100, 10);
+    cases.request("upgrade: to h2c", || {
         upgrade("/version", "h2c").header("HTTP2-Settings", "AAMAAABkAAQAAP__")
     });
-    cases.ask("upgrade: to a list of 5,000 protocols", || {
+    cases.request("upgrade: to a list of 5,000 protocols", || {
         upgrade("/version", &"a/1,".repeat(5_000))
     });
-    cases.ask("upgrade: of a health check to SPDY", || upgrade("/livez", "SPDY/3.1"));
+    cases.request("upgrade: of a health check to SPDY", || upgrade("/livez", "SPDY/3.1"));
     cases.add("method: CONNECT, TRACE and unknown ones", |scene| {
         for text in [
             "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:22\r\n\r\n",
@@ -286,11 +286,11 @@ fn upgrades(cases: &mut Cases, form: &Form) {
                 "/openapi/v3",
                 "/apis",
             ] {
-                scene.ask_in_turn(&vec![Request::get(path); n]);
+                scene.send_in_sequence(&vec![Request::get(path); n]);
             }
         },
     );
     cases.add("path: a health check that excludes 50,000 names", |scene| {
-        scene.ask(&Request::get(format!("/readyz?{}", "exclude=a&".repeat(50_000))));
+        scene.send(&Request::get(format!("/readyz?{}", "exclude=a&".repeat(50_000))));
     });
 }

@@ -7,15 +7,15 @@ mod stalls;
 
 use super::Cases;
 use crate::backend::Tls;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 use std::io::Write;
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    answers::all(cases, form);
-    documents::all(cases, form);
-    stalls::all(cases, form);
-    http2::all(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    answers::all(cases, scale);
+    documents::all(cases, scale);
+    stalls::all(cases, scale);
+    http2::all(cases, scale);
 }
 
 /// The request that the gateway proxies to it.

@@ -1,20 +1,20 @@
 //! Connections: too many, half open or silent ones, and frames that no library would send.
 
 use super::Cases;
-use crate::form::Form;
 use crate::frames;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use std::io::Write;
 use std::time::Instant;
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    sockets(cases, form);
-    handshakes(cases, form);
-    http2(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    sockets(cases, scale);
+    handshakes(cases, scale);
+    http2(cases, scale);
 }
 
-fn sockets(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(1_000, 8);
+fn sockets(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(1_000, 8);
     cases.add("sockets: 1,000 that say nothing", move |scene| {
         let open: Vec<_> = (0..n).map_while(|_| scene.tcp()).collect();
         scene.hold();
@@ -49,8 +49,8 @@ fn sockets(cases: &mut Cases, form: &Form) {
     });
 }
 
-fn handshakes(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(300, 4);
+fn handshakes(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(300, 4);
     let mut raw = |name: &str, bytes: Vec<u8>| {
         cases.add(format!("handshake: {name}, 300 times"), move |scene| {
             let mut open = Vec::new();
@@ -94,9 +94,9 @@ fn send(scene: &mut Scene<'_>, make: impl FnOnce(&mut frames::Connection)) {
     scene.hold();
 }
 
-fn http2(cases: &mut Cases, form: &Form) {
+fn http2(cases: &mut Cases, scale: &Scale) {
     use frames::*;
-    let n = form.size(20_000);
+    let n = scale.size(20_000);
     // Rapid reset (CVE-2023-44487).
     cases.add("http2: 20,000 streams begun and reset", move |scene| {
         let block = frames::block("GET", "/version", "", &[]);
@@ -300,7 +300,7 @@ fn http2(cases: &mut Cases, form: &Form) {
             let Some(mut c) = scene.http2() else { return };
             let block = frames::block("GET", "/version", "", &more);
             c.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block));
-            let until = Instant::now() + scene.form.answer;
+            let until = Instant::now() + scene.scale.answer;
             let ended = c.until_end_of(1, until);
             scene.expect(ended, || format!("{more:?} is answered"));
         }

@@ -4,7 +4,7 @@ mod configurations;
 
 use super::Cases;
 use super::writers::joined;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -18,22 +18,22 @@ fn definition(schema: &str, version: &str, spec: &str) -> String {
     )
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    schemas(cases, form);
-    definitions(cases, form);
-    configurations::all(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    schemas(cases, scale);
+    definitions(cases, scale);
+    configurations::all(cases, scale);
 }
 
 fn object(properties: String) -> String {
     format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)
 }
 
-fn schemas(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+fn schemas(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let mut schema = |name: &str, make: Box<dyn Fn() -> String + Send>| {
         cases.add(format!("schema: {name}"), move |scene| {
-            scene.ask(&Request::post(DEFINITIONS, definition(&make(), "", "")));
-            scene.leaves(format!("{DEFINITIONS}/as.evil.example"));
+            scene.send(&Request::post(DEFINITIONS, definition(&make(), "", "")));
+            scene.delete_afterwards(format!("{DEFINITIONS}/as.evil.example"));
         });
     };
     schema(
@@ -179,9 +179,9 @@ fn schemas(cases: &mut Cases, form: &Form) {
     );
 }
 
-fn definitions(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
-    cases.ask("definition: 3,000 versions", move || {
+fn definitions(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
+    cases.request("definition: 3,000 versions", move || {
         let version = |i: usize| {
             format!(
                 r#"{{"name":"v{i}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#,
@@ -199,11 +199,11 @@ fn definitions(cases: &mut Cases, form: &Form) {
     let mut with = |name: &str, make: Box<dyn Fn() -> (String, String) + Send>| {
         cases.add(format!("definition: {name}"), move |scene| {
             let (version, spec) = make();
-            scene.ask(&Request::post(
+            scene.send(&Request::post(
                 DEFINITIONS,
                 definition(r#"{"type":"object"}"#, &version, &spec),
             ));
-            scene.leaves(format!("{DEFINITIONS}/as.evil.example"));
+            scene.delete_afterwards(format!("{DEFINITIONS}/as.evil.example"));
         });
     };
     with(
@@ -254,7 +254,7 @@ fn definitions(cases: &mut Cases, form: &Form) {
             )
         }),
     );
-    cases.ask("definition: 100,000 short names and categories", move || {
+    cases.request("definition: 100,000 short names and categories", move || {
         let names = joined(n * 5, |i| format!(r#""s{i}""#));
         let body = definition(r#"{"type":"object"}"#, "", "").replace(
             r#""kind":"A""#,
@@ -275,10 +275,10 @@ fn definitions(cases: &mut Cases, form: &Form) {
             for tens in 0..n * 3 / 1_000 {
                 let mut requests: Vec<_> = (0..10).map(|i| one(tens * 10 + i)).collect();
                 requests.push(Request::get("/apis"));
-                scene.ask_in_turn(&requests);
+                scene.send_in_sequence(&requests);
             }
             for i in 0..n * 3 / 100 {
-                scene.leaves(format!("{DEFINITIONS}/as.e{i}.example"));
+                scene.delete_afterwards(format!("{DEFINITIONS}/as.e{i}.example"));
             }
         },
     );

@@ -3,7 +3,7 @@
 use super::Cases;
 use super::writers::joined;
 use crate::backend::{Backend, Behaviour};
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::Request;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,9 +38,9 @@ const UNVERIFIED: &str = r#""insecureSkipTLSVerify":true,"#;
 
 /// Registers a server behind the gateway as this group. The APIService is deleted after the case.
 fn register_as(scene: &mut Scene<'_>, group: &str, port: u16) {
-    scene.ask(&external("backend", "localhost"));
-    scene.ask(&api_service(group, "backend", port, "", UNVERIFIED));
-    scene.leaves(format!("{API_SERVICES}/v1.{group}"));
+    scene.send(&external("backend", "localhost"));
+    scene.send(&api_service(group, "backend", port, "", UNVERIFIED));
+    scene.delete_afterwards(format!("{API_SERVICES}/v1.{group}"));
 }
 
 /// The same with a new group, which is returned.
@@ -63,10 +63,10 @@ pub fn register_until_available(scene: &mut Scene<'_>, behaviour: impl Fn(&str) 
     (backend, group)
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let one = |annotations: String, spec: String| move || api_service(&new_group(), "none", 443, &annotations, &spec);
-    cases.ask(
+    cases.request(
         "apiservice: a caBundle of 2 MB of certificates",
         one(String::new(), {
             use base64::Engine;
@@ -77,7 +77,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             )
         }),
     );
-    cases.ask(
+    cases.request(
         "apiservice: 10,000 places",
         one(
             format!(
@@ -87,7 +87,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             String::new(),
         ),
     );
-    cases.ask(
+    cases.request(
         "apiservice: a place 10,000 times",
         one(
             format!(
@@ -97,7 +97,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             String::new(),
         ),
     );
-    cases.ask(
+    cases.request(
         "apiservice: 200 KB of separators",
         one(
             format!(r#""torana.dev/backend-urls":"{}""#, ",;=".repeat(n * 6)),
@@ -116,10 +116,10 @@ pub fn all(cases: &mut Cases, form: &Form) {
         ] {
             let annotation = format!(r#""torana.dev/backend-urls":"{place}""#);
             let group = new_group();
-            let made = scene.ask(&api_service(&group, "none", 443, &annotation, ""));
+            let made = scene.send(&api_service(&group, "none", 443, &annotation, ""));
             if made.is_some_and(|a| a.code == 201) {
-                scene.leaves(format!("{API_SERVICES}/v1.{group}"));
-                let used = scene.ask(&Request::get(format!("/apis/{group}/v1/things?timeout=2s")));
+                scene.delete_afterwards(format!("{API_SERVICES}/v1.{group}"));
+                let used = scene.send(&Request::get(format!("/apis/{group}/v1/things?timeout=2s")));
                 scene.expect(used.is_some_and(|a| a.code == 503), || format!("{place} is not used"));
             }
         }
@@ -136,12 +136,12 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 .map(|name| {
                     let group = new_group();
                     let annotation = format!(r#""torana.dev/backend-client-certificate-from":"secret/calm/{name}""#);
-                    let made = scene.ask(&api_service(&group, "none", 443, &annotation, ""));
+                    let made = scene.send(&api_service(&group, "none", 443, &annotation, ""));
                     if made.is_none_or(|a| a.code != 201) {
                         return "refused".to_owned();
                     }
                     let path = format!("{API_SERVICES}/v1.{group}");
-                    scene.leaves(path.as_str());
+                    scene.delete_afterwards(path.as_str());
                     let mut told = String::new();
                     scene.until("a condition is there", |scene| {
                         let text = scene.stage.admin(&Request::get(path.as_str())).text();
@@ -167,7 +167,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         let port = scene.stage.target.address.port();
         let group = register(scene, port);
         for _ in 0..5 {
-            scene.ask(&Request::get(format!(
+            scene.send(&Request::get(format!(
                 "/apis/{group}/v1/namespaces/evil/things?timeout=2s"
             )));
         }
@@ -180,24 +180,24 @@ pub fn all(cases: &mut Cases, form: &Form) {
             format!("/apis/{a}/v1/things?timeout=2s"),
             format!("/apis/{b}/v1/things?timeout=2s"),
         ];
-        scene.ask_all(&paths.map(Request::get));
+        scene.send_all(&paths.map(Request::get));
         scene.hold();
     });
     cases.add("apiservice: addresses nobody should dial", |scene| {
         for host in ["127.0.0.1", "0.0.0.0", "localhost.", "[::1]"] {
-            scene.ask(&external("place", host));
+            scene.send(&external("place", host));
             let group = new_group();
-            scene.ask(&api_service(&group, "place", 1, "", UNVERIFIED));
-            scene.ask(&Request::get(format!("/apis/{group}/v1/things?timeout=2s")));
+            scene.send(&api_service(&group, "place", 1, "", UNVERIFIED));
+            scene.send(&Request::get(format!("/apis/{group}/v1/things?timeout=2s")));
             scene
                 .stage
                 .admin(&Request::delete(format!("{API_SERVICES}/v1.{group}")));
             scene.stage.admin(&Request::delete(format!("{SERVICES}/place")));
         }
     });
-    let many = form.reduced(2_000, 40);
+    let many = scale.reduced(2_000, 40);
     cases.add("apiservice: 2,000 of them, and discovery meanwhile", move |scene| {
-        scene.ask(&external("backend", "localhost"));
+        scene.send(&external("backend", "localhost"));
         let groups: Vec<String> = (0..many).map(|_| new_group()).collect();
         for some in groups.chunks(100) {
             let mut requests: Vec<_> = some
@@ -206,22 +206,22 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 .collect();
             requests.push(Request::get("/apis"));
             requests.push(Request::get("/openapi/v3"));
-            scene.ask_in_turn(&requests);
+            scene.send_in_sequence(&requests);
         }
         scene.hold();
         for group in groups {
-            scene.leaves(format!("{API_SERVICES}/v1.{group}"));
+            scene.delete_afterwards(format!("{API_SERVICES}/v1.{group}"));
         }
     });
     cases.add("apiservice: created and deleted 300 times", move |scene| {
-        scene.ask(&external("backend", "localhost"));
+        scene.send(&external("backend", "localhost"));
         let group = new_group();
         let mut requests = Vec::new();
         for _ in 0..n * 3 / 100 {
             requests.push(api_service(&group, "backend", 1, "", UNVERIFIED));
             requests.push(Request::delete(format!("{API_SERVICES}/v1.{group}")));
         }
-        scene.ask_in_turn(&requests);
+        scene.send_in_sequence(&requests);
     });
     cases.add(
         "apiservice: a group that is built in, and names that do not parse",
@@ -235,7 +235,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 &"g".repeat(100_000),
             ] {
                 let request = api_service(group, "none", 443, "", UNVERIFIED);
-                if let Some(answer) = scene.ask(&request) {
+                if let Some(answer) = scene.send(&request) {
                     scene.expect(answer.code != 201, || {
                         format!("{group:.20} is refused, not {}", answer.code)
                     });

@@ -2,7 +2,7 @@
 
 use super::Cases;
 use super::anonymous::upgrade;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
+pub fn all(cases: &mut Cases, scale: &Scale) {
     cases.add(
         "files: nothing private in the data directory can be read or changed by others",
         |scene| {
@@ -112,7 +112,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         "/logs/",
     ] {
         cases.add(format!("pages: {path} without credentials"), move |scene| {
-            if let Some(answer) = scene.ask(&Request::get(path)) {
+            if let Some(answer) = scene.send(&Request::get(path)) {
                 scene.expect(matches!(answer.code, 401 | 403 | 404), || {
                     format!("{path}: {}", answer.code)
                 });
@@ -129,12 +129,12 @@ pub fn all(cases: &mut Cases, form: &Form) {
             ("X-Original-Url", "/livez"),
         ] {
             let request = Request::get("/api/v1/namespaces/calm/secrets").header(name, value);
-            if let Some(answer) = scene.ask(&request) {
+            if let Some(answer) = scene.send(&request) {
                 scene.expect(answer.code == 403, || format!("{name}: {}", answer.code));
             }
         }
     });
-    let n = form.reduced(1_000, 4);
+    let n = scale.reduced(1_000, 4);
     cases.add("loopback: 1,000 connections of plain text", move |scene| {
         let mut open = Vec::new();
         for _ in 0..n {
@@ -146,7 +146,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
     });
     cases.add("loopback: 1,000 upgrades of what cannot be upgraded", move |scene| {
         for _ in 0..n / 10 {
-            scene.ask(&upgrade("/livez", "websocket"));
+            scene.send(&upgrade("/livez", "websocket"));
         }
     });
 }

@@ -2,20 +2,20 @@
 
 use super::Cases;
 use super::writers::joined;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const NODE: &str = "/api/v1/nodes/n1";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let mut status = |name: &str, member: Box<dyn Fn() -> String + Send>| {
         cases.add(format!("node: {name}"), move |scene| {
             let body = format!(r#"{{"status":{{{}}}}}"#, member());
             for kind in ["strategic-merge", "merge"] {
-                scene.ask(&Request::patch(kind, format!("{NODE}/status"), body.as_str()));
+                scene.send(&Request::patch(kind, format!("{NODE}/status"), body.as_str()));
             }
             let empty = r#"{"status":{"images":null,"conditions":null,"addresses":null,"capacity":null,"allocatable":null,"volumesAttached":null,"volumesInUse":null}}"#;
             scene.stage.admin(&Request::patch("merge", format!("{NODE}/status"), empty));
@@ -80,7 +80,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             format!(r#""volumesAttached":[{attached}],"volumesInUse":[{used}]"#)
         }),
     );
-    cases.ask("node: 100,000 labels, taints and addresses of itself", move || {
+    cases.request("node: 100,000 labels, taints and addresses of itself", move || {
         let labels = joined(n * 5, |i| format!(r#""l{i}":"v""#));
         let taints = joined(n * 2, |i| format!(r#"{{"key":"k{i}","effect":"NoSchedule"}}"#));
         let body = format!(r#"{{"metadata":{{"labels":{{{labels}}}}},"spec":{{"taints":[{taints}]}}}}"#);
@@ -93,9 +93,9 @@ pub fn all(cases: &mut Cases, form: &Form) {
             format!(r#"{{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{{"name":"n1","ownerReferences":[{owners}]}}}}"#),
             format!(r#"{{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{{"name":"n1"}},"spec":{{"holderIdentity":"{holder}"}}}}"#),
         ] {
-            scene.ask(&Request::post(LEASES, body));
+            scene.send(&Request::post(LEASES, body));
         }
-        scene.leaves(format!("{LEASES}/n1"));
+        scene.delete_afterwards(format!("{LEASES}/n1"));
     });
     let mut request = |name: &str, der: Box<dyn Fn() -> Vec<u8> + Send>| {
         cases.add(format!("certificate request: {name}"), move |scene| {
@@ -109,10 +109,10 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 r#"{{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{{"name":"csr"}},"spec":{{"request":"{}","signerName":"kubernetes.io/kube-apiserver-client-kubelet","usages":["client auth"]}}}}"#,
                 engine.encode(pem)
             );
-            if let Some(answer) = scene.ask(&Request::post(REQUESTS, body)) {
+            if let Some(answer) = scene.send(&Request::post(REQUESTS, body)) {
                 scene.expect(answer.code >= 400, || "it is refused".to_owned());
             }
-            scene.leaves(format!("{REQUESTS}/csr"));
+            scene.delete_afterwards(format!("{REQUESTS}/csr"));
         });
     };
     request("1.5 MB of garbage", Box::new(move || vec![0xff; n * 150]));
@@ -131,7 +131,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             [&[0x30, 0x84][..], &length, &[5, 0].repeat(n * 30)].concat()
         }),
     );
-    cases.ask("certificate request: 40,000 usages", move || {
+    cases.request("certificate request: 40,000 usages", move || {
         let usages = joined(n * 4, |i| format!(r#""u{i}""#));
         Request::post(
             REQUESTS,
@@ -144,11 +144,11 @@ pub fn all(cases: &mut Cases, form: &Form) {
         let all: Vec<_> = (0..n / 10)
             .map(|i| Request::get(format!("/api/v1/namespaces/calm/secrets/s{i}")))
             .collect();
-        let answers = scene.ask_in_turn(&all);
+        let answers = scene.send_in_sequence(&all);
         let refused = answers.iter().all(|a| a.code == 403);
         scene.expect(refused, || "each is refused".to_owned());
     });
-    cases.ask("node: token of a service account with 20,000 audiences", move || {
+    cases.request("node: token of a service account with 20,000 audiences", move || {
         let audiences = joined(n * 2, |i| format!(r#""a{i}""#));
         Request::post(
             "/api/v1/namespaces/evil/serviceaccounts/default/token",

@@ -2,8 +2,8 @@
 
 use super::Cases;
 use super::writers::{CONFIG_MAPS, config_map};
-use crate::form::Form;
 use crate::frames::{self, frame};
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::{self, Request};
 
@@ -14,7 +14,7 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
     let requests: Vec<_> = (0..n)
         .map(|i| Request::post(CONFIG_MAPS, config_map(&format!("s{i}"), "", &data)))
         .collect();
-    scene.ask_in_turn(&requests);
+    scene.send_in_sequence(&requests);
 }
 
 /// Sends `n` requests whose responses are not read.
@@ -29,9 +29,9 @@ fn unread(scene: &mut Scene<'_>, n: usize, request: &Request) {
     scene.hold();
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(200, 4);
-    let objects = form.reduced(20, 2);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(200, 4);
+    let objects = scale.reduced(20, 2);
     for (name, accept, query) in [
         ("lists of 10 MB", "application/json", ""),
         ("lists of 10 MB in YAML", "application/yaml", ""),
@@ -92,7 +92,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
                     )
                 })
                 .collect();
-            scene.ask_in_turn(&changes);
+            scene.send_in_sequence(&changes);
             scene.hold();
         },
     );
@@ -103,7 +103,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", &format!("{CONFIG_MAPS}?{INITIAL}"), scene.token(), &[]);
         let mut open = Vec::new();
-        for _ in 0..scene.form.reduced(60, 6) {
+        for _ in 0..scene.scale.reduced(60, 6) {
             let Some(mut c) = scene.http2() else { break };
             c.send(&frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
             for i in 0..100u32 {
@@ -123,7 +123,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", CONFIG_MAPS, scene.token(), &[("accept", "application/yaml")]);
         let mut open = Vec::new();
-        for _ in 0..scene.form.reduced(10, 2) {
+        for _ in 0..scene.scale.reduced(10, 2) {
             let Some(mut c) = scene.http2() else { break };
             c.send(&frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
             for i in 0..100u32 {

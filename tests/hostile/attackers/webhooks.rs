@@ -3,7 +3,7 @@
 
 use super::Cases;
 use crate::backend::{Tls, json};
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::Request;
 use std::io::{Read, Write};
@@ -36,9 +36,9 @@ fn hang(io: &mut Tls) {
     while io.read(&mut rest).is_ok_and(|n| n > 0) {}
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(50, 5);
-    let size = form.size(1 << 20);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(50, 5);
+    let size = scale.size(1 << 20);
     cases.add("webhook: never answers", move |scene| provoke(scene, n, hang));
     cases.add("webhook: answers with 500", move |scene| {
         provoke(scene, n, |io| {

@@ -8,19 +8,19 @@ mod rights;
 mod specs;
 
 use super::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/evil/configmaps";
 pub const PODS: &str = "/api/v1/namespaces/evil/pods";
 pub const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/evil/roles";
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    bodies::all(cases, form);
-    metadata::all(cases, form);
-    rights::all(cases, form);
-    specs::all(cases, form);
-    patches::all(cases, form);
-    lists::all(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    bodies::all(cases, scale);
+    metadata::all(cases, scale);
+    rights::all(cases, scale);
+    specs::all(cases, scale);
+    patches::all(cases, scale);
+    lists::all(cases, scale);
 }
 
 /// `n` items made by `item`, joined by commas.

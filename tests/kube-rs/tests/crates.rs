@@ -7,7 +7,7 @@ mod generator;
 #[path = "crates/kinds.rs"]
 mod kinds;
 
-use generator::{Maker, Without};
+use generator::{Exclude, Generator};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use torana::api::decode::normalize;
@@ -195,8 +195,8 @@ fn through_messages(kind: &Kind, object: &Value) -> Value {
 
 fn check(
     kinds: &[Kind],
-    make: impl Fn(Without) -> Maker,
-    without: Without,
+    make: impl Fn(Exclude) -> Generator,
+    without: Exclude,
     through: fn(&Kind, &Value) -> Value,
 ) -> Vec<String> {
     let differ = |kind: &Kind| {
@@ -211,7 +211,7 @@ fn check(
 #[test]
 fn json_with_all_fields_equals_k8s_openapi() {
     let differ = |kind: &Kind| {
-        let ours = Maker::full(1, |_, _| false).object(kind.def);
+        let ours = Generator::full(1, |_, _| false).object(kind.def);
         assert_eq!(normal(kind.def, ours.clone()), ours, "{}", kind.def.name);
         difference(&ours, &through_json(kind, &ours), kind.def.name)
     };
@@ -223,7 +223,7 @@ fn json_with_all_fields_equals_k8s_openapi() {
 fn messages_with_all_fields_equal_k8s_pb() {
     let found = check(
         &kinds::messages(),
-        |w| Maker::full(1, w),
+        |w| Generator::full(1, w),
         unknown_to_pb,
         through_messages,
     );
@@ -236,13 +236,13 @@ proptest! {
     /// Unset always-written fields differ: where the crate's type is not an `Option` it writes an empty value.
     #[test]
     fn json_equals_k8s_openapi(seed: u64) {
-        let found = check(&kinds::typed(), |w| Maker::some(seed, w).strict(), |_, _| false, through_json);
+        let found = check(&kinds::typed(), |w| Generator::some(seed, w).strict(), |_, _| false, through_json);
         prop_assert!(found.is_empty(), "{found:#?}");
     }
 
     #[test]
     fn messages_equal_k8s_pb(seed: u64) {
-        let found = check(&kinds::messages(), |w| Maker::some(seed, w), unknown_to_pb, through_messages);
+        let found = check(&kinds::messages(), |w| Generator::some(seed, w), unknown_to_pb, through_messages);
         prop_assert!(found.is_empty(), "{found:#?}");
     }
 }

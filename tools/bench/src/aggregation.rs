@@ -1,7 +1,7 @@
 //! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They run only
 //! when selected: `make bench ONLY=aggregation`, or one by name.
 
-mod calm;
+mod black_holes;
 mod paced;
 mod relay;
 mod replicas;
@@ -43,12 +43,12 @@ pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> 
         let own = dir.join(row);
         std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;
         match row {
-            "many" => scale::many(&Rig::start(torana, &own).await?, r).await?,
-            "discovery" => scale::discovery(&Rig::start(torana, &own).await?, r).await?,
-            "blackholes" => calm::black_holes(&Rig::start(torana, &own).await?, r).await?,
-            "watches" => streams::watches(&Rig::start(torana, &own).await?, r).await?,
-            "large" => streams::large(&Rig::start(torana, &own).await?, &own, r).await?,
-            "stream" => streams::stream(&Rig::start(torana, &own).await?, r).await?,
+            "many" => scale::many(&Setup::start(torana, &own).await?, r).await?,
+            "discovery" => scale::discovery(&Setup::start(torana, &own).await?, r).await?,
+            "blackholes" => black_holes::black_holes(&Setup::start(torana, &own).await?, r).await?,
+            "watches" => streams::watches(&Setup::start(torana, &own).await?, r).await?,
+            "large" => streams::large(&Setup::start(torana, &own).await?, &own, r).await?,
+            "stream" => streams::stream(&Setup::start(torana, &own).await?, r).await?,
             "worst" => worst::writes(torana, &own, r).await?,
             _ => replicas::replicas(torana, &own, r).await?,
         }
@@ -57,14 +57,14 @@ pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> 
 }
 
 /// A gateway and one backend process.
-struct Rig {
+struct Setup {
     g: Gateway,
     _backend: Server,
     port: u16,
     bundle: String,
 }
 
-impl Rig {
+impl Setup {
     async fn start(torana: &Path, dir: &Path) -> Result<Self, String> {
         let g = start(torana, dir, free_port()?).await?;
         let (server, port, pem) = backend(dir).await?;

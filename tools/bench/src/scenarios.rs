@@ -137,7 +137,7 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if wanted("kube-apiserver")
         && let Some(k) = KubeApiserver::find(dir)?
     {
-        r.beside("kube-apiserver and its etcd");
+        r.for_peer("kube-apiserver and its etcd");
         k.start().await?.server.stop();
         starts(&mut r, async || k.start().await).await?;
         let g = k.start().await?;

@@ -1,11 +1,11 @@
 //! Scripted backends: API servers that answer as a case prescribes, record what they receive, and fail where they
 //! should.
 
+mod faulty_stream;
 mod h1;
 mod h2;
-mod line;
 
-pub use line::{Fault, Plan};
+pub use faulty_stream::{Fault, FaultPlan};
 
 use crate::wire::Headers;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// The header that marks requests of cases; its value identifies the case.
-pub const ROW: &str = "x-conformance-row";
+pub const CASE_HEADER: &str = "x-conformance-row";
 
 /// A part of a body.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub enum Framing {
 
 /// What HTTP/2 does with a stream instead of, or after, responding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum StreamAction {
     /// Resets the stream with REFUSED_STREAM.
     Refuse,
     /// Resets the stream with INTERNAL_ERROR.
@@ -84,7 +84,7 @@ pub struct Script {
     /// Makes the connection fail after this many bytes of the response.
     pub fault: Option<(usize, Fault)>,
     /// HTTP/2 only: an action on the stream.
-    pub turn: Option<Turn>,
+    pub stream_action: Option<StreamAction>,
     /// HTTP/1.1: respond 101, send these bytes, then echo everything.
     pub upgrade: Option<Vec<u8>>,
 }
@@ -103,7 +103,7 @@ impl Default for Script {
             framing: Framing::default(),
             raw: None,
             fault: None,
-            turn: None,
+            stream_action: None,
             upgrade: None,
         }
     }
@@ -128,7 +128,7 @@ impl Script {
 
 /// A request as a backend received it.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// The HTTP version, 1 or 2.
     pub version: u8,
     /// The method.
@@ -149,17 +149,17 @@ pub struct Seen {
     pub connection: u64,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// All values of a header.
     pub fn values(&self, name: &str) -> Vec<&str> {
         crate::wire::values(&self.headers, name)
     }
 
     /// Whether this is one of the gateway's own requests: probes, discovery, OpenAPI.
-    fn is_housekeeping(&self) -> bool {
+    fn is_own_request(&self) -> bool {
         let own = ["system:kube-aggregator", "system:aggregator"];
         self.method == "GET"
-            && self.values(ROW).is_empty()
+            && self.values(CASE_HEADER).is_empty()
             && matches!(*self.values("x-remote-user"), [user] if own.contains(&user))
     }
 }
@@ -168,9 +168,9 @@ impl Seen {
 #[derive(Debug)]
 pub enum Event {
     /// A request arrived, with as much of its body as the script reads.
-    Request(Box<Seen>),
+    Request(Box<ReceivedRequest>),
     /// The client left before the end of the response.
-    Left,
+    ClientDisconnected,
 }
 
 /// A document that the gateway fetches for itself.
@@ -189,11 +189,11 @@ struct State {
     group: String,
     armed: Mutex<Armed>,
     documents: Mutex<BTreeMap<String, Document>>,
-    housekeeping: Mutex<Vec<Seen>>,
-    journal: Mutex<Vec<Seen>>,
-    plans: Mutex<Vec<Arc<Plan>>>,
+    own_requests: Mutex<Vec<ReceivedRequest>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
+    plans: Mutex<Vec<Arc<FaultPlan>>>,
     connections: AtomicU64,
-    turns_away: AtomicBool,
+    refuses: AtomicBool,
 }
 
 struct Armed {
@@ -203,13 +203,13 @@ struct Armed {
 }
 
 /// The script for one request, and the channel for its events.
-struct Order {
+struct Assignment {
     script: Arc<Script>,
     events: mpsc::UnboundedSender<Event>,
     gate: Arc<Semaphore>,
 }
 
-impl Order {
+impl Assignment {
     fn tell(&self, event: Event) {
         // A case that has finished has dropped the receiver.
         let _ = self.events.send(event);
@@ -222,8 +222,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl State {
     /// Chooses the script for this request.
-    fn order(&self, seen: &Seen) -> Order {
-        locked(&self.journal).push(seen.clone());
+    fn assignment(&self, received: &ReceivedRequest) -> Assignment {
+        locked(&self.requests).push(received.clone());
         let mut armed = locked(&self.armed);
         // The last script stays: retries and repeated requests get it, too.
         let next = if armed.scripts.len() > 1 {
@@ -231,7 +231,7 @@ impl State {
         } else {
             armed.scripts.front().cloned()
         };
-        Order {
+        Assignment {
             script: next.unwrap_or_default(),
             events: armed.events.clone(),
             gate: armed.gate.clone(),
@@ -239,9 +239,9 @@ impl State {
     }
 
     /// The response to one of the gateway's own requests.
-    fn document(&self, seen: &Seen) -> Document {
-        locked(&self.housekeeping).push(seen.clone());
-        let path = seen.target.split('?').next().unwrap_or("");
+    fn document(&self, received: &ReceivedRequest) -> Document {
+        locked(&self.own_requests).push(received.clone());
+        let path = received.target.split('?').next().unwrap_or("");
         if let Some(document) = locked(&self.documents).get(path) {
             return document.clone();
         }
@@ -272,12 +272,12 @@ pub struct Backend {
 }
 
 /// A case's handle on its backend while the case runs.
-pub struct Stage {
+pub struct BackendHandle {
     events: mpsc::UnboundedReceiver<Event>,
     gate: Arc<Semaphore>,
 }
 
-impl Stage {
+impl BackendHandle {
     /// The next event, within ten seconds.
     ///
     /// # Errors
@@ -324,11 +324,11 @@ impl Backend {
                 gate: Arc::new(Semaphore::new(0)),
             }),
             documents: Mutex::default(),
-            housekeeping: Mutex::default(),
-            journal: Mutex::default(),
+            own_requests: Mutex::default(),
+            requests: Mutex::default(),
             plans: Mutex::default(),
             connections: AtomicU64::new(0),
-            turns_away: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let task = tokio::spawn(accept(listener, acceptor, state.clone()));
@@ -341,7 +341,7 @@ impl Backend {
     }
 
     /// Uses these scripts for the next requests, one each, and the last of them for all later requests.
-    pub fn arm(&self, scripts: impl IntoIterator<Item = Script>) -> Stage {
+    pub fn arm(&self, scripts: impl IntoIterator<Item = Script>) -> BackendHandle {
         let (tell, events) = mpsc::unbounded_channel();
         let gate = Arc::new(Semaphore::new(0));
         *locked(&self.state.armed) = Armed {
@@ -349,7 +349,7 @@ impl Backend {
             events: tell,
             gate: gate.clone(),
         };
-        Stage { events, gate }
+        BackendHandle { events, gate }
     }
 
     /// Sets the response to the gateway's own requests for this path.
@@ -358,13 +358,13 @@ impl Backend {
     }
 
     /// The gateway's own requests so far, oldest first.
-    pub fn housekeeping(&self) -> Vec<Seen> {
-        locked(&self.state.housekeeping).clone()
+    pub fn own_requests(&self) -> Vec<ReceivedRequest> {
+        locked(&self.state.own_requests).clone()
     }
 
     /// All other requests so far, without their bodies.
-    pub fn journal(&self) -> Vec<Seen> {
-        locked(&self.state.journal).clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        locked(&self.state.requests).clone()
     }
 
     /// Closes connections that a fault has stalled.
@@ -375,8 +375,8 @@ impl Backend {
     }
 
     /// Whether to close new connections immediately.
-    pub fn turn_away(&self, away: bool) {
-        self.state.turns_away.store(away, Ordering::Relaxed);
+    pub fn refuse_connections(&self, away: bool) {
+        self.state.refuses.store(away, Ordering::Relaxed);
     }
 
     /// The number of TLS connections so far.
@@ -389,7 +389,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
     let mut connections = JoinSet::new();
     loop {
         let Ok((tcp, _)) = listener.accept().await else { return };
-        if state.turns_away.load(Ordering::Relaxed) {
+        if state.refuses.load(Ordering::Relaxed) {
             continue;
         }
         let (acceptor, state) = (acceptor.clone(), state.clone());
@@ -399,14 +399,14 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>)
             let Ok(tls) = acceptor.accept(tcp).await else { return };
             let (_, session) = tls.get_ref();
             let http2 = session.alpn_protocol() == Some(b"h2");
-            let plan = Arc::new(Plan::default());
+            let plan = Arc::new(FaultPlan::default());
             let peer = Peer {
                 number: state.connections.fetch_add(1, Ordering::Relaxed),
                 certified: session.peer_certificates().is_some(),
                 server_name: session.server_name().unwrap_or_default().into(),
                 plan: plan.clone(),
             };
-            let line = line::Line::new(tls, plan);
+            let line = faulty_stream::FaultyStream::new(tls, plan);
             if http2 {
                 h2::serve(line, peer, state).await;
             } else {
@@ -424,7 +424,7 @@ struct Peer {
     number: u64,
     certified: bool,
     server_name: Arc<str>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl Peer {

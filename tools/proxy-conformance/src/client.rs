@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// The deadline of any exchange.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection to the gateway.
 pub type Io = BufReader<TlsStream<TcpStream>>;
@@ -25,9 +25,9 @@ pub type Io = BufReader<TlsStream<TcpStream>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http {
     /// HTTP/1.1.
-    One,
+    Http1,
     /// HTTP/2.
-    Two,
+    Http2,
 }
 
 /// The client's credentials.
@@ -51,19 +51,19 @@ pub struct Target {
 
 /// A request's body.
 #[derive(Clone, Debug, Default)]
-pub enum Upload {
+pub enum RequestBody {
     /// No body.
     #[default]
     None,
     /// A body with a `Content-Length`.
-    Whole(Vec<u8>),
+    Sized(Vec<u8>),
     /// A chunked body, with trailers.
-    Pieces(Vec<Vec<u8>>, Headers),
+    Chunked(Vec<Vec<u8>>, Headers),
 }
 
 /// A request to send.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct Request {
     /// The method.
     pub method: String,
     /// The request target, sent unmodified.
@@ -71,14 +71,14 @@ pub struct Ask {
     /// Headers besides `Host` and the credentials, sent unmodified.
     pub headers: Headers,
     /// The body.
-    pub body: Upload,
+    pub body: RequestBody,
     /// HTTP/1.1: send these bytes instead of all of the above.
     pub raw: Option<Vec<u8>>,
 }
 
 /// A response.
 #[derive(Clone, Debug, Default)]
-pub struct Got {
+pub struct Response {
     /// The status codes of informational responses before it.
     pub early: Vec<u16>,
     /// The status.
@@ -89,7 +89,7 @@ pub struct Got {
     pub body: wire::Body,
 }
 
-impl Got {
+impl Response {
     /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body.data).into_owned()
@@ -166,8 +166,8 @@ impl Target {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let mut tls = rustls::ClientConfig::clone(&self.tls);
         tls.alpn_protocols = vec![match http {
-            Http::One => b"http/1.1".to_vec(),
-            Http::Two => b"h2".to_vec(),
+            Http::Http1 => b"http/1.1".to_vec(),
+            Http::Http2 => b"h2".to_vec(),
         }];
         let connector = TlsConnector::from(Arc::new(tls));
         let io = connector.connect(self.name.clone(), tcp).await;
@@ -186,44 +186,44 @@ impl Target {
     ///
     /// # Errors
     /// If there is no response.
-    pub async fn exchange(&self, http: Http, ask: &Ask) -> Result<Got, String> {
+    pub async fn exchange(&self, http: Http, request: &Request) -> Result<Response, String> {
         let answer = async {
             match http {
-                Http::One => {
-                    let (got, _) = self.over_http1(ask).await?;
-                    Ok(got)
+                Http::Http1 => {
+                    let (response, _) = self.over_http1(request).await?;
+                    Ok(response)
                 }
-                Http::Two => h2::exchange(self, ask).await,
+                Http::Http2 => h2::exchange(self, request).await,
             }
         };
-        let answer = tokio::time::timeout(PATIENCE, answer).await;
-        answer.unwrap_or_else(|_| Err(format!("no response within {PATIENCE:?}")))
+        let answer = tokio::time::timeout(TIMEOUT, answer).await;
+        answer.unwrap_or_else(|_| Err(format!("no response within {TIMEOUT:?}")))
     }
 
     /// Sends one request over HTTP/1.1 and returns the connection as well.
     ///
     /// # Errors
     /// If there is no response.
-    pub async fn over_http1(&self, ask: &Ask) -> Result<(Got, Io), String> {
-        let mut io = BufReader::new(self.connect(Http::One).await?);
+    pub async fn over_http1(&self, request: &Request) -> Result<(Response, Io), String> {
+        let mut io = BufReader::new(self.connect(Http::Http1).await?);
         // The response may arrive, and the connection close, before everything is written.
-        let _ = self.write(&mut io, ask).await;
-        let got = answer(&mut io, &ask.method).await?;
-        Ok((got, io))
+        let _ = self.write(&mut io, request).await;
+        let response = answer(&mut io, &request.method).await?;
+        Ok((response, io))
     }
 
-    async fn write(&self, io: &mut Io, ask: &Ask) -> std::io::Result<()> {
-        if let Some(raw) = &ask.raw {
+    async fn write(&self, io: &mut Io, request: &Request) -> std::io::Result<()> {
+        if let Some(raw) = &request.raw {
             io.write_all(raw).await?;
             return io.flush().await;
         }
         let mut headers = vec![("Host".to_owned(), self.authority.clone())];
         headers.extend(self.credentials());
-        headers.extend(ask.headers.iter().cloned());
-        match &ask.body {
-            Upload::None => {}
-            Upload::Whole(data) => headers.push(("Content-Length".into(), data.len().to_string())),
-            Upload::Pieces(_, trailers) => {
+        headers.extend(request.headers.iter().cloned());
+        match &request.body {
+            RequestBody::None => {}
+            RequestBody::Sized(data) => headers.push(("Content-Length".into(), data.len().to_string())),
+            RequestBody::Chunked(_, trailers) => {
                 headers.push(("Transfer-Encoding".into(), "chunked".into()));
                 if !trailers.is_empty() {
                     let names: Vec<&str> = trailers.iter().map(|(n, _)| n.as_str()).collect();
@@ -231,13 +231,13 @@ impl Target {
                 }
             }
         }
-        let line = format!("{} {} HTTP/1.1", ask.method, ask.target);
-        io.write_all(&wire::written(&line, &headers)).await?;
+        let line = format!("{} {} HTTP/1.1", request.method, request.target);
+        io.write_all(&wire::encode_head(&line, &headers)).await?;
         io.flush().await?;
-        match &ask.body {
-            Upload::None => {}
-            Upload::Whole(data) => io.write_all(data).await?,
-            Upload::Pieces(pieces, trailers) => {
+        match &request.body {
+            RequestBody::None => {}
+            RequestBody::Sized(data) => io.write_all(data).await?,
+            RequestBody::Chunked(pieces, trailers) => {
                 for piece in pieces {
                     io.write_all(&wire::chunk(piece)).await?;
                     io.flush().await?;
@@ -258,25 +258,28 @@ impl Target {
     /// # Errors
     /// The status code and body of a failed request.
     pub async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, (u16, String)> {
-        let mut ask = Ask {
+        let mut request = Request {
             method: method.to_owned(),
             target: path.to_owned(),
             headers: vec![("Accept".into(), "application/json".into())],
-            ..Ask::default()
+            ..Request::default()
         };
         if let Some(body) = body {
             let kind = match method {
                 "PATCH" => "application/merge-patch+json",
                 _ => "application/json",
             };
-            ask.headers.push(("Content-Type".into(), kind.into()));
-            ask.body = Upload::Whole(body.to_string().into_bytes());
+            request.headers.push(("Content-Type".into(), kind.into()));
+            request.body = RequestBody::Sized(body.to_string().into_bytes());
         }
-        let got = self.exchange(Http::One, &ask).await.map_err(|e| (0, e))?;
-        if !(200..300).contains(&got.status) {
-            return Err((got.status, format!("{method} {path}: {} {}", got.status, got.text())));
+        let response = self.exchange(Http::Http1, &request).await.map_err(|e| (0, e))?;
+        if !(200..300).contains(&response.status) {
+            return Err((
+                response.status,
+                format!("{method} {path}: {} {}", response.status, response.text()),
+            ));
         }
-        serde_json::from_slice(&got.body.data).map_err(|e| (got.status, format!("{method} {path}: {e}")))
+        serde_json::from_slice(&response.body.data).map_err(|e| (response.status, format!("{method} {path}: {e}")))
     }
 }
 
@@ -284,29 +287,29 @@ impl Target {
 ///
 /// # Errors
 /// If the connection ends before the response does.
-pub async fn answer(io: &mut Io, method: &str) -> Result<Got, String> {
-    let mut got = Got::default();
+pub async fn answer(io: &mut Io, method: &str) -> Result<Response, String> {
+    let mut response = Response::default();
     loop {
         let head = wire::head(io)
             .await
             .map_err(|e| format!("the response breaks off: {e}"))?;
         let head = head.ok_or("the connection is closed without a response")?;
         let status = head.first.split(' ').nth(1).and_then(|s| s.parse().ok());
-        got.status = status.ok_or_else(|| format!("{:?} is not a status line", head.first))?;
-        if (100..200).contains(&got.status) && got.status != 101 {
-            got.early.push(got.status);
+        response.status = status.ok_or_else(|| format!("{:?} is not a status line", head.first))?;
+        if (100..200).contains(&response.status) && response.status != 101 {
+            response.early.push(response.status);
             continue;
         }
-        got.headers = head.headers;
+        response.headers = head.headers;
         break;
     }
-    got.body = if method == "HEAD" || matches!(got.status, 101 | 204 | 304) {
+    response.body = if method == "HEAD" || matches!(response.status, 101 | 204 | 304) {
         wire::Body {
             whole: true,
             ..wire::Body::default()
         }
     } else {
-        wire::body(io, &got.headers, true).await
+        wire::body(io, &response.headers, true).await
     };
-    Ok(got)
+    Ok(response)
 }

@@ -1,10 +1,10 @@
 //! The command `proxy-conformance`: runs the cases against a gateway. `docs/proxy-conformance.md` is the manual.
 
+use proxy_conformance::case::Case;
 use proxy_conformance::client::Credentials;
+use proxy_conformance::environment::{Environment, Options, Via};
 use proxy_conformance::report::{self, Format};
-use proxy_conformance::row::Row;
-use proxy_conformance::world::{Options, Via, World};
-use proxy_conformance::{rows, run};
+use proxy_conformance::{cases, run};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Command, ExitCode};
@@ -154,38 +154,39 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
 }
 
 /// The cases to run. A prefix that matches none is an error, because a run of no cases would count as a success.
-fn picked(only: &[String]) -> Result<Vec<Row>, String> {
-    let mut rows = rows::all();
+fn selected(only: &[String]) -> Result<Vec<Case>, String> {
+    let mut cases = cases::all();
     if let Some(prefix) = only
         .iter()
-        .find(|p| !rows.iter().any(|row| row.id.starts_with(p.as_str())))
+        .find(|p| !cases.iter().any(|case| case.id.starts_with(p.as_str())))
     {
         return Err(format!(
             "--only={prefix}: no case id has this prefix (--list prints them)"
         ));
     }
-    rows.retain(|row| only.is_empty() || only.iter().any(|prefix| row.id.starts_with(prefix.as_str())));
-    Ok(rows)
+    cases.retain(|case| only.is_empty() || only.iter().any(|prefix| case.id.starts_with(prefix.as_str())));
+    Ok(cases)
 }
 
 async fn all(command: Invocation) -> Result<bool, String> {
-    let rows = picked(&command.only)?;
-    let world = World::try_new(&command.server, &command.trusted, &command.credentials, command.options).await?;
-    let world = Arc::new(world);
-    let verdicts = run::run(world.clone(), rows).await;
+    let cases = selected(&command.only)?;
+    let environment =
+        Environment::try_new(&command.server, &command.trusted, &command.credentials, command.options).await?;
+    let environment = Arc::new(environment);
+    let results = run::run(environment.clone(), cases).await;
     if !command.keep {
-        world.clean_up().await;
+        environment.clean_up().await;
     }
-    print!("{}", report::written(&verdicts, command.format));
-    let c = report::counts(&verdicts);
+    print!("{}", report::format(&results, command.format));
+    let c = report::counts(&results);
     Ok(c.failed == 0 && (!command.strict || c.differs + c.lacks == 0))
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
-        for row in rows::all() {
-            println!("{:9} {}", row.id, row.fact);
+        for case in cases::all() {
+            println!("{:9} {}", case.id, case.fact);
         }
         return ExitCode::SUCCESS;
     }
@@ -213,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_prefix_that_matches_no_case_is_an_error() {
-        let count = |only: &[&str]| picked(&only.iter().map(|&p| p.into()).collect::<Vec<String>>()).map(|r| r.len());
-        assert_eq!(count(&[]).unwrap(), rows::all().len());
+        let count = |only: &[&str]| selected(&only.iter().map(|&p| p.into()).collect::<Vec<String>>()).map(|r| r.len());
+        assert_eq!(count(&[]).unwrap(), cases::all().len());
         assert!(count(&["3.4"]).unwrap() > 10);
         assert!(count(&["3.4", "99"]).unwrap_err().starts_with("--only=99: no case"));
     }

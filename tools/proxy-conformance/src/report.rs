@@ -1,8 +1,8 @@
 //! Formats the results for people and programs.
 
+use crate::case::Level;
 use crate::client::Http;
-use crate::row::Level;
-use crate::run::Verdict;
+use crate::run::CaseResult;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -17,23 +17,23 @@ pub enum Format {
     Tap,
 }
 
-impl Verdict {
+impl CaseResult {
     /// The combination: `1>h2` is HTTP/1.1 to the gateway, and the backend `h2`.
     pub fn combination(&self) -> String {
-        let front = match self.front {
-            Http::One => 1,
-            Http::Two => 2,
+        let http = match self.http {
+            Http::Http1 => 1,
+            Http::Http2 => 2,
         };
-        format!("{front}>{}", self.place)
+        format!("{http}>{}", self.backend)
     }
 }
 
 /// Formats all results.
-pub fn written(verdicts: &[Verdict], format: Format) -> String {
+pub fn format(results: &[CaseResult], format: Format) -> String {
     let mut out = String::new();
     match format {
         Format::Table => {
-            for v in verdicts {
+            for v in results {
                 let word = match (&v.outcome, v.level) {
                     (Ok(()), _) => "ok",
                     (Err(_), Level::Must) => "FAILED",
@@ -50,14 +50,14 @@ pub fn written(verdicts: &[Verdict], format: Format) -> String {
                 failed,
                 differs,
                 lacks,
-            } = counts(verdicts);
+            } = counts(results);
             let _ = writeln!(
                 out,
                 "{ok} hold, {failed} fail, {differs} differ from kube-apiserver where a gateway may, {lacks} go beyond it and are lacking"
             );
         }
         Format::Json => {
-            let rows: Vec<_> = verdicts
+            let cases: Vec<_> = results
                 .iter()
                 .map(|v| {
                     json!({"id": v.id, "fact": v.fact, "combination": v.combination(), "ok": v.outcome.is_ok(),
@@ -65,13 +65,13 @@ pub fn written(verdicts: &[Verdict], format: Format) -> String {
                         "why": v.outcome.as_ref().err(), "milliseconds": v.took.as_millis() as u64})
                 })
                 .collect();
-            let c = counts(verdicts);
-            let all = json!({"ok": c.ok, "failed": c.failed, "differs": c.differs, "lacks": c.lacks, "rows": rows});
+            let c = counts(results);
+            let all = json!({"ok": c.ok, "failed": c.failed, "differs": c.differs, "lacks": c.lacks, "rows": cases});
             let _ = writeln!(out, "{all:#}");
         }
         Format::Tap => {
-            let _ = writeln!(out, "TAP version 14\n1..{}", verdicts.len());
-            for (i, v) in verdicts.iter().enumerate() {
+            let _ = writeln!(out, "TAP version 14\n1..{}", results.len());
+            for (i, v) in results.iter().enumerate() {
                 let not = if v.outcome.is_ok() { "" } else { "not " };
                 let todo = match (&v.outcome, v.level) {
                     (Err(_), Level::Upstream) => " # TODO differs from kube-apiserver, as a gateway may",
@@ -103,9 +103,9 @@ pub struct Counts {
 }
 
 /// Counts the results.
-pub fn counts(verdicts: &[Verdict]) -> Counts {
+pub fn counts(results: &[CaseResult]) -> Counts {
     let mut all = Counts::default();
-    for v in verdicts {
+    for v in results {
         match (&v.outcome, v.level) {
             (Ok(()), _) => all.ok += 1,
             (Err(_), Level::Must) => all.failed += 1,

@@ -1,10 +1,10 @@
 //! Runs the cases.
 
-use crate::backend::{Backend, Event, ROW, Script, Seen};
-use crate::client::{self, Ask, Got, Http, PATIENCE};
-use crate::row::{Exchange, Expect, Level, Outcome, Row, Shows};
+use crate::backend::{Backend, CASE_HEADER, Event, ReceivedRequest, Script};
+use crate::case::{Case, CaseBody, Exchange, Expect, Level, Outcome};
+use crate::client::{self, Http, Request, Response, TIMEOUT};
+use crate::environment::{Environment, Scene};
 use crate::wire::Headers;
-use crate::world::{Scene, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 /// The result of one case in one combination.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct CaseResult {
     /// The case's id.
     pub id: &'static str,
     /// The case's fact.
@@ -21,9 +21,9 @@ pub struct Verdict {
     /// The case's level.
     pub level: Level,
     /// The HTTP version towards the gateway.
-    pub front: Http,
+    pub http: Http,
     /// The backend.
-    pub place: &'static str,
+    pub backend: &'static str,
     /// What is wrong, if anything.
     pub outcome: Result<(), String>,
     /// How long it took.
@@ -31,21 +31,21 @@ pub struct Verdict {
 }
 
 /// Runs all cases. Cases that use the same backend run one after the other.
-pub async fn run(world: Arc<World>, rows: Vec<Row>) -> Vec<Verdict> {
-    let mut queues: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
-    for row in rows
+pub async fn run(environment: Arc<Environment>, cases: Vec<Case>) -> Vec<CaseResult> {
+    let mut queues: BTreeMap<&'static str, Vec<Case>> = BTreeMap::new();
+    for case in cases
         .into_iter()
-        .filter(|row| row.needs.is_none_or(|need| world.meets(need)))
+        .filter(|case| case.needs.is_none_or(|need| environment.meets(need)))
     {
-        for place in row.places {
-            queues.entry(place).or_default().push(row.clone());
+        for backend in case.backends {
+            queues.entry(backend).or_default().push(case.clone());
         }
     }
     let mut running = JoinSet::new();
-    for (place, rows) in queues {
-        running.spawn(queue(world.clone(), place, rows));
+    for (backend, cases) in queues {
+        running.spawn(queue(environment.clone(), backend, cases));
     }
-    let mut all: Vec<Verdict> = running.join_all().await.into_iter().flatten().collect();
+    let mut all: Vec<CaseResult> = running.join_all().await.into_iter().flatten().collect();
     all.sort_by_key(|v| order(v.id));
     all
 }
@@ -59,39 +59,39 @@ fn order(id: &str) -> Vec<(u32, String)> {
     parts.collect()
 }
 
-async fn queue(world: Arc<World>, place: &'static str, rows: Vec<Row>) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    let Some(backend) = world.place(place) else {
-        return verdicts;
+async fn queue(environment: Arc<Environment>, name: &'static str, cases: Vec<Case>) -> Vec<CaseResult> {
+    let mut results = Vec::new();
+    let Some(backend) = environment.backend(name) else {
+        return results;
     };
-    for row in rows {
-        for front in row.front {
+    for case in cases {
+        for http in case.http_versions {
             let began = Instant::now();
             let scene = Scene {
-                world: &world,
-                front: *front,
+                environment: &environment,
+                http: *http,
                 backend,
             };
-            let outcome = match &row.shows {
-                Shows::Exchange(exchange) => one(&scene, exchange).await,
-                Shows::Story(story) => {
-                    let told = tokio::time::timeout(3 * PATIENCE, story(&scene)).await;
-                    told.unwrap_or_else(|_| Err("it does not finish in time".into()))
+            let outcome = match &case.body {
+                CaseBody::Exchange(exchange) => one(&scene, exchange).await,
+                CaseBody::Scenario(scenario) => {
+                    let result = tokio::time::timeout(3 * TIMEOUT, scenario(&scene)).await;
+                    result.unwrap_or_else(|_| Err("it does not finish in time".into()))
                 }
             };
             backend.release();
-            verdicts.push(Verdict {
-                id: row.id,
-                fact: row.fact,
-                level: row.level,
-                front: *front,
-                place,
+            results.push(CaseResult {
+                id: case.id,
+                fact: case.fact,
+                level: case.level,
+                http: *http,
+                backend: name,
                 outcome,
                 took: began.elapsed(),
             });
         }
     }
-    verdicts
+    results
 }
 
 fn filled(scene: &Scene<'_>, headers: &Headers) -> Headers {
@@ -99,45 +99,47 @@ fn filled(scene: &Scene<'_>, headers: &Headers) -> Headers {
 }
 
 async fn one(scene: &Scene<'_>, exchange: &Exchange) -> Result<(), String> {
-    let number = scene.world.next_row();
-    let mut ask = exchange.ask.clone();
-    ask.target = scene.fill(&ask.target);
-    ask.headers = filled(scene, &ask.headers);
-    ask.headers.push((ROW.into(), number.clone()));
-    if let Some(raw) = &ask.raw {
+    let number = scene.environment.next_case();
+    let mut request = exchange.request.clone();
+    request.target = scene.fill(&request.target);
+    request.headers = filled(scene, &request.headers);
+    request.headers.push((CASE_HEADER.into(), number.clone()));
+    if let Some(raw) = &request.raw {
         let auth: String = scene
-            .world
+            .environment
             .target
             .credentials()
             .iter()
             .map(|(n, v)| format!("{n}: {v}\r\n"))
             .collect();
         let text = String::from_utf8_lossy(raw).replace("{auth}", &auth);
-        let text = scene.fill(&text.replace("{row}", &format!("{ROW}: {number}\r\n")));
-        ask.raw = Some(text.into_bytes());
+        let text = scene.fill(&text.replace("{case}", &format!("{CASE_HEADER}: {number}\r\n")));
+        request.raw = Some(text.into_bytes());
     }
     let scripts = exchange.scripts.iter().map(|script| Script {
         headers: filled(scene, &script.headers),
         ..script.clone()
     });
-    let mut stage = scene.backend.arm(scripts);
-    let got = if ask.raw.is_some() {
-        fenced(scene, &ask).await
+    let mut handle = scene.backend.arm(scripts);
+    let response = if request.raw.is_some() {
+        exchange_with_fence(scene, &request).await
     } else {
-        scene.exchange(&ask).await
+        scene.exchange(&request).await
     };
-    let seen: Vec<Seen> = stage
+    let seen: Vec<ReceivedRequest> = handle
         .so_far()
         .into_iter()
         .filter_map(|event| match event {
             Event::Request(seen) => Some(*seen),
-            Event::Left => None,
+            Event::ClientDisconnected => None,
         })
         // Leave out the fence, and delayed requests of earlier cases. Keep requests without a case number, which may
         // be smuggled.
-        .filter(|seen| matches!(*seen.values(ROW), [] | [_, _, ..]) || seen.values(ROW) == [number.as_str()])
+        .filter(|seen| {
+            matches!(*seen.values(CASE_HEADER), [] | [_, _, ..]) || seen.values(CASE_HEADER) == [number.as_str()]
+        })
         .collect();
-    let outcome = Outcome { got, seen };
+    let outcome = Outcome { response, seen };
     let fill = |text: &str| scene.fill(text);
     let says_how_many = |e: &Expect| matches!(e, Expect::Reached(_) | Expect::ReachedAtMost(_));
     if !exchange.expects.iter().any(says_how_many) {
@@ -155,9 +157,9 @@ async fn one(scene: &Scene<'_>, exchange: &Exchange) -> Result<(), String> {
 
 /// The error, with the response if that explains it.
 fn context(why: String, outcome: &Outcome, backend: &Backend) -> String {
-    match &outcome.got {
-        Ok(got) if got.status >= 400 && !why.starts_with("the body") => {
-            format!("{why} ({} {:?} at {})", got.status, got.text(), backend.group)
+    match &outcome.response {
+        Ok(response) if response.status >= 400 && !why.starts_with("the body") => {
+            format!("{why} ({} {:?} at {})", response.status, response.text(), backend.group)
         }
         Err(e) if !why.contains(e.as_str()) => format!("{why} ({e})"),
         _ => why,
@@ -168,21 +170,21 @@ const FENCE: &str = "fence";
 
 /// Sends raw bytes followed by one valid request (the fence). If the gateway reads the bytes as a further request,
 /// that request has reached the backend by the time the fence is answered.
-async fn fenced(scene: &Scene<'_>, ask: &Ask) -> Result<Got, String> {
+async fn exchange_with_fence(scene: &Scene<'_>, request: &Request) -> Result<Response, String> {
     let exchange = async {
-        let (got, mut io) = scene.world.target.over_http1(ask).await?;
-        let mut headers = vec![("Host".to_owned(), scene.world.target.authority.clone())];
-        headers.extend(scene.world.target.credentials());
-        headers.push((ROW.to_owned(), FENCE.to_owned()));
+        let (response, mut io) = scene.environment.target.over_http1(request).await?;
+        let mut headers = vec![("Host".to_owned(), scene.environment.target.authority.clone())];
+        headers.extend(scene.environment.target.credentials());
+        headers.push((CASE_HEADER.to_owned(), FENCE.to_owned()));
         headers.push(("Connection".to_owned(), "close".to_owned()));
         let line = format!("GET {} HTTP/1.1", scene.fill("{base}/fence"));
-        let fence = crate::wire::written(&line, &headers);
+        let fence = crate::wire::encode_head(&line, &headers);
         // If the gateway has closed the connection, there is nothing to wait for.
         if io.write_all(&fence).await.is_ok() && io.flush().await.is_ok() {
             while client::answer(&mut io, "GET").await.is_ok() {}
         }
-        Ok(got)
+        Ok(response)
     };
-    let done = tokio::time::timeout(PATIENCE, exchange).await;
+    let done = tokio::time::timeout(TIMEOUT, exchange).await;
     done.unwrap_or_else(|_| Err("the connection stays open without a response".into()))
 }

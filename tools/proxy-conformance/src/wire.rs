@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 pub type Headers = Vec<(String, String)>;
 
 /// The limit on the length of a line.
-const LONGEST_LINE: usize = 4 << 20;
+const MAX_LINE: usize = 4 << 20;
 
 /// The first line and the headers of a message.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub fn values<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
 
 async fn line(io: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    let mut limited = AsyncReadExt::take(&mut *io, LONGEST_LINE as u64);
+    let mut limited = AsyncReadExt::take(&mut *io, MAX_LINE as u64);
     limited.read_until(b'\n', &mut line).await?;
     if line.is_empty() {
         return Ok(None);
@@ -116,7 +116,7 @@ async fn chunks(io: &mut (impl AsyncBufRead + Unpin), body: &mut Body) -> io::Re
 }
 
 /// Encodes a head.
-pub fn written(first: &str, headers: &Headers) -> Vec<u8> {
+pub fn encode_head(first: &str, headers: &Headers) -> Vec<u8> {
     let mut out = bytes(first);
     out.extend(b"\r\n");
     for (name, value) in headers {

@@ -20,9 +20,9 @@ async fn collector(
         };
         async move {
             let Some((kind, body)) = n.map(|n| answers[n]) else {
-                return answer(404, "");
+                return response(404, "");
             };
-            let mut a = answer(200, body);
+            let mut a = response(200, body);
             if !kind.is_empty() {
                 a.headers_mut().insert("content-type", kind.parse().unwrap());
             }
@@ -43,8 +43,8 @@ async fn collector(
         Arc::new(Always(backend.authority.clone())),
         Arc::new(transports(&telemetry)),
         Arc::new(AggregatedDiscovery::new()),
-        Shelf::default(),
-        Freshness::new(),
+        DiskCache::default(),
+        SyncStatus::new(),
         &telemetry,
     );
     let running = running([feed.run()]);

@@ -20,8 +20,8 @@ async fn requests_do_not_wait_for_an_upload_whose_response_has_ended() {
         let backend = raw_backend(&pki, move |mut s| async move {
             let first = head(&mut s).await.unwrap();
             let body = &"ok"[..length.parse().unwrap()];
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
-            s.write_all(answer.as_bytes()).await.unwrap();
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+            s.write_all(response.as_bytes()).await.unwrap();
             // Reads the upload to its end, which never comes.
             let mut rest = Vec::new();
             if first.starts_with("POST") {

@@ -2,10 +2,10 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::apiservice::ServiceReference;
-use crate::aggregator::ledger::{Account, Budget};
+use crate::aggregator::backend_stats::{BackendLimits, BackendStats};
 use crate::aggregator::proxy::{ProxyHandler, Remote, Settings};
 use crate::aggregator::testing::*;
-use crate::request::{Body, Facts, UnprotectedHandler};
+use crate::request::{Body, RequestContext, UnprotectedHandler};
 use http_body_util::BodyExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 async fn refused(pki: &Pki, trusted: &str) -> String {
-    let backend = Backend::http(pki, 100, |_| async { answer(200, "ok") }).await;
+    let backend = Backend::http(pki, 100, |_| async { response(200, "ok") }).await;
     let a = proxy(&backend.authority, trusted)
         .serve(get("/apis/g/v1/x"), alice())
         .await;
@@ -41,7 +41,7 @@ async fn certificates_are_verified_as_go_does() {
         format!("{prefix} certificate is not valid for any names, but wanted to match ext.ns.svc\n")
     );
     let own = Pki::own_ca(&["ext.ns.svc"]);
-    let backend = Backend::http(&own, 100, |_| async { answer(200, "ok") }).await;
+    let backend = Backend::http(&own, 100, |_| async { response(200, "ok") }).await;
     let ok = |ca: &str| {
         let p = proxy(&backend.authority, ca);
         async move { text(p.serve(get("/x"), alice()).await).await }
@@ -60,9 +60,9 @@ async fn an_unreachable_backend_is_503_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let a = listener.local_addr().unwrap();
     drop(listener);
-    let answer = proxy(&a.to_string(), "").serve(get("/x"), alice()).await;
+    let response = proxy(&a.to_string(), "").serve(get("/x"), alice()).await;
     assert_eq!(
-        text(answer).await,
+        text(response).await,
         format!("error trying to reach service: dial tcp {a}: connect: connection refused\n")
     );
 }
@@ -74,7 +74,7 @@ async fn settings_that_prevent_a_request_are_reported_without_dialing() {
             service: ServiceReference::new("ns", "ext", 443),
             available,
             transport,
-            account: Arc::new(Account::new(Default::default())),
+            stats: Arc::new(BackendStats::new(Default::default())),
         }))
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
@@ -98,7 +98,7 @@ async fn settings_that_prevent_a_request_are_reported_without_dialing() {
 async fn redirects_are_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
-        let mut a = answer(302, "");
+        let mut a = response(302, "");
         if r.uri().path() == "/broken" {
             a.headers_mut().insert("location", "/%zz".parse().unwrap());
         } else if r.uri().path() != "/bare" {
@@ -133,8 +133,8 @@ async fn a_body_that_breaks_off_is_an_error() {
         let pki = Pki::new(&["ext.ns.svc"], H1);
         let backend = raw_backend(&pki, move |mut s| async move {
             head(&mut s).await;
-            let answer = format!("HTTP/1.1 200 OK\r\n{announced}\r\n\r\n5\r\nhello");
-            s.write_all(answer.as_bytes()).await.unwrap();
+            let response = format!("HTTP/1.1 200 OK\r\n{announced}\r\n\r\n5\r\nhello");
+            s.write_all(response.as_bytes()).await.unwrap();
         })
         .await;
         let a = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
@@ -219,7 +219,7 @@ async fn a_goaway_loses_no_request() {
         let tell = served.clone();
         let service = hyper::service::service_fn(move |_| {
             tell.notify_one();
-            async { Ok::<_, std::convert::Infallible>(answer(200, "ok")) }
+            async { Ok::<_, std::convert::Infallible>(response(200, "ok")) }
         });
         let b = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
         let connection = b.serve_connection(hyper_util::rt::TokioIo::new(stream), service);
@@ -288,23 +288,23 @@ async fn a_backend_that_answers_no_ping_is_abandoned() {
     );
 }
 
-/// A backend with limits, its account and its proxy handler.
-async fn on_a_budget(budget: Budget) -> (Backend, Arc<Account>, Arc<ProxyHandler>) {
+/// A backend with limits, its statistics and its proxy handler.
+async fn with_limits(limits: BackendLimits) -> (Backend, Arc<BackendStats>, Arc<ProxyHandler>) {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let backend = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
-    let account = Arc::new(Account::new(budget));
-    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
-    (backend, account, p)
+    let backend = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
+    let stats = Arc::new(BackendStats::new(limits));
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), stats.clone());
+    (backend, stats, p)
 }
 
 #[tokio::test]
 async fn requests_over_the_limit_are_429_except_for_masters() {
-    let (_backend, account, p) = on_a_budget(Budget {
+    let (_backend, stats, p) = with_limits(BackendLimits {
         requests: 1,
         watches: 0,
     })
     .await;
-    let under_way = account.enter(false, || false);
+    let under_way = stats.enter(false, || false);
     let a = p.serve(get("/x"), alice()).await;
     assert_eq!(
         (a.status().as_u16(), &a.headers()["retry-after"]),
@@ -320,7 +320,7 @@ async fn requests_over_the_limit_are_429_except_for_masters() {
     drop(a);
     drop(under_way);
     assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
-    assert_eq!(account.figures().in_flight, 0, "places are released");
+    assert_eq!(stats.snapshot().in_flight, 0, "places are released");
 }
 
 #[tokio::test]
@@ -384,7 +384,7 @@ impl Whole for crate::request::Body {
 
 #[tokio::test]
 async fn watches_have_a_separate_limit() {
-    let (_backend, account, p) = on_a_budget(Budget {
+    let (_backend, stats, p) = with_limits(BackendLimits {
         requests: 1,
         watches: 1,
     })
@@ -392,10 +392,10 @@ async fn watches_have_a_separate_limit() {
     let watch = || {
         let mut r = get("/apis/g/v1/things?watch=1");
         let info = crate::request::RequestInfo::resolve(r.method(), r.uri()).unwrap();
-        Facts::of_mut(&mut r).info = Some(Arc::new(info));
+        RequestContext::of_mut(&mut r).info = Some(Arc::new(info));
         r
     };
-    let _open = account.enter(true, || false);
+    let _open = stats.enter(true, || false);
     let refused = p.serve(watch(), alice()).await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["retry-after"]),
@@ -418,13 +418,13 @@ async fn a_request_dropped_before_its_response_counts_as_unanswered() {
         std::future::pending::<http::Response<Body>>()
     })
     .await;
-    let account = Arc::new(Account::new(Default::default()));
-    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
+    let stats = Arc::new(BackendStats::new(Default::default()));
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), stats.clone());
     // As the timeout filter does.
     tokio::select! {
-        answer = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", answer.status()),
+        response = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", response.status()),
         _ = told.recv() => {}
     }
-    let f = account.figures();
+    let f = stats.snapshot();
     assert_eq!((f.unanswered, f.answered, f.unreachable, f.in_flight), (1, 0, 0, 0));
 }

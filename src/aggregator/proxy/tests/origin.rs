@@ -2,7 +2,7 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
-use crate::client::headers::MOST_FIELDS;
+use crate::client::headers::MAX_HEADER_FIELDS;
 use crate::client::hops::HOPS;
 use crate::request::body::BoxError;
 use crate::request::headers::IdentityHeaders;
@@ -24,7 +24,7 @@ async fn a_looping_request_is_rejected_with_its_path() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let hops = r.headers().get(HOPS).map_or("none", |hops| hops.to_str().unwrap());
-        answer(200, hops.to_owned())
+        response(200, hops.to_owned())
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
@@ -66,7 +66,7 @@ async fn responses_set_nothing_for_the_gateways_origin_and_pages_are_sandboxed()
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
         let kind = r.uri().path().rsplit('/').next().unwrap().to_owned();
-        let mut a = answer(200, "<b>hello</b>");
+        let mut a = response(200, "<b>hello</b>");
         for (name, value) in [
             ("set-cookie", "session=stolen; Path=/"),
             ("www-authenticate", "Basic realm=\"gateway\""),
@@ -124,7 +124,7 @@ async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
                 let (head, body) = r.into_parts();
                 let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or_default();
                 tell.send((head.headers, trailers)).unwrap();
-                answer(200, "ok")
+                response(200, "ok")
             }
         })
         .await;
@@ -134,9 +134,9 @@ async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
         };
         let transport =
             crate::aggregator::proxy::transport::Transport::new(transport_tls(&pki.ca_pem), Arc::default(), tasks())
-                .stripping(Arc::new(configured.with_standard()));
-        let account = Arc::new(crate::aggregator::ledger::Account::new(Default::default()));
-        let p = proxy_with(&backend.authority, Ok(Arc::new(transport)), account);
+                .with_identity_headers(Arc::new(configured.with_standard()));
+        let stats = Arc::new(crate::aggregator::backend_stats::BackendStats::new(Default::default()));
+        let p = proxy_with(&backend.authority, Ok(Arc::new(transport)), stats);
         let lies = [
             "x_remote_user",
             "x-remote_group",
@@ -184,15 +184,15 @@ async fn a_body_broken_off_by_the_client_is_a_client_error() {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
             match r.into_body().collect().await {
-                Ok(_) => answer(200, "ok"),
+                Ok(_) => response(200, "ok"),
                 // The upload was cancelled, so this response reaches nobody.
-                Err(_) => answer(500, "broken"),
+                Err(_) => response(500, "broken"),
             }
         })
         .await;
         let transport = transport(&pki.ca_pem).unwrap();
-        let account = Arc::new(crate::aggregator::ledger::Account::new(Default::default()));
-        let p = proxy_with(&backend.authority, Ok(transport.clone()), account);
+        let stats = Arc::new(crate::aggregator::backend_stats::BackendStats::new(Default::default()));
+        let p = proxy_with(&backend.authority, Ok(transport.clone()), stats);
         // More often than the failures that eject an address.
         for _ in 0..5 {
             let body = frames([
@@ -222,7 +222,7 @@ async fn a_body_broken_off_by_the_client_is_a_client_error() {
 async fn a_response_with_too_many_header_fields_is_refused() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |r| async move {
-        let mut a = answer(200, "ok");
+        let mut a = response(200, "ok");
         let n: usize = r.uri().path().rsplit('/').next().unwrap().parse().unwrap();
         for i in 0..n {
             let name = HeaderName::from_bytes(format!("x{i}").as_bytes()).unwrap();
@@ -233,7 +233,7 @@ async fn a_response_with_too_many_header_fields_is_refused() {
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     assert_eq!(p.serve(get("/apis/g/v1/1000"), alice()).await.status(), 200);
-    for n in [MOST_FIELDS + 1, 24_000] {
+    for n in [MAX_HEADER_FIELDS + 1, 24_000] {
         let a = p.serve(get(&format!("/apis/g/v1/{n}")), alice()).await;
         assert_eq!(a.status(), 503, "{n}");
     }
@@ -255,12 +255,12 @@ async fn a_refused_upgrade_sets_nothing_for_the_gateways_origin() {
     let mut client = super::upgrades::front_io(proxy(&backend.authority, &pki.ca_pem));
     let request = "GET /apis/g/v1/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Torana-Hops: other\r\n\r\n";
     client.write_all(request.as_bytes()).await.unwrap();
-    let answer = head(&mut client).await.unwrap().to_ascii_lowercase();
+    let response = head(&mut client).await.unwrap().to_ascii_lowercase();
     assert!(
-        answer.contains("403 forbidden") && answer.contains("\r\nx-kept: 1"),
-        "{answer}"
+        response.contains("403 forbidden") && response.contains("\r\nx-kept: 1"),
+        "{response}"
     );
-    assert!(!answer.contains("set-cookie"), "{answer}");
+    assert!(!response.contains("set-cookie"), "{response}");
 }
 
 #[tokio::test]
@@ -270,17 +270,17 @@ async fn a_malformed_chunk_is_400_and_no_backend_failure() {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
         let backend = Backend::http(&pki, 100, |r| async move {
             let _ = r.into_body().collect().await;
-            answer(200, "ok")
+            response(200, "ok")
         })
         .await;
         let transport = transport(&pki.ca_pem).unwrap();
-        let account = Arc::new(crate::aggregator::ledger::Account::new(Default::default()));
-        let p = proxy_with(&backend.authority, Ok(transport.clone()), account);
+        let stats = Arc::new(crate::aggregator::backend_stats::BackendStats::new(Default::default()));
+        let p = proxy_with(&backend.authority, Ok(transport.clone()), stats);
         let mut client = super::upgrades::front_io(p);
         let request = "POST /apis/g/v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\nZZ\r\n";
         client.write_all(request.as_bytes()).await.unwrap();
-        let answer = head(&mut client).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{alpn:?}: {answer}");
+        let response = head(&mut client).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 "), "{alpn:?}: {response}");
         assert!(
             transport.endpoints().iter().all(|e| e.failures_in_a_row == 0),
             "{alpn:?}"

@@ -20,8 +20,8 @@ async fn links_of_a_page_point_to_the_backend_as_in_upstream() {
         let backend = Backend::http(&pki, 100, |r| async move {
             let packed = r.headers().get("accept-encoding").is_some_and(|e| e == "gzip");
             let mut a = match packed {
-                true => answer(200, gzip(PAGE)),
-                false => answer(200, PAGE),
+                true => response(200, gzip(PAGE)),
+                false => response(200, PAGE),
             };
             if packed {
                 a.headers_mut().insert("content-encoding", "gzip".parse().unwrap());

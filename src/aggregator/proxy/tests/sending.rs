@@ -1,8 +1,8 @@
 //! Which connection a request uses, how many there may be, and what is retried.
 
 use super::{H1, H2, head};
-use crate::aggregator::ledger::Account;
-use crate::aggregator::proxy::transport::{Bounds, Transport};
+use crate::aggregator::backend_stats::BackendStats;
+use crate::aggregator::proxy::transport::{ConnectionLimits, Transport};
 use crate::aggregator::proxy::{ProxyHandler, Settings};
 use crate::aggregator::testing::*;
 use crate::client::outbound::Outbound;
@@ -19,8 +19,8 @@ const LARGE: &str = match std::str::from_utf8(&[b'x'; 65_537]) {
 };
 
 fn over(transport: Transport, authority: &str) -> Arc<ProxyHandler> {
-    let account = Arc::new(Account::new(Default::default()));
-    proxy_with(authority, Ok(Arc::new(transport)), account)
+    let stats = Arc::new(BackendStats::new(Default::default()));
+    proxy_with(authority, Ok(Arc::new(transport)), stats)
 }
 
 fn request(method: &str, body: &'static str) -> Request {
@@ -62,9 +62,9 @@ async fn over_http1_only_idempotent_requests_are_retried() {
         .await;
         let p = proxy(&backend.authority, &pki.ca_pem);
         assert_eq!(p.serve(get("/warm"), alice()).await.status(), 200);
-        let answer = p.serve(request(method, body), alice()).await;
+        let response = p.serve(request(method, body), alice()).await;
         assert_eq!(
-            (answer.status().as_u16(), seen.load(Ordering::Relaxed)),
+            (response.status().as_u16(), seen.load(Ordering::Relaxed)),
             (status, reads),
             "{method} {body:?}"
         );
@@ -105,18 +105,18 @@ async fn over_http2_only_unprocessed_requests_are_retried() {
                             all.extend_from_slice(&data);
                         }
                         let status = if all == body.as_bytes() { 200 } else { 400 };
-                        let answer = http::Response::builder().status(status).body(()).unwrap();
-                        respond.send_response(answer, true).unwrap();
+                        let response = http::Response::builder().status(status).body(()).unwrap();
+                        respond.send_response(response, true).unwrap();
                     });
                 }
             }
         })
         .await;
-        let answer = proxy(&backend.authority, &pki.ca_pem)
+        let response = proxy(&backend.authority, &pki.ca_pem)
             .serve(request(method, body), alice())
             .await;
         assert_eq!(
-            (answer.status().as_u16(), seen.load(Ordering::Relaxed)),
+            (response.status().as_u16(), seen.load(Ordering::Relaxed)),
             (status, reads),
             "{method} {body:?} {reset:?}"
         );
@@ -133,17 +133,17 @@ async fn connections_and_waiting_requests_are_limited() {
         async move {
             tell.send(()).unwrap();
             let _ = gone.wait_for(|g| *g).await;
-            answer(200, "ok")
+            response(200, "ok")
         }
     })
     .await;
-    let bounds = Bounds {
+    let bounds = ConnectionLimits {
         connections: 2,
         waiting: 1,
     };
     let tls = transport_tls(&pki.ca_pem);
     let p = over(
-        Transport::new(tls, Arc::default(), tasks()).bounded(bounds),
+        Transport::new(tls, Arc::default(), tasks()).with_limits(bounds),
         &backend.authority,
     );
     let send = || {
@@ -164,12 +164,12 @@ async fn connections_and_waiting_requests_are_limited() {
     while waiting() == 0 {
         tokio::task::yield_now().await;
     }
-    let turned_away = p.serve(get("/x"), alice()).await;
+    let rejected = p.serve(get("/x"), alice()).await;
     assert_eq!(
-        (turned_away.status().as_u16(), &turned_away.headers()["retry-after"]),
+        (rejected.status().as_u16(), &rejected.headers()["retry-after"]),
         (503, &"1".parse().unwrap())
     );
-    let status = crate::apimachinery::codec::json::decode(text(turned_away).await.as_bytes()).unwrap();
+    let status = crate::apimachinery::codec::json::decode(text(rejected).await.as_bytes()).unwrap();
     assert_eq!(status.str_at(&["reason"]), "ServiceUnavailable");
     go.send(true).unwrap();
     for served in [first, second, third] {
@@ -181,13 +181,13 @@ async fn connections_and_waiting_requests_are_limited() {
 #[tokio::test]
 async fn requests_use_all_addresses_of_a_name() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let named = |name: &'static str| Backend::http(&pki, 100, move |_| async move { answer(200, name) });
+    let named = |name: &'static str| Backend::http(&pki, 100, move |_| async move { response(200, name) });
     let (a, b) = (named("a").await, named("b").await);
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = dead.local_addr().unwrap();
     drop(dead);
     let addresses = [a.authority.parse().unwrap(), gone, b.authority.parse().unwrap()];
-    let outbound = Outbound::direct().knowing("api.example:443", &addresses);
+    let outbound = Outbound::direct().with_static_names("api.example:443", &addresses);
     let t = Transport::new(transport_tls(&pki.ca_pem), Arc::new(outbound), tasks());
     let p = over(t, "api.example:443");
     let mut seen = std::collections::BTreeMap::new();

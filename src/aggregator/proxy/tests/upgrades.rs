@@ -1,10 +1,10 @@
 //! Upgraded connections.
 
 use super::{H1, H2, head};
-use crate::aggregator::ledger::Account;
+use crate::aggregator::backend_stats::BackendStats;
 use crate::aggregator::proxy::ProxyHandler;
 use crate::aggregator::testing::*;
-use crate::request::{Body, Facts, RemoteAddr, UnprotectedHandler};
+use crate::request::{Body, RemoteAddr, RequestContext, UnprotectedHandler};
 use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -28,7 +28,7 @@ pub(super) fn front_io(proxy: Arc<ProxyHandler>) -> tokio::io::DuplexStream {
         let service = service_fn(move |r: http::Request<hyper::body::Incoming>| {
             let proxy = proxy.clone();
             let mut r = r.map(Body::stream);
-            Facts::of_mut(&mut r).remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
+            RequestContext::of_mut(&mut r).remote = Some(RemoteAddr(([127, 0, 0, 1], 4711).into()));
             async move { Ok::<_, std::convert::Infallible>(proxy.serve(r, alice()).await) }
         });
         let b = hyper::server::conn::http1::Builder::new();
@@ -75,10 +75,10 @@ async fn bytes_flow_in_both_directions_until_one_side_ends() {
     })
     .await;
     let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
-    let answer = client.send_request(upgrade_request()).await.unwrap();
-    assert_eq!(answer.status(), 101);
-    assert_eq!(answer.headers()["upgrade"], "SPDY/3.1");
-    let mut io = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    let response = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(response.status(), 101);
+    assert_eq!(response.headers()["upgrade"], "SPDY/3.1");
+    let mut io = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     io.write_all(b"ping").await.unwrap();
     let mut all = Vec::new();
     io.read_to_end(&mut all).await.unwrap();
@@ -88,7 +88,7 @@ async fn bytes_flow_in_both_directions_until_one_side_ends() {
 /// Responds to plain requests and echoes on upgraded connections.
 async fn echo(io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) {
     let service = service_fn(|mut r: http::Request<hyper::body::Incoming>| async move {
-        let mut answered = answer(200, "ok");
+        let mut answered = response(200, "ok");
         if let Some(protocol) = r.headers_mut().remove("upgrade") {
             assert_eq!(
                 r.headers()["host"],
@@ -151,10 +151,10 @@ async fn unix_sockets_support_upgrades() {
             let mut client = front(w.aggregator.handler("v1.g").unwrap()).await;
             let mut request = upgrade_request();
             request.headers_mut().insert("upgrade", protocol.parse().unwrap());
-            let answer = client.send_request(request).await.unwrap();
-            assert_eq!(answer.status(), 101, "{url} {protocol}");
-            assert_eq!(answer.headers()["upgrade"], protocol);
-            let mut io = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+            let response = client.send_request(request).await.unwrap();
+            assert_eq!(response.status(), 101, "{url} {protocol}");
+            assert_eq!(response.headers()["upgrade"], protocol);
+            let mut io = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
             // More than the socket's buffers hold.
             let sent: Vec<u8> = (0..1_usize << 20).map(|i| (i % 251) as u8).collect();
             let (mut read, mut write) = tokio::io::split(&mut io);
@@ -175,17 +175,17 @@ async fn a_socket_without_upgrades_is_named_in_the_error() {
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     let server = tokio::spawn(async move {
         while let Ok((unix, _)) = listener.accept().await {
-            let service = service_fn(|_| async { Ok::<_, std::convert::Infallible>(answer(200, "ok")) });
+            let service = service_fn(|_| async { Ok::<_, std::convert::Infallible>(response(200, "ok")) });
             let http2 = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
             tokio::spawn(http2.serve_connection(TokioIo::new(unix), service));
         }
     });
     let w = world_to(&format!("h2c+unix://{}", path.display()), "").await;
     let mut client = front(w.aggregator.handler("v1.g").unwrap()).await;
-    let answer = client.send_request(upgrade_request()).await.unwrap();
-    let (status, path) = (answer.status(), path.display());
+    let response = client.send_request(upgrade_request()).await.unwrap();
+    let (status, path) = (response.status(), path.display());
     assert_eq!(
-        (status.as_u16(), text(answer.map(Body::stream)).await),
+        (status.as_u16(), text(response.map(Body::stream)).await),
         (
             503,
             format!("error dialing backend: dial unix {path}: h2c+unix sockets take no upgrades\n")
@@ -205,7 +205,7 @@ async fn a_refusal_reaches_the_client_and_anything_else_is_503() {
             (503, "invalid upgrade response: status code 200\n".to_owned()),
         ),
     ] {
-        let backend = Backend::http(&pki, 1, move |_| async move { answer(status, body) }).await;
+        let backend = Backend::http(&pki, 1, move |_| async move { response(status, body) }).await;
         let mut client = front(proxy(&backend.authority, &pki.ca_pem)).await;
         let a = client.send_request(upgrade_request()).await.unwrap();
         let status = a.status().as_u16();
@@ -268,14 +268,14 @@ async fn a_tunnel_holds_its_permit_until_it_ends() {
         let _ = s.read_u8().await;
     })
     .await;
-    let account = Arc::new(Account::new(Default::default()));
-    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), account.clone());
+    let stats = Arc::new(BackendStats::new(Default::default()));
+    let p = proxy_with(&backend.authority, transport(&pki.ca_pem), stats.clone());
     let mut client = front(p).await;
-    let answer = client.send_request(upgrade_request()).await.unwrap();
-    assert_eq!(answer.status(), 101);
-    assert_eq!(account.figures().in_flight, 1);
-    drop(hyper::upgrade::on(answer).await.unwrap());
-    while account.figures().in_flight > 0 {
+    let response = client.send_request(upgrade_request()).await.unwrap();
+    assert_eq!(response.status(), 101);
+    assert_eq!(stats.snapshot().in_flight, 1);
+    drop(hyper::upgrade::on(response).await.unwrap());
+    while stats.snapshot().in_flight > 0 {
         tokio::task::yield_now().await;
     }
 }

@@ -2,12 +2,12 @@
 //! and releases them at the end.
 
 use super::super::dial::system_error;
-use super::balance::Turn;
+use super::balance::InFlightGuard;
 use super::host::Host;
-use super::http2::{Received, Stream};
-use super::kept::Kept;
+use super::http2::{IncomingBody, Stream};
+use super::replay::ReplayRecord;
 use super::upload::Upload;
-use crate::aggregator::ledger::Permit;
+use crate::aggregator::backend_stats::InFlightPermit;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
@@ -27,43 +27,48 @@ pub struct BackendBody {
     hold: Hold,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    busy: Option<Turn>,
-    permit: Option<Permit>,
+    in_flight: Option<InFlightGuard>,
+    permit: Option<InFlightPermit>,
 }
 
 enum Source {
-    Http2(Received),
+    Http2(IncomingBody),
     Http1(Incoming),
 }
 
 #[allow(clippy::large_enum_variant, reason = "the body is boxed once, whole")]
 enum Hold {
     Http2(#[allow(dead_code, reason = "held for its drop")] Stream, Option<Upload>),
-    Http1(http1::SendRequest<Body>, Option<Kept>, Weak<Host>),
+    Http1(http1::SendRequest<Body>, Option<ReplayRecord>, Weak<Host>),
     Released,
 }
 
 impl BackendBody {
-    pub(super) fn http2(received: Received, stream: Stream, upload: Option<Upload>, busy: Turn) -> Self {
-        Self::new(Source::Http2(received), Hold::Http2(stream, upload), busy)
+    pub(super) fn http2(
+        received: IncomingBody,
+        stream: Stream,
+        upload: Option<Upload>,
+        in_flight: InFlightGuard,
+    ) -> Self {
+        Self::new(Source::Http2(received), Hold::Http2(stream, upload), in_flight)
     }
 
     pub(super) fn http1(
         incoming: Incoming,
-        (sender, upload): (http1::SendRequest<Body>, Option<Kept>),
+        (sender, upload): (http1::SendRequest<Body>, Option<ReplayRecord>),
         host: Weak<Host>,
-        busy: Turn,
+        in_flight: InFlightGuard,
     ) -> Self {
-        Self::new(Source::Http1(incoming), Hold::Http1(sender, upload, host), busy)
+        Self::new(Source::Http1(incoming), Hold::Http1(sender, upload, host), in_flight)
     }
 
-    fn new(source: Source, hold: Hold, busy: Turn) -> Self {
+    fn new(source: Source, hold: Hold, in_flight: InFlightGuard) -> Self {
         let mut body = Self {
             source,
             hold,
             deadline: None,
             alarm: None,
-            busy: Some(busy),
+            in_flight: Some(in_flight),
             permit: None,
         };
         if body.source.is_end_stream() {
@@ -79,7 +84,7 @@ impl BackendBody {
     }
 
     /// Holds the request's permit until this body has ended.
-    pub fn holding(mut self, permit: Permit) -> Self {
+    pub fn holding(mut self, permit: InFlightPermit) -> Self {
         if !self.is_over() {
             self.permit = Some(permit);
         }
@@ -112,18 +117,18 @@ impl BackendBody {
 
     fn release(&mut self) {
         // Guards first: the request is over even if its upload is not.
-        self.busy = None;
+        self.in_flight = None;
         self.permit = None;
         match std::mem::replace(&mut self.hold, Hold::Released) {
             Hold::Http1(sender, upload, host) => {
                 if let Some(host) = host.upgrade() {
                     match upload {
-                        Some(upload) if !upload.is_whole() => host.give_back_after_upload(sender),
+                        Some(upload) if !upload.is_complete() => host.give_back_after_upload(sender),
                         _ => host.give_back(sender),
                     }
                 }
             }
-            Hold::Http2(_, Some(upload)) => upload.let_go(),
+            Hold::Http2(_, Some(upload)) => upload.detach(),
             Hold::Http2(_, None) | Hold::Released => {}
         }
     }

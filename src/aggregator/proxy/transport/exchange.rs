@@ -3,11 +3,11 @@
 //! Entry point: [`exchange`]. The retry loop itself is `Transport::deliver`.
 
 use super::host::{Host, Lease};
-use super::kept::Kept;
+use super::replay::ReplayRecord;
 use super::{BackendBody, Outgoing, balance, http2};
-use crate::client::headers::MOST_FIELDS;
+use crate::client::headers::MAX_HEADER_FIELDS;
 use crate::client::{dial, headers};
-use crate::request::{Body, Interim};
+use crate::request::{Body, InformationalSender};
 use futures_util::future::Either;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri, header};
@@ -34,7 +34,7 @@ impl Failure {
         self.refused || (self.stale && is_idempotent(method) && !has_body)
     }
 
-    pub(super) fn silent() -> Self {
+    pub(super) fn ping_missed() -> Self {
         Self {
             unsent: None,
             refused: false,
@@ -49,14 +49,14 @@ impl Failure {
             unsent: None,
             refused: false,
             stale: false,
-            text: format!("net/http: server response headers exceeded {MOST_FIELDS} fields; aborted"),
+            text: format!("net/http: server response headers exceeded {MAX_HEADER_FIELDS} fields; aborted"),
         }
     }
 
     fn http1(mut e: hyper::client::conn::TrySendError<Request<Body>>, reused: bool) -> Self {
         let unsent = e.take_message().map(|r| {
             let (head, body) = r.into_parts();
-            Outgoing::again(head, body).into()
+            Outgoing::from_unsent(head, body).into()
         });
         let error = e.into_error();
         Self {
@@ -71,9 +71,11 @@ impl Failure {
         }
     }
 
-    fn http2(e: http2::Failed, reused: bool) -> Self {
+    fn http2(e: http2::StreamError, reused: bool) -> Self {
         Self {
-            unsent: e.unsent.map(|(r, body)| Outgoing::again(r.into_parts().0, body).into()),
+            unsent: e
+                .unsent
+                .map(|(r, body)| Outgoing::from_unsent(r.into_parts().0, body).into()),
             refused: e.refused,
             stale: reused && e.error.is_io(),
             text: http2::error_text(&e.error),
@@ -83,7 +85,7 @@ impl Failure {
 
 impl Outgoing {
     /// Rebuilds the request that a connection handed back. `Host` depends on the address of the next attempt.
-    fn again(mut head: http::request::Parts, body: Body) -> Self {
+    fn from_unsent(mut head: http::request::Parts, body: Body) -> Self {
         head.headers.remove(header::HOST);
         Self {
             method: head.method,
@@ -109,8 +111,8 @@ pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
     out: Outgoing,
-    upload: Option<&Kept>,
-    interim: Option<&'t Interim>,
+    upload: Option<&ReplayRecord>,
+    informational: Option<&'t InformationalSender>,
 ) -> impl Future<Output = Result<Response<BackendBody>, Failure>> + use<'t> {
     let Outgoing {
         method,
@@ -124,17 +126,19 @@ pub(super) fn exchange<'t>(
     let mut uri = http::uri::Parts::default();
     uri.path_and_query = Some(target);
     // Counted from here on, so that concurrent choices of an address see this request.
-    let busy = host.busy.enter();
+    let in_flight = host.in_flight.enter();
     match lease {
         Lease::Http2(stream) => {
             uri.scheme = Some(http::uri::Scheme::HTTPS);
             uri.authority = Some(host.authority.clone());
             *request.uri_mut() = Uri::from_parts(uri).expect("scheme, authority and path make a URI");
-            let answer = stream.exchange(request, body, &host.tasks, interim);
+            let response = stream.exchange(request, body, &host.tasks, informational);
             Either::Left(async move {
-                match answer.await {
-                    Ok((answer, _)) if answer.headers().len() > MOST_FIELDS => Err(Failure::too_many_fields()),
-                    Ok((answer, upload)) => Ok(answer.map(|b| BackendBody::http2(b, stream, upload, busy))),
+                match response.await {
+                    Ok((response, _)) if response.headers().len() > MAX_HEADER_FIELDS => {
+                        Err(Failure::too_many_fields())
+                    }
+                    Ok((response, upload)) => Ok(response.map(|b| BackendBody::http2(b, stream, upload, in_flight))),
                     Err(e) => {
                         if e.unsent.is_some() {
                             host.forget(&stream);
@@ -148,25 +152,25 @@ pub(super) fn exchange<'t>(
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
             let mut request = request.map(|()| body);
-            if let Some(interim) = interim {
-                headers::pass_interim(&mut request, interim.clone());
+            if let Some(informational) = informational {
+                headers::forward_informational(&mut request, informational.clone());
             }
             let lease = (sender, reused, upload.cloned());
-            Either::Right(Box::pin(exchange_http1(host, lease, request, busy)))
+            Either::Right(Box::pin(exchange_http1(host, lease, request, in_flight)))
         }
     }
 }
 
 async fn exchange_http1(
     host: &Arc<Host>,
-    (mut sender, reused, upload): (http1::SendRequest<Body>, bool, Option<Kept>),
+    (mut sender, reused, upload): (http1::SendRequest<Body>, bool, Option<ReplayRecord>),
     request: Request<Body>,
-    busy: balance::Turn,
+    in_flight: balance::InFlightGuard,
 ) -> Result<Response<BackendBody>, Failure> {
     match sender.try_send_request(request).await {
-        Ok(answer) if answer.headers().len() > MOST_FIELDS => Err(Failure::too_many_fields()),
-        Ok(answer) => match unknown_coding(answer.headers()) {
-            None => Ok(answer.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), busy))),
+        Ok(response) if response.headers().len() > MAX_HEADER_FIELDS => Err(Failure::too_many_fields()),
+        Ok(response) => match unknown_coding(response.headers()) {
+            None => Ok(response.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), in_flight))),
             Some(coding) => Err(Failure {
                 unsent: None,
                 refused: false,

@@ -1,18 +1,18 @@
 //! One `host:port`: checking out connections, dialing, and maintenance of the pool.
 //!
-//! Entry points: [`Host::stream_at_once`] for the common case of a multiplexed connection, [`Host::checkout`] for all
-//! others. `pool` holds the connections, `room` the limits, `balance` the health.
+//! Entry points: [`Host::try_stream`] for the common case of a multiplexed connection, [`Host::checkout`] for all
+//! others. `pool` holds the connections, `connection_limits` the limits, `balance` the health.
 
 mod pool;
 
 use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use super::super::tls::ClientTls;
 use super::Transport;
-use super::balance::{Busy, EndpointState, Health};
+use super::balance::{EndpointState, Health, InFlight};
+use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
 use super::exchange::error_text;
-use super::http2::{self, Heartbeat, Http2, Pulse, Stream};
-use super::probation::{Asking, Question};
-use super::room::{self, Bounds, Open, Room};
+use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
+use super::probation::{ProbeRequest, ProbeState};
 use crate::client::outbound::Outbound;
 use crate::client::target::Socket;
 use crate::request::Body;
@@ -50,26 +50,26 @@ pub(super) struct Host {
     tls: Arc<ClientTls>,
     outbound: Arc<Outbound>,
     pub(super) tasks: TaskGroup,
-    pub(super) busy: Busy,
+    pub(super) in_flight: InFlight,
     pub(super) health: Health,
-    pub(super) asking: Asking,
-    pub(super) question: Arc<Question>,
+    pub(super) probe_state: ProbeState,
+    pub(super) probe_request: Arc<ProbeRequest>,
     pub(super) counts: Option<ClientRequestMetrics>,
     socket: Option<Socket>,
     connect_timeout: Option<Duration>,
-    bounds: Bounds,
-    room: Arc<Room>,
+    limits: ConnectionLimits,
+    limiter: Arc<ConnectionLimiter>,
     pool: Mutex<Pool>,
 }
 
 /// What is available for a request.
-enum Found {
+enum Checkout {
     /// A stream on an existing HTTP/2 connection.
     Stream(Stream),
     /// An idle HTTP/1.1 connection.
     Idle(http1::SendRequest<Body>),
     /// A permit to dial a connection for this request alone.
-    Place(Open),
+    DialPermit(ConnectionPermit),
     /// A dial in progress, which all waiting requests share.
     Dialing(Dialing),
     /// The connection limit is reached.
@@ -102,16 +102,16 @@ pub(super) enum Lease {
 
 impl Lease {
     /// Fires when the connection misses a ping; `None` for HTTP/1.1, which has no pings.
-    pub(super) fn silence(&self) -> Option<Signal> {
+    pub(super) fn ping_missed(&self) -> Option<Signal> {
         match self {
-            Self::Http2(stream) => Some(stream.silence()),
+            Self::Http2(stream) => Some(stream.ping_missed()),
             Self::Http1 { .. } => None,
         }
     }
 }
 
 /// Awaits a dial for at most `limit`. The error text is Go's.
-pub(super) async fn within<T>(
+pub(super) async fn with_connect_timeout<T>(
     limit: Option<Duration>,
     address: &str,
     dialing: impl Future<Output = Result<T, DialError>>,
@@ -126,26 +126,26 @@ pub(super) async fn within<T>(
 // === impl Host ===
 
 impl Host {
-    /// An address of `transport`. `told` is its name as the backend sees it.
-    pub(super) fn new(address: Arc<str>, told: (Authority, HeaderValue), transport: &Transport) -> Self {
-        let way = &transport.way;
-        let place = way.target.as_ref().and_then(|t| t.place(&address));
+    /// An address of `transport`. `names` is its name as the backend sees it.
+    pub(super) fn new(address: Arc<str>, names: (Authority, HeaderValue), transport: &Transport) -> Self {
+        let options = &transport.options;
+        let endpoint = options.target.as_ref().and_then(|t| t.endpoint(&address));
         Self {
-            socket: place.and_then(|p| p.socket.clone()),
-            connect_timeout: way.timeouts.connect,
+            socket: endpoint.and_then(|p| p.socket.clone()),
+            connect_timeout: options.timeouts.connect,
             address,
-            authority: told.0,
-            value: told.1,
+            authority: names.0,
+            value: names.1,
             tls: transport.tls.clone(),
             outbound: transport.outbound.clone(),
             tasks: transport.tasks.clone(),
-            busy: Busy::default(),
+            in_flight: InFlight::default(),
             health: Health::default(),
-            asking: Asking::default(),
-            question: transport.question.clone(),
+            probe_state: ProbeState::default(),
+            probe_request: transport.probe_request.clone(),
             counts: transport.counts.clone(),
-            bounds: transport.bounds,
-            room: Arc::default(),
+            limits: transport.limits,
+            limiter: Arc::default(),
             pool: Mutex::new(Pool::new()),
         }
     }
@@ -156,15 +156,15 @@ impl Host {
     /// # Cancel safety
     /// Cancel safe. A shared dial goes on for the other requests; a dial for this request alone ends.
     pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
-        let bounds = self.bounds(bounded);
+        let limits = self.limits(bounded);
         let mut queued = None;
         let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
         let mut until = None;
         // Each round looks at the pool again, since other requests may have taken what woke this one.
         loop {
-            match self.look(bounds.connections) {
-                Found::Stream(stream) => return Ok(Lease::Http2(stream)),
-                Found::Idle(mut sender) => {
+            match self.try_checkout(limits.connections) {
+                Checkout::Stream(stream) => return Ok(Lease::Http2(stream)),
+                Checkout::Idle(mut sender) => {
                     // Ready at once, or once the end of the previous response is read. An error means that it closed:
                     // look again.
                     if sender.ready().await.is_ok() {
@@ -172,9 +172,9 @@ impl Host {
                     }
                 }
                 _ if queued.is_none() => {
-                    queued = Some(self.room.wait(bounds.waiting).ok_or(NoConnection::Full)?);
+                    queued = Some(self.limiter.wait(limits.waiting).ok_or(NoConnection::Full)?);
                 }
-                Found::Place(open) => {
+                Checkout::DialPermit(open) => {
                     // Boxed: a handshake's future is about 8 kB, which would enlarge the future of every request.
                     let connection = Box::pin(async {
                         let dialed = self.dial().await?;
@@ -184,7 +184,7 @@ impl Host {
                         return Ok(Lease::Http1 { sender, reused: false });
                     }
                 }
-                Found::Dialing(mut dialing) => {
+                Checkout::Dialing(mut dialing) => {
                     let outcome = match dialing.wait_for(Option::is_some).await {
                         Ok(outcome) => outcome.clone(),
                         Err(_) => Some(Err(DialError("dial aborted".into()))),
@@ -193,16 +193,17 @@ impl Host {
                         return Err(e.into());
                     }
                 }
-                Found::Full => match armed.take() {
+                Checkout::Full => match armed.take() {
                     // Register for the notification first, then look again: otherwise
                     // one sent in between would be lost.
                     None => {
-                        let mut bell = Box::pin(self.room.freed().notified());
+                        let mut bell = Box::pin(self.limiter.freed().notified());
                         bell.as_mut().enable();
                         armed = Some(bell);
                     }
                     Some(bell) => {
-                        let until = *until.get_or_insert_with(|| Instant::now() + room::PATIENCE);
+                        let until =
+                            *until.get_or_insert_with(|| Instant::now() + connection_limits::MAX_CONNECTION_WAIT);
                         let rung = tokio::time::timeout_at(until, bell).await;
                         rung.map_err(|_| NoConnection::Full)?;
                     }
@@ -211,10 +212,10 @@ impl Host {
         }
     }
 
-    fn bounds(&self, bounded: bool) -> Bounds {
+    fn limits(&self, bounded: bool) -> ConnectionLimits {
         match bounded {
-            true => self.bounds,
-            false => Bounds {
+            true => self.limits,
+            false => ConnectionLimits {
                 connections: usize::MAX,
                 waiting: usize::MAX,
             },
@@ -223,15 +224,15 @@ impl Host {
 
     /// Takes a stream on an existing connection without waiting. In the common case there is one, and
     /// [`Host::checkout`] is not needed.
-    pub(super) fn stream_at_once(self: &Arc<Self>, bounded: bool) -> Option<Stream> {
-        self.stream(&mut self.lock(), self.bounds(bounded).connections)
+    pub(super) fn try_stream(self: &Arc<Self>, bounded: bool) -> Option<Stream> {
+        self.stream(&mut self.lock(), self.limits(bounded).connections)
     }
 
     fn stream(self: &Arc<Self>, s: &mut Pool, most: usize) -> Option<Stream> {
         let stream = s.free_stream()?;
         // A name with several addresses gets a connection to each in time, so that requests reach all of them.
         if s.wants_to_spread()
-            && let Some(open) = self.room.open(most)
+            && let Some(open) = self.limiter.open(most)
         {
             s.spread_at = Instant::now() + CHECK;
             self.shared_dial(s, open, true);
@@ -240,28 +241,28 @@ impl Host {
     }
 
     /// Looks for a connection for one more request.
-    fn look(self: &Arc<Self>, most: usize) -> Found {
+    fn try_checkout(self: &Arc<Self>, most: usize) -> Checkout {
         let mut s = self.lock();
         if let Some(stream) = self.stream(&mut s, most) {
-            return Found::Stream(stream);
+            return Checkout::Stream(stream);
         }
         if let Some(sender) = s.free_connection() {
-            return Found::Idle(sender);
+            return Checkout::Idle(sender);
         }
         if !s.alone
             && let Some(dialing) = &s.dialing
         {
-            return Found::Dialing(dialing.clone());
+            return Checkout::Dialing(dialing.clone());
         }
-        match self.room.open(most) {
-            None => Found::Full,
-            Some(open) if s.alone => Found::Place(open),
-            Some(open) => Found::Dialing(self.shared_dial(&mut s, open, false)),
+        match self.limiter.open(most) {
+            None => Checkout::Full,
+            Some(open) if s.alone => Checkout::DialPermit(open),
+            Some(open) => Checkout::Dialing(self.shared_dial(&mut s, open, false)),
         }
     }
 
     /// Starts a dial in its own task, so that the client that caused it may disconnect without failing the others.
-    fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: Open, spreading: bool) -> Dialing {
+    fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: ConnectionPermit, spreading: bool) -> Dialing {
         let (tell, dialing) = watch::channel(None);
         s.dialing = Some(dialing.clone());
         let host = self.clone();
@@ -289,10 +290,10 @@ impl Host {
             if let Some(socket) = &self.socket {
                 return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
             }
-            let turn = self.lock().next_dial();
-            dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, turn).await
+            let dial_number = self.lock().next_dial();
+            dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, dial_number).await
         };
-        within(self.connect_timeout, &self.address, dialing).await
+        with_connect_timeout(self.connect_timeout, &self.address, dialing).await
     }
 
     /// Starts HTTP on a new connection: an HTTP/2 connection joins the pool, an HTTP/1.1 one is returned. With
@@ -300,7 +301,7 @@ impl Host {
     async fn adopt(
         self: &Arc<Self>,
         dialed: Dialed,
-        open: Open,
+        open: ConnectionPermit,
         spreading: bool,
     ) -> Result<Option<http1::SendRequest<Body>>, DialError> {
         let host = Arc::downgrade(self);
@@ -326,19 +327,24 @@ impl Host {
             return Ok(Some(sender));
         }
         let expected = self.lock().expected_streams;
-        let (shared, heartbeat, connection) = http2::connect(dialed.io, expected, peer, self.room.clone())
+        let (shared, keepalive, connection) = http2::connect(dialed.io, expected, peer, self.limiter.clone())
             .await
             .map_err(|e| DialError(http2::error_text(&e)))?;
         let shared = Arc::new(shared);
         let mine = Arc::downgrade(&shared);
         self.lock().join(shared);
-        self.drive(connection, host, open, Some((mine, heartbeat)));
+        self.drive(connection, host, open, Some((mine, keepalive)));
         Ok(None)
     }
 
     /// Spawns the connection's task, which drives it, prunes idle ones and runs its keepalive.
-    fn drive<C, E>(&self, connection: C, host: Weak<Self>, open: Open, mut http2: Option<(Weak<Http2>, Heartbeat)>)
-    where
+    fn drive<C, E>(
+        &self,
+        connection: C,
+        host: Weak<Self>,
+        open: ConnectionPermit,
+        mut http2: Option<(Weak<Http2>, Keepalive)>,
+    ) where
         C: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send,
     {
@@ -360,18 +366,18 @@ impl Host {
                     }
                     () = stop.wait() => break,
                     _ = check.tick() => {
-                        let pulse = http2.as_mut().map_or(Pulse::Sound, |(_, heartbeat)| heartbeat.beat());
+                        let state = http2.as_mut().map_or(KeepaliveState::Alive, |(_, keepalive)| keepalive.tick());
                         let Some(host) = host.upgrade() else { continue };
-                        match (pulse, &http2) {
-                            (Pulse::Sound, _) | (_, None) => {}
-                            (Pulse::Missed, Some((http2, _))) => {
+                        match (state, &http2) {
+                            (KeepaliveState::Alive, _) | (_, None) => {}
+                            (KeepaliveState::PingMissed, Some((http2, _))) => {
                                 host.retire(http2);
-                                host.health.silent("no answer to a ping");
+                                host.health.ping_missed("no answer to a ping");
                                 if let Some(http2) = http2.upgrade() {
-                                    http2.silence().fire();
+                                    http2.ping_missed().fire();
                                 }
                             }
-                            (Pulse::Gone, Some(_)) => {
+                            (KeepaliveState::Dead, Some(_)) => {
                                 tracing::info!(%authority, "a backend connection is given up: no answer to a ping");
                                 break;
                             }
@@ -393,8 +399,8 @@ impl Host {
 
     /// Returns an HTTP/1.1 connection whose response has ended to the pool.
     pub(super) fn give_back(&self, sender: http1::SendRequest<Body>) {
-        if !sender.is_closed() && self.lock().keep(sender) {
-            self.room.free();
+        if !sender.is_closed() && self.lock().put_idle(sender) {
+            self.limiter.free();
         }
     }
 
@@ -427,13 +433,13 @@ impl Host {
         };
         EndpointState {
             address: self.address.to_string(),
-            under_way: self.busy.now(),
+            under_way: self.in_flight.now(),
             http2_connections: counts.http2,
             http2_streams: counts.streams,
             idle_http1_connections: counts.idle,
             dialing,
-            connections: self.room.connections(),
-            waiting: self.room.waiting(),
+            connections: self.limiter.connections(),
+            waiting: self.limiter.waiting(),
             failures_in_a_row: self.health.failures(),
             was_ejected: self.health.was_ejected(),
             ejected_for: self.health.ejected_for(),

@@ -1,15 +1,15 @@
 //! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per request.
 //!
-//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Heartbeat`] is its
+//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Keepalive`] is its
 //! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by `upload`.
 
 use super::super::dial;
 use super::GOAWAY;
-use super::room::Room;
+use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
 use crate::client::headers::clean_response;
-use crate::client::io::{Heard, Wire};
-use crate::request::{Body, Interim};
+use crate::client::io::{Connection, ReceiveFlag};
+use crate::request::{Body, InformationalSender};
 use crate::tasks::coalesce::coalesce;
 use crate::tasks::{Signal, TaskGroup};
 use bytes::Bytes;
@@ -31,7 +31,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// Large enough for all streams at once, so that responses nobody reads do not block the others on the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
-pub(super) const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
+pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
 const HEADER_LIST: u32 = 1 << 20;
 
 /// A connection shared by requests.
@@ -40,9 +40,9 @@ pub(super) struct Http2 {
     streams: AtomicUsize,
     used: AtomicBool,
     last_end: Mutex<Instant>,
-    room: Arc<Room>,
+    limiter: Arc<ConnectionLimiter>,
     peer: Option<SocketAddr>,
-    silence: Signal,
+    ping_missed: Signal,
 }
 
 /// Guard of one stream on a connection.
@@ -52,32 +52,32 @@ pub(super) struct Stream {
 }
 
 /// Keepalive: pings the backend after a period of silence.
-pub(super) struct Heartbeat {
+pub(super) struct Keepalive {
     pings: Option<PingPong>,
-    heard: Heard,
-    /// Beats since anything was received.
-    silent: u32,
+    received: ReceiveFlag,
+    /// Ticks since anything was received.
+    silent_ticks: u32,
     awaiting: bool,
 }
 
-/// Outcome of one keepalive beat.
+/// Outcome of one keepalive check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pulse {
+pub(super) enum KeepaliveState {
     /// The backend is alive as far as is known.
-    Sound,
+    Alive,
     /// It has not answered a ping in time: no new requests are sent on the connection.
-    Missed,
+    PingMissed,
     /// It has not answered for too long: the connection is closed.
-    Gone,
+    Dead,
 }
 
-/// Beats (of one second) without a byte until a ping is sent, until new requests stop, and until the connection closes.
-const ASK: u32 = 2;
-const MISSED: u32 = ASK + 2;
-const GONE: u32 = ASK + 5;
+/// Ticks (of one second) without a byte until a ping is sent, until new requests stop, and until the connection closes.
+const PING_AFTER: u32 = 2;
+const RETIRE_AFTER: u32 = PING_AFTER + 2;
+const CLOSE_AFTER: u32 = PING_AFTER + 5;
 
 /// Why a request got no response.
-pub(super) struct Failed {
+pub(super) struct StreamError {
     pub(super) error: h2::Error,
     /// The request, if nothing of it was sent.
     pub(super) unsent: Option<(Box<Request<()>>, Body)>,
@@ -86,11 +86,11 @@ pub(super) struct Failed {
 }
 
 /// The body of a response as it arrives.
-pub(super) struct Received {
+pub(super) struct IncomingBody {
     stream: RecvStream,
     /// Bytes still to come, if known.
     left: Option<u64>,
-    /// The first chunk, if [`Received::take_whole`] read it without using it.
+    /// The first chunk, if [`IncomingBody::take_whole`] read it without using it.
     first: Option<Bytes>,
     data_ended: bool,
 }
@@ -98,12 +98,12 @@ pub(super) struct Received {
 /// Starts HTTP/2 on a connection. Until the backend's SETTINGS arrive, it is assumed to allow `expected` streams. The
 /// returned future drives the connection.
 pub(super) async fn connect(
-    io: Wire,
+    io: Connection,
     expected: usize,
     peer: Option<SocketAddr>,
-    room: Arc<Room>,
-) -> Result<(Http2, Heartbeat, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
-    let heard = io.heard();
+    limiter: Arc<ConnectionLimiter>,
+) -> Result<(Http2, Keepalive, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
+    let received = io.receive_flag();
     let (io, turns) = coalesce(io);
     let (sender, mut connection) = Builder::new()
         .enable_push(false)
@@ -113,10 +113,10 @@ pub(super) async fn connect(
         .max_header_list_size(HEADER_LIST)
         .handshake(io)
         .await?;
-    let heartbeat = Heartbeat {
+    let keepalive = Keepalive {
         pings: connection.ping_pong(),
-        heard,
-        silent: 0,
+        received,
+        silent_ticks: 0,
         awaiting: false,
     };
     let http2 = Http2 {
@@ -124,11 +124,11 @@ pub(super) async fn connect(
         streams: AtomicUsize::new(0),
         used: AtomicBool::new(false),
         last_end: Mutex::new(Instant::now()),
-        room,
+        limiter,
         peer,
-        silence: Signal::new("a silent connection"),
+        ping_missed: Signal::new("a silent connection"),
     };
-    Ok((http2, heartbeat, turns.around(connection)))
+    Ok((http2, keepalive, turns.around(connection)))
 }
 
 /// The error in Go's wording where Go has an equivalent one.
@@ -151,8 +151,8 @@ impl Http2 {
     }
 
     /// Fires when the backend has missed a ping. Responses may still arrive, but no new request uses the connection.
-    pub(super) fn silence(&self) -> &Signal {
-        &self.silence
+    pub(super) fn ping_missed(&self) -> &Signal {
+        &self.ping_missed
     }
 
     /// Streams in use.
@@ -166,7 +166,7 @@ impl Http2 {
         let mut sender = self.sender();
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Err(_)) => None,
-            _ => Some(sender.current_max_send_streams().clamp(1, MOST_STREAMS)),
+            _ => Some(sender.current_max_send_streams().clamp(1, MAX_STREAMS)),
         }
     }
 
@@ -220,9 +220,9 @@ impl Stream {
         self.reused
     }
 
-    /// [`Http2::silence`] of the stream's connection.
-    pub(super) fn silence(&self) -> Signal {
-        self.connection.silence.clone()
+    /// [`Http2::ping_missed`] of the stream's connection.
+    pub(super) fn ping_missed(&self) -> Signal {
+        self.connection.ping_missed.clone()
     }
 
     /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once is
@@ -235,48 +235,48 @@ impl Stream {
         mut request: Request<()>,
         body: Body,
         tasks: &'t TaskGroup,
-        interim: Option<&'t Interim>,
-    ) -> impl Future<Output = Result<(Response<Received>, Option<Upload>), Failed>> + use<'t> {
+        informational: Option<&'t InformationalSender>,
+    ) -> impl Future<Output = Result<(Response<IncomingBody>, Option<Upload>), StreamError>> + use<'t> {
         let ends = body.is_end_stream();
         announce_length(&mut request, &body);
         let opened = match self.connection.open(request, ends) {
-            Ok((answer, sending)) => {
+            Ok((response, sending)) => {
                 let uploading = (!ends).then(|| Box::pin(upload::start(body, sending, tasks)));
-                Ok((answer, uploading))
+                Ok((response, uploading))
             }
-            Err((error, unsent)) => Err(Failed {
+            Err((error, unsent)) => Err(StreamError {
                 refused: error.is_io() || error.is_go_away(),
                 unsent: unsent.map(|r| (r, body)),
                 error,
             }),
         };
-        Self::answered(opened, interim)
+        Self::answered(opened, informational)
     }
 
     async fn answered(
-        opened: Result<(ResponseFuture, Option<impl Future<Output = Option<Upload>> + Unpin>), Failed>,
-        interim: Option<&Interim>,
-    ) -> Result<(Response<Received>, Option<Upload>), Failed> {
-        let (mut answer, uploading) = opened?;
+        opened: Result<(ResponseFuture, Option<impl Future<Output = Option<Upload>> + Unpin>), StreamError>,
+        informational: Option<&InformationalSender>,
+    ) -> Result<(Response<IncomingBody>, Option<Upload>), StreamError> {
+        let (mut response, uploading) = opened?;
         let upload = match uploading {
             Some(uploading) => uploading.await,
             None => None,
         };
         let head = poll_fn(|cx| {
-            if let Some(interim) = interim {
-                while let Poll::Ready(Some(Ok(mut early))) = answer.poll_informational(cx) {
+            if let Some(informational) = informational {
+                while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
                     clean_response(early.headers_mut());
-                    interim.send(early.status(), early.headers());
+                    informational.send(early.status(), early.headers());
                 }
             }
-            Pin::new(&mut answer).poll(cx)
+            Pin::new(&mut response).poll(cx)
         });
         match head.await {
-            Ok(answer) => {
-                let length = content_length(answer.headers());
-                Ok((answer.map(|stream| Received::new(stream, length)), upload))
+            Ok(response) => {
+                let length = content_length(response.headers());
+                Ok((response.map(|stream| IncomingBody::new(stream, length)), upload))
             }
-            Err(error) => Err(Failed {
+            Err(error) => Err(StreamError {
                 // GOAWAY from the peer ends only streams above its last processed one, so this request was not
                 // processed.
                 refused: error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote()),
@@ -296,7 +296,7 @@ impl Drop for Stream {
                 .lock()
                 .expect("no code panics while holding this lock") = Instant::now();
         }
-        self.connection.room.free();
+        self.connection.limiter.free();
         // A request may wait for a stream of this connection.
     }
 }
@@ -321,37 +321,37 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-// === impl Heartbeat ===
+// === impl Keepalive ===
 
-impl Heartbeat {
-    /// Runs one beat; to be called every second. Any byte received counts as a sign of life, since a pong can be stuck
+impl Keepalive {
+    /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong can be stuck
     /// behind a long response on a slow line.
-    pub(super) fn beat(&mut self) -> Pulse {
+    pub(super) fn tick(&mut self) -> KeepaliveState {
         let Some(pings) = &mut self.pings else {
-            return Pulse::Sound;
+            return KeepaliveState::Alive;
         };
         if self.awaiting && pings.poll_pong(&mut Context::from_waker(Waker::noop())).is_ready() {
             self.awaiting = false;
         }
-        if self.heard.take() {
-            self.silent = 0;
-            return Pulse::Sound;
+        if self.received.take() {
+            self.silent_ticks = 0;
+            return KeepaliveState::Alive;
         }
-        self.silent += 1;
-        if self.silent >= ASK && !self.awaiting {
+        self.silent_ticks += 1;
+        if self.silent_ticks >= PING_AFTER && !self.awaiting {
             self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
         }
-        match self.silent {
-            GONE.. => Pulse::Gone,
-            MISSED.. => Pulse::Missed,
-            _ => Pulse::Sound,
+        match self.silent_ticks {
+            CLOSE_AFTER.. => KeepaliveState::Dead,
+            RETIRE_AFTER.. => KeepaliveState::PingMissed,
+            _ => KeepaliveState::Alive,
         }
     }
 }
 
-// === impl Received ===
+// === impl IncomingBody ===
 
-impl Received {
+impl IncomingBody {
     fn new(stream: RecvStream, length: Option<u64>) -> Self {
         let left = length.or_else(|| stream.is_end_stream().then_some(0));
         Self {
@@ -424,13 +424,13 @@ fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::io::Io;
+    use crate::client::io::TrackedStream;
     use http_body_util::BodyExt;
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;
 
     /// The body received when a backend announces five bytes and sends these pieces.
-    async fn answer(pieces: &'static [&'static str], trailers: bool) -> Received {
+    async fn response(pieces: &'static [&'static str], trailers: bool) -> IncomingBody {
         let (here, there) = UnixStream::pair().unwrap();
         tokio::spawn(async move {
             let mut backend = h2::server::handshake(there).await.unwrap();
@@ -446,21 +446,21 @@ mod tests {
             }
             poll_fn(|cx| backend.poll_closed(cx)).await
         });
-        let wire = Wire::Plain(Io::unix(here));
-        let (http2, _, driving) = connect(wire, 1, None, Arc::default()).await.unwrap();
+        let connection = Connection::Plain(TrackedStream::unix(here));
+        let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
         tokio::spawn(driving);
         let stream = Arc::new(http2).stream();
         let request = Request::get("https://backend/").body(()).unwrap();
         let sent = stream
             .exchange(request, Body::empty(), &TaskGroup::new("test"), None)
             .await;
-        let (answer, _) = sent.map_err(|e| e.error).unwrap();
-        answer.into_body()
+        let (response, _) = sent.map_err(|e| e.error).unwrap();
+        response.into_body()
     }
 
     #[tokio::test]
     async fn a_connection_allows_between_one_and_max_streams() {
-        for (allowed, most) in [(0, 1), (1, 1), (7, 7), (100_000, MOST_STREAMS)] {
+        for (allowed, most) in [(0, 1), (1, 1), (7, 7), (100_000, MAX_STREAMS)] {
             let (here, there) = UnixStream::pair().unwrap();
             tokio::spawn(async move {
                 let mut builder = h2::server::Builder::new();
@@ -468,8 +468,8 @@ mod tests {
                 let mut backend = handshake.await.unwrap();
                 poll_fn(|cx| backend.poll_closed(cx)).await
             });
-            let wire = Wire::Plain(Io::unix(here));
-            let (http2, _, driving) = connect(wire, 3, None, Arc::default()).await.unwrap();
+            let connection = Connection::Plain(TrackedStream::unix(here));
+            let (http2, _, driving) = connect(connection, 3, None, Arc::default()).await.unwrap();
             tokio::spawn(driving);
             while http2.sender().current_max_send_streams() != allowed as usize {
                 tokio::task::yield_now().await;
@@ -480,11 +480,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_response_in_one_chunk_is_taken_whole() {
-        let mut whole = answer(&["hello"], false).await;
+        let mut whole = response(&["hello"], false).await;
         assert_eq!(whole.take_whole().as_deref(), Some(&b"hello"[..]));
         assert!(whole.is_end_stream());
         for (pieces, trailers) in [(&["he", "llo"][..], false), (&["hello"][..], true)] {
-            let mut some = answer(pieces, trailers).await;
+            let mut some = response(pieces, trailers).await;
             assert_eq!(some.take_whole(), None);
             assert!(!some.is_end_stream() && some.size_hint().exact() == Some(5));
             let frames = futures_util::stream::poll_fn(move |cx| some.poll_frame(cx));

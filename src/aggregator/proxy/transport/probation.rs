@@ -1,8 +1,8 @@
 //! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no client waits
 //! for an address that still hangs.
 //!
-//! Entry points: [`Host::ask_again`] when a request would have used the address, [`Transport::ask_again`] from the
-//! availability check. The states and durations are described in `balance`.
+//! Entry points: [`Host::probe_if_due`] when a request would have used the address, [`Transport::probe_if_due`] from
+//! the availability check. The states and durations are described in `balance`.
 
 use super::host::{Host, NoConnection};
 use super::{Outgoing, Transport, exchange};
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Timeout of a probe: the same as that of the availability check of an APIService.
-const LIMIT: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper limit on the size of a probe's response.
-const MOST: usize = 16 << 20;
+const MAX_RESPONSE: usize = 16 << 20;
 
 /// The probe request: a GET of a path that every backend serves.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ProbeRequest {
     /// Path and query.
     pub target: PathAndQuery,
     /// Headers, without `Host`.
@@ -30,12 +30,12 @@ pub struct Question {
 
 /// Whether a probe of the address is in flight.
 #[derive(Default)]
-pub(super) struct Asking(Arc<AtomicBool>);
+pub(super) struct ProbeState(Arc<AtomicBool>);
 
 /// Guard of the probe in flight.
-struct Turn(Arc<AtomicBool>);
+struct ProbeGuard(Arc<AtomicBool>);
 
-impl Default for Question {
+impl Default for ProbeRequest {
     fn default() -> Self {
         Self {
             target: PathAndQuery::from_static("/"),
@@ -44,12 +44,12 @@ impl Default for Question {
     }
 }
 
-impl From<Question> for Outgoing {
-    fn from(question: Question) -> Self {
+impl From<ProbeRequest> for Outgoing {
+    fn from(probe_request: ProbeRequest) -> Self {
         Self {
             method: Method::GET,
-            target: question.target,
-            headers: question.headers,
+            target: probe_request.target,
+            headers: probe_request.headers,
             body: Body::empty(),
         }
     }
@@ -58,41 +58,41 @@ impl From<Question> for Outgoing {
 impl Host {
     /// Starts a probe in the background if the address is on probation and none is in flight. Called when a request
     /// would have been sent here, so that unused addresses are not probed.
-    pub(super) fn ask_again(self: &Arc<Self>) {
+    pub(super) fn probe_if_due(self: &Arc<Self>) {
         if self.health.is_on_probation() {
-            self.ask_aside();
+            self.spawn_probe();
         }
     }
 
     /// Starts a probe in the background unless one is in flight.
-    fn ask_aside(self: &Arc<Self>) {
-        let Some(turn) = self.asking.begin() else { return };
+    fn spawn_probe(self: &Arc<Self>) {
+        let Some(guard) = self.probe_state.begin() else { return };
         let host = self.clone();
         self.tasks
             .spawn_until_stopped("ask a backend that was left alone", async move {
-                let outcome = tokio::time::timeout(LIMIT, host.ask()).await;
+                let outcome = tokio::time::timeout(PROBE_TIMEOUT, host.send_probe()).await;
                 match outcome.unwrap_or_else(|_| Err("no answer to a probe".to_owned())) {
                     Ok(()) => host.health.succeeded(),
                     Err(why) => host.health.failed(&why),
                 }
-                drop(turn);
+                drop(guard);
             });
     }
 
     /// Sends the probe. Any complete response counts as alive, whatever its status.
-    async fn ask(self: &Arc<Self>) -> Result<(), String> {
+    async fn send_probe(self: &Arc<Self>) -> Result<(), String> {
         let lease = self.checkout(false).await.map_err(|why| match why {
             NoConnection::Dial(e) => e.0,
             NoConnection::Full => "no connection is free".to_owned(),
         })?;
-        let out = Outgoing::from(Question::clone(&self.question));
-        let answer = exchange(self, lease, out, None, None).await;
-        let status = answer.as_ref().ok().map(|a| a.status().as_u16());
+        let out = Outgoing::from(ProbeRequest::clone(&self.probe_request));
+        let response = exchange(self, lease, out, None, None).await;
+        let status = response.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
             counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
         }
-        let body = answer.map_err(|failure| failure.text)?.into_body();
-        match http_body_util::Limited::new(body, MOST).collect().await {
+        let body = response.map_err(|failure| failure.text)?.into_body();
+        match http_body_util::Limited::new(body, MAX_RESPONSE).collect().await {
             Ok(_) => Ok(()),
             Err(e) => Err(e.to_string()),
         }
@@ -102,26 +102,26 @@ impl Host {
 impl Transport {
     /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects recovery,
     /// or further failure, also without client traffic.
-    pub fn ask_again(&self, addresses: &[Arc<str>]) {
+    pub fn probe_if_due(&self, addresses: &[Arc<str>]) {
         let known: Vec<Arc<Host>> = {
             let hosts = self.lock();
             addresses.iter().filter_map(|a| hosts.get(a).cloned()).collect()
         };
         for host in known {
-            if host.health.failures() > 0 && host.health.is_sound() {
-                host.ask_aside();
+            if host.health.failures() > 0 && host.health.is_not_ejected() {
+                host.spawn_probe();
             }
         }
     }
 }
 
-impl Asking {
-    fn begin(&self) -> Option<Turn> {
-        (!self.0.swap(true, Ordering::Relaxed)).then(|| Turn(self.0.clone()))
+impl ProbeState {
+    fn begin(&self) -> Option<ProbeGuard> {
+        (!self.0.swap(true, Ordering::Relaxed)).then(|| ProbeGuard(self.0.clone()))
     }
 }
 
-impl Drop for Turn {
+impl Drop for ProbeGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl Drop for Turn {
 mod tests {
     use super::*;
     use crate::aggregator::proxy::transport::{SendError, Transport};
-    use crate::aggregator::testing::{Backend, Pki, Still, answer, raw_backend, transport};
+    use crate::aggregator::testing::{Backend, Pki, Still, raw_backend, response, transport};
     use std::sync::atomic::AtomicUsize;
     use tokio::net::TcpListener;
     use tokio::time::Instant;
@@ -175,7 +175,7 @@ mod tests {
     async fn no_request_waits_for_an_ejected_address_that_still_hangs() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], H2);
-        let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+        let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
         // Three ways to hang: only the TCP backlog accepts, connections are accepted, requests are accepted.
         let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let taken = raw_backend(&pki, |stream| async move {
@@ -192,7 +192,7 @@ mod tests {
         for hung in hung {
             let t = transport(&pki.ca_pem).unwrap();
             let all: [Arc<str>; 2] = [hung.as_str().into(), alive.authority.as_str().into()];
-            t.host(&all[0]).unwrap().health.silent("no answer to a ping");
+            t.host(&all[0]).unwrap().health.ping_missed("no answer to a ping");
             nobody_waits(&clock, &t, &all).await;
             let state = t.endpoints().into_iter().find(|e| *e.address == *hung).unwrap();
             // Probes fail after 1 s, then 2, 4, 8 and 16 s after the previous one.
@@ -208,14 +208,14 @@ mod tests {
         let count = asked.clone();
         let back = Backend::http(&pki, 100, move |r| {
             count.fetch_add(usize::from(r.uri().path() == "/x"), Ordering::Relaxed);
-            async { answer(503, "") }
+            async { response(503, "") }
         })
         .await;
-        let alive = Backend::http(&pki, 100, |_| async { answer(200, "ok") }).await;
+        let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
         let t = transport(&pki.ca_pem).unwrap();
         let all: [Arc<str>; 2] = [back.authority.as_str().into(), alive.authority.as_str().into()];
         let host = t.host(&all[0]).unwrap();
-        host.health.silent("no answer to a ping");
+        host.health.ping_missed("no answer to a ping");
         clock.pass(Duration::from_secs(10)).await;
         assert_eq!(back.connections.load(Ordering::Relaxed), 0, "unused, so not probed");
         let sent = send(&t, &all, None, Method::GET);
@@ -251,7 +251,7 @@ mod tests {
         let count = posts.clone();
         let alive = Backend::http(&pki, 100, move |r| {
             count.fetch_add(usize::from(r.method() == Method::POST), Ordering::Relaxed);
-            async { answer(200, "ok") }
+            async { response(200, "ok") }
         })
         .await;
         let t = transport(&pki.ca_pem).unwrap();
@@ -262,7 +262,7 @@ mod tests {
             .until("a request", || async { taken.load(Ordering::Relaxed).then_some(()) })
             .await;
         clock.settle().await;
-        // Pings count as missed from the fourth beat without a byte; the first beats may still have seen one.
+        // Pings count as missed from the fourth tick without a byte; the first ticks may still have seen one.
         for _ in 0..6 {
             clock.pass(Duration::from_secs(1)).await;
         }

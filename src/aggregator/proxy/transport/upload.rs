@@ -55,7 +55,7 @@ pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGro
 
 impl Upload {
     /// The response is complete: detaches the upload, so that the rest of the request may still be sent.
-    pub(super) fn let_go(self) {
+    pub(super) fn detach(self) {
         // An error means that the upload has already ended.
         let _ = self.0.send(());
     }

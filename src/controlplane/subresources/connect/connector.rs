@@ -3,8 +3,8 @@
 
 use crate::client::backend::Backend;
 use crate::client::dial::DIAL_TIMEOUT;
-use crate::client::names::Names;
 use crate::client::policy::ProxyPolicy;
+use crate::client::resolver::Resolver;
 use crate::client::tls::{ClientTls, TlsBuilder, TlsInputs};
 use crate::serving::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::tasks::TaskGroup;
@@ -33,7 +33,7 @@ pub struct KubeletConfig {
     /// Policy for proxied requests to pods, services and nodes.
     pub policy: ProxyPolicy,
     /// Resolves node addresses that are host names.
-    pub names: Arc<dyn Names>,
+    pub names: Arc<dyn Resolver>,
 }
 
 /// Connections to kubelets, pods and endpoints.
@@ -48,7 +48,7 @@ pub(in crate::controlplane) struct BackendConnector {
     timeout: Duration,
     pub(super) tasks: TaskGroup,
     policy: ProxyPolicy,
-    pub(super) names: Arc<dyn Names>,
+    pub(super) names: Arc<dyn Resolver>,
 }
 
 /// TLS configuration towards kubelets, and the certificates it was built from.
@@ -190,7 +190,7 @@ impl Kubelets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::names::SystemNames;
+    use crate::client::resolver::SystemResolver;
 
     #[tokio::test]
     async fn reloaded_certificates_apply_to_the_next_connection() {
@@ -212,7 +212,7 @@ mod tests {
             provider: provider.clone(),
             tasks: TaskGroup::new("test"),
             policy: ProxyPolicy::default(),
-            names: Arc::new(SystemNames),
+            names: Arc::new(SystemResolver),
         })
         .unwrap();
         let config = || connector.backend(Peer::Kubelet, "node", "1").tls.unwrap().http1.clone();

@@ -12,7 +12,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::client::backend::Backend;
-use crate::client::names::Names;
+use crate::client::resolver::Resolver;
 use crate::controlplane::subresources::LateStore;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
@@ -170,7 +170,7 @@ impl ProxyHandler {
 }
 
 /// Resolves a host. Fails unless every address may be proxied to, since any of them could be dialled.
-async fn resolve_checked(names: &dyn Names, host: &str) -> Result<Vec<IpAddr>> {
+async fn resolve_checked(names: &dyn Resolver, host: &str) -> Result<Vec<IpAddr>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],
         Err(_) => {
@@ -234,8 +234,8 @@ mod tests {
     /// A resolver whose answer changes with each lookup, as in a DNS rebinding attack.
     struct Rebinding(AtomicUsize);
 
-    impl Names for Rebinding {
-        fn lookup<'a>(&'a self, _: &'a str) -> crate::client::names::Lookup<'a> {
+    impl Resolver for Rebinding {
+        fn lookup<'a>(&'a self, _: &'a str) -> crate::client::resolver::Lookup<'a> {
             let answers = ["10.0.0.9", "127.0.0.1"];
             let lookup = self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move { Ok(vec![answers[lookup % 2].parse().unwrap()]) })

@@ -9,7 +9,7 @@ use crate::client::html::{Encoding, Rewritten};
 use crate::client::links::Links;
 use crate::client::policy::ProxyPolicy;
 use crate::client::{headers, tunnel, url};
-use crate::request::{Body, Facts, FromBackend, Interim, Request, Response};
+use crate::request::{Body, FromBackend, InformationalSender, Request, RequestContext, Response};
 use crate::tasks::TaskGroup;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -41,11 +41,11 @@ fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request
     }
     // The caller's credentials are for this server only.
     head.headers.remove(header::AUTHORIZATION);
-    let client = Facts::of(&head).remote.map(|a| a.0.ip());
+    let client = RequestContext::of(&head).remote.map(|a| a.0.ip());
     headers::forwarded_for(&mut head.headers, client);
     let mut out = http::Request::new(body);
-    if let Some(interim) = Interim::of(Facts::of(&head)) {
-        headers::pass_interim(&mut out, interim);
+    if let Some(informational) = InformationalSender::of(RequestContext::of(&head)) {
+        headers::forward_informational(&mut out, informational);
     }
     *out.method_mut() = head.method;
     *out.headers_mut() = head.headers;

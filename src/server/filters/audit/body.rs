@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 /// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the event is
 /// stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
-    let worth = record.wants_answers() && FromBackend::of(&response).is_none();
+    let worth = record.wants_responses() && FromBackend::of(&response).is_none();
     let copy = (worth && response::is_object(response.headers())).then(|| Copy {
         headers: response.headers().clone(),
         bytes: Vec::new(),

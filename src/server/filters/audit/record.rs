@@ -1,9 +1,9 @@
-//! A recorded request: the data collected about it ([`Seen`]), and its events ([`Record::submit`]).
+//! A recorded request: the data collected about it ([`RequestSummary`]), and its events ([`Record::submit`]).
 
 use crate::audit::event::{ObjectRef, ResponseStatus, Subject};
 use crate::audit::{Audit, Event, PendingWrites, Stage, Verdict};
-use crate::request::audit::AuditFacts;
-use crate::request::{AuditLevel, AuditTrail, Facts, RequestInfo, UserInfo};
+use crate::request::audit::AuditData;
+use crate::request::{AuditLevel, AuditTrail, RequestContext, RequestInfo, UserInfo};
 use crate::server::respond;
 use bytes::Bytes;
 use http::header::USER_AGENT;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
 /// Maximum length of a recorded user agent, in bytes.
-const LONGEST_AGENT: usize = 1024;
+const MAX_USER_AGENT: usize = 1024;
 /// Requests slower than this are annotated with their latency.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// Data for the events, collected from the request head and the request context.
-pub(in crate::server::filters) struct Seen {
+pub(in crate::server::filters) struct RequestSummary {
     pub info: Arc<RequestInfo>,
     audit_id: Arc<str>,
     uri: String,
@@ -29,12 +29,12 @@ pub(in crate::server::filters) struct Seen {
     deadline: Option<Instant>,
 }
 
-impl Seen {
+impl RequestSummary {
     pub fn of(req: &crate::request::Request, info: Arc<RequestInfo>) -> Self {
-        Self::of_parts(req.uri(), req.headers(), Facts::of(req), info)
+        Self::of_parts(req.uri(), req.headers(), RequestContext::of(req), info)
     }
 
-    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &Facts, info: Arc<RequestInfo>) -> Self {
+    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &RequestContext, info: Arc<RequestInfo>) -> Self {
         Self {
             info,
             audit_id: known.audit_id.as_ref().map_or_else(|| "".into(), |id| id.text().into()),
@@ -56,10 +56,10 @@ fn now() -> Instant {
 fn user_agent(headers: &HeaderMap) -> String {
     let said = headers.get(USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes()));
     let said = said.unwrap_or_default();
-    if said.len() <= LONGEST_AGENT {
+    if said.len() <= MAX_USER_AGENT {
         return said.into_owned();
     }
-    format!("{}...TRUNCATED", &said[..said.floor_char_boundary(LONGEST_AGENT)])
+    format!("{}...TRUNCATED", &said[..said.floor_char_boundary(MAX_USER_AGENT)])
 }
 
 /// The client addresses: those in the forwarding headers, then the peer (upstream's `SourceIPs` in
@@ -93,22 +93,22 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(audit: Arc<Audit>, verdict: Verdict, seen: Seen, user: Option<Arc<UserInfo>>) -> Self {
+    pub fn new(audit: Arc<Audit>, verdict: Verdict, summary: RequestSummary, user: Option<Arc<UserInfo>>) -> Self {
         let subject = Subject {
-            audit_id: seen.audit_id,
-            uri: seen.uri,
-            info: seen.info,
+            audit_id: summary.audit_id,
+            uri: summary.uri,
+            info: summary.info,
             user,
-            source_ips: seen.source_ips,
-            user_agent: seen.user_agent,
-            received: OffsetDateTime::now_utc() - now().saturating_duration_since(seen.received),
+            source_ips: summary.source_ips,
+            user_agent: summary.user_agent,
+            received: OffsetDateTime::now_utc() - now().saturating_duration_since(summary.received),
         };
         Self {
             audit,
             verdict,
             subject: Arc::new(subject),
-            received: seen.received,
-            deadline: seen.deadline,
+            received: summary.received,
+            deadline: summary.deadline,
             trail: AuditTrail::new(verdict.level, verdict.omit_managed_fields),
         }
     }
@@ -122,7 +122,7 @@ impl Record {
     }
 
     /// Whether response objects are recorded. Those of long-running requests are not.
-    pub fn wants_answers(&self) -> bool {
+    pub fn wants_responses(&self) -> bool {
         self.verdict.level == AuditLevel::RequestResponse && !self.is_long_running()
     }
 
@@ -132,7 +132,7 @@ impl Record {
             return PendingWrites::default();
         }
         let info = &self.subject.info;
-        let AuditFacts {
+        let AuditData {
             mut annotations,
             impersonated,
             object: said,
@@ -191,9 +191,9 @@ impl Record {
 }
 
 /// Records a request's last event when dropped, unless closed before.
-pub(super) struct Open(Mutex<(Option<Arc<Record>>, Option<ResponseStatus>)>);
+pub(super) struct CompletionGuard(Mutex<(Option<Arc<Record>>, Option<ResponseStatus>)>);
 
-impl Open {
+impl CompletionGuard {
     pub fn new(record: Arc<Record>) -> Self {
         Self(Mutex::new((Some(record), None)))
     }
@@ -213,7 +213,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for CompletionGuard {
     fn drop(&mut self) {
         let (record, status) = std::mem::take(&mut *self.lock());
         if let Some(record) = record {

@@ -4,10 +4,10 @@ use crate::audit::backend::{Sink, WriteOutcome};
 use crate::audit::{Audit, Backend, Event, Mode, Policy};
 use crate::authn::{BearerToken, TokenFile, Union};
 use crate::authz::{self, PrivilegedGroups};
-use crate::request::{Body, Facts, FromBackend, Request, Response};
+use crate::request::{Body, FromBackend, Request, RequestContext, Response};
 use crate::server::chain::ChainConfig;
 use crate::server::lifecycle::Lifecycle;
-use crate::server::respond::Answer;
+use crate::server::respond::FnHandler;
 use crate::server::{EmptyDelegate, GenericServer, Prepared};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -74,7 +74,7 @@ fn config(level: &str, kept: &Arc<Kept>, mode: Mode) -> ChainConfig {
 
 fn server(config: ChainConfig, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Prepared {
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
-    s.mux().handle_prefix("/api/v1/", Arc::new(Answer(answer)));
+    s.mux().handle_prefix("/api/v1/", Arc::new(FnHandler(answer)));
     s.prepare(config, Duration::ZERO)
 }
 
@@ -197,7 +197,7 @@ async fn an_upgrade_completes_when_its_connection_ends() {
     let carried = Arc::new(Mutex::new(None));
     let carrier = carried.clone();
     let (s, kept) = served("Metadata", move |req| {
-        *carrier.lock().unwrap() = Facts::of(req).until_upgrade_ends.clone();
+        *carrier.lock().unwrap() = RequestContext::of(req).until_upgrade_ends.clone();
         of(101, "")
     });
     let asked = get("/api/v1/namespaces/n/pods/p/exec").header("upgrade", "websocket");
@@ -298,7 +298,7 @@ async fn only_blocking_strict_rejects_requests_it_cannot_record() {
 async fn handlers_get_an_audit_trail_only_if_recorded() {
     for (level, found) in [("None", false), ("Metadata", true)] {
         let (s, _) = served(level, move |req| {
-            assert_eq!(Facts::of(req).audit.is_some(), found);
+            assert_eq!(RequestContext::of(req).audit.is_some(), found);
             of(200, "{}")
         });
         assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 200);

@@ -1,8 +1,8 @@
 //! One HTTP/2 stream: polls its handler, then sends the response.
 
 use super::head::{self, Date};
-use crate::request::interim::{self, Lanes};
-use crate::request::{Answering, Body, Response, WhenRead};
+use crate::request::informational::{self, H2InformationalQueue};
+use crate::request::{Body, OnDemandBody, Response, ResponseFuture};
 use crate::serving::connection::activity::InFlight;
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Maximum number of body frames sent per poll, so that the other streams get their share.
 const FRAMES: usize = 32;
 /// Maximum number of bytes of informational responses on one stream; flow control does not apply to headers.
-const MOST_EARLY: usize = 64 << 10;
+const MAX_INFORMATIONAL_BYTES: usize = 64 << 10;
 
 /// An accepted stream. Dropping it resets the stream unless it has ended.
 pub(super) struct Stream<'a> {
@@ -29,16 +29,16 @@ pub(super) struct Stream<'a> {
 
 enum Phase<'a> {
     /// The handler is running; the number counts the bytes of informational responses sent so far.
-    Asked(Answering<'a>, usize),
-    Answers(Sending),
+    Handling(ResponseFuture<'a>, usize),
+    Responding(ResponseBody),
 }
 
 /// A response body being sent.
-struct Sending {
+struct ResponseBody {
     body: Body,
     to: SendStream<Bytes>,
-    /// Poll the body only while the client's window is open ([`WhenRead`]).
-    when_read: bool,
+    /// Poll the body only while the client's window is open ([`OnDemandBody`]).
+    on_demand: bool,
     /// Data waiting for the client's window; the flag marks the last chunk.
     chunk: Option<(Bytes, bool)>,
 }
@@ -47,7 +47,7 @@ impl<'a> Stream<'a> {
     pub(super) fn new(
         number: u32,
         head_alone: bool,
-        handling: Answering<'a>,
+        handling: ResponseFuture<'a>,
         respond: SendResponse<Bytes>,
         in_flight: InFlight,
     ) -> Self {
@@ -56,23 +56,29 @@ impl<'a> Stream<'a> {
             head_alone,
             respond,
             in_flight,
-            phase: Phase::Asked(handling, 0),
+            phase: Phase::Handling(handling, 0),
         }
     }
 
     /// Ready when the stream has ended, for whatever reason.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lanes: &Lanes, date: &mut Date, deadline: Instant) -> Poll<()> {
-        if let Phase::Asked(handling, _) = &mut self.phase {
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &H2InformationalQueue,
+        date: &mut Date,
+        deadline: Instant,
+    ) -> Poll<()> {
+        if let Phase::Handling(handling, _) = &mut self.phase {
             let polled = handling.as_mut().poll(cx);
-            if lanes.is_loaded() {
-                self.say_early(lanes);
+            if queue.is_loaded() {
+                self.send_informational(queue);
             }
             let Poll::Ready(response) = polled else {
                 // Registers interest in a reset, so that the handler is dropped when the client cancels the request.
                 return self.respond.poll_reset(cx).map(drop);
             };
-            match self.answer(response, date) {
-                Ok(Some(sending)) => self.phase = Phase::Answers(sending),
+            match self.send_response(response, date) {
+                Ok(Some(sending)) => self.phase = Phase::Responding(sending),
                 Ok(None) => return Poll::Ready(()),
                 Err(error) => {
                     tracing::debug!(%error, "a response could not be sent");
@@ -82,19 +88,19 @@ impl<'a> Stream<'a> {
             }
         }
         match &mut self.phase {
-            Phase::Answers(sending) => sending.poll(cx, &mut self.in_flight, deadline),
-            Phase::Asked(..) => Poll::Pending,
+            Phase::Responding(sending) => sending.poll(cx, &mut self.in_flight, deadline),
+            Phase::Handling(..) => Poll::Pending,
         }
     }
 
     /// Sends the queued informational responses ahead of the final one.
-    pub(super) fn say_early(&mut self, lanes: &Lanes) {
-        let Phase::Asked(_, said) = &mut self.phase else {
+    pub(super) fn send_informational(&mut self, queue: &H2InformationalQueue) {
+        let Phase::Handling(_, bytes_sent) = &mut self.phase else {
             return;
         };
-        for early in lanes.take(self.number) {
-            *said += interim::size(early.headers());
-            if *said > MOST_EARLY {
+        for early in queue.take(self.number) {
+            *bytes_sent += informational::size(early.headers());
+            if *bytes_sent > MAX_INFORMATIONAL_BYTES {
                 return;
             }
             if let Err(error) = self.respond.send_informational(early) {
@@ -108,10 +114,10 @@ impl<'a> Stream<'a> {
     }
 
     /// Sends the head, and the body if it is complete already. Returns what remains to be sent.
-    fn answer(&mut self, mut response: Response, date: &mut Date) -> Result<Option<Sending>, h2::Error> {
+    fn send_response(&mut self, mut response: Response, date: &mut Date) -> Result<Option<ResponseBody>, h2::Error> {
         let activity = self.in_flight.activity();
         head::finish(response.headers_mut(), activity, date);
-        let when_read = response.extensions().get::<WhenRead>().is_some();
+        let on_demand = response.extensions().get::<OnDemandBody>().is_some();
         let mut body = std::mem::take(response.body_mut());
         let ends = body.is_end_stream();
         if !ends {
@@ -131,19 +137,19 @@ impl<'a> Stream<'a> {
             to.send_data(whole, true)?;
             return Ok(None);
         }
-        if when_read {
+        if on_demand {
             to.reserve_capacity(1);
         }
-        Ok(Some(Sending {
+        Ok(Some(ResponseBody {
             body,
             to,
-            when_read,
+            on_demand,
             chunk: None,
         }))
     }
 }
 
-impl Sending {
+impl ResponseBody {
     /// Ready when everything is sent, or when the client or the body has failed.
     fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight, deadline: Instant) -> Poll<()> {
         for sent in 0..FRAMES {
@@ -153,7 +159,7 @@ impl Sending {
             // Empty data, such as an end of stream that arrives after the last chunk, needs no window.
             let needs_room = match &self.chunk {
                 Some((chunk, _)) => !chunk.is_empty(),
-                None => self.when_read,
+                None => self.on_demand,
             };
             while needs_room && self.to.capacity() == 0 {
                 match self.to.poll_capacity(cx) {
@@ -171,7 +177,7 @@ impl Sending {
             {
                 return Poll::Ready(());
             }
-            if self.when_read {
+            if self.on_demand {
                 // One byte is enough to learn that the window is open; reserving more would take it from other streams.
                 self.to.reserve_capacity(1);
                 if self.to.capacity() == 0 {

@@ -4,7 +4,7 @@ use super::{OK, gzip_of_spaces, repeat, things};
 use crate::attackers::Cases;
 use crate::attackers::extenders::register_until_available;
 use crate::backend::{Tls, json, with_discovery};
-use crate::form::Form;
+use crate::scale::Scale;
 use std::io::Write;
 
 /// A case in which requests for objects get this response.
@@ -14,13 +14,13 @@ fn answer(cases: &mut Cases, name: &str, otherwise: impl Fn(&mut Tls) + Send + S
             let otherwise = otherwise.clone();
             with_discovery(group, move |_, io| otherwise(io))
         });
-        scene.ask(&things(&group));
-        scene.ask_all(&vec![things(&group); 4]);
+        scene.send(&things(&group));
+        scene.send_all(&vec![things(&group); 4]);
     });
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.size(1 << 20);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(1 << 20);
     let mut text = |name: &str, bytes: Vec<u8>| answer(cases, name, move |io| drop(io.write_all(&bytes)));
     text("no HTTP", b"\x00\x01\x02 garbage\r\n\r\n".to_vec());
     text("a status of six digits", b"HTTP/1.1 200000 OK\r\n\r\n".to_vec());
@@ -109,7 +109,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         repeat(io, n / 4, b"1\r\nx\r\n");
         let _ = io.write_all(b"0\r\n\r\n");
     });
-    let size = form.reduced(256, 64) << 20;
+    let size = scale.reduced(256, 64) << 20;
     answer(cases, "a gzip bomb of 256 MB", move |io| {
         let bomb = gzip_of_spaces(size);
         let head = format!("{OK}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());

@@ -5,7 +5,7 @@ use crate::attackers::Cases;
 use crate::attackers::extenders::register_until_available;
 use crate::attackers::writers::joined;
 use crate::backend::{json, with_discovery};
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 use std::io::Write;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn document(
         });
         scene.until("the document is asked for", |_| asked.load(Ordering::Relaxed) > 0);
         // The gateway processes the document while the prober measures.
-        for _ in 0..if scene.form.whole { 8 } else { 2 } {
+        for _ in 0..if scene.scale.full { 8 } else { 2 } {
             scene.hold();
         }
         let listed = scene.stage.admin(&Request::get("/apis").header(
@@ -45,8 +45,8 @@ fn document(
     });
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.size(1_000_000);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(1_000_000);
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let aggregated = |body: String| {
         format!(
@@ -128,7 +128,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             ))
         },
     );
-    let size = form.reduced(256, 64) << 20;
+    let size = scale.reduced(256, 64) << 20;
     for (name, paths) in [("OpenAPI v2", &["/openapi/v2"][..]), ("discovery", &["/apis"])] {
         document(cases, &format!("{name}, a gzip bomb of 256 MB"), paths, move |_| {
             let bomb = gzip_of_spaces(size);

@@ -4,8 +4,8 @@ use super::{repeat, things};
 use crate::attackers::Cases;
 use crate::attackers::extenders::register;
 use crate::backend::{Backend, Tls};
-use crate::form::Form;
 use crate::frames::{self, frame};
+use crate::scale::Scale;
 use crate::scene::Scene;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -54,15 +54,15 @@ fn proper(stream: u32) -> Vec<u8> {
     [begin, frame(frames::DATA, frames::END_STREAM, stream, body.as_bytes())].concat()
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
+pub fn all(cases: &mut Cases, scale: &Scale) {
     use frames::*;
-    let n = form.size(20_000);
+    let n = scale.size(20_000);
     let mut peer = |name: &str, respond: Box<dyn Fn(u32, &mut Tls) + Send + Sync>| {
         cases.add(format!("http2: {name}"), move |scene: &mut Scene<'_>| {
             let backend = Backend::start_http2(Arc::new(move |_, io| serve_http2(io, &*respond)));
             let group = register(scene, backend.port);
             for _ in 0..2 {
-                scene.ask_all(&vec![things(&group); 8]);
+                scene.send_all(&vec![things(&group); 8]);
                 scene.hold();
             }
         });

@@ -4,7 +4,7 @@ use super::{OK, things};
 use crate::attackers::Cases;
 use crate::attackers::extenders::{register, register_until_available};
 use crate::backend::{Backend, Tls, with_discovery};
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::{self, Request};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn hang(io: &mut Tls) {
     while io.read(&mut rest).is_ok_and(|n| n > 0) {}
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(100, 4);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(100, 4);
     let mut stall = |name: &str, otherwise: fn(&mut Tls)| {
         cases.add(format!("stall: {name}"), move |scene| {
             let (_backend, group) =
@@ -51,7 +51,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let group = register(scene, port);
-        scene.ask_all(&vec![things(&group); 8]);
+        scene.send_all(&vec![things(&group); 8]);
         scene.hold();
     });
     cases.add("stall: discovery that drips", move |scene| {
@@ -61,10 +61,10 @@ pub fn all(cases: &mut Cases, form: &Form) {
         }));
         let groups: Vec<_> = (0..10).map(|_| register(scene, backend.port)).collect();
         for group in &groups {
-            scene.ask(&things(group));
+            scene.send(&things(group));
         }
         for path in ["/apis", "/openapi/v2", "/openapi/v3"] {
-            scene.ask(&Request::get(path));
+            scene.send(&Request::get(path));
         }
         scene.hold();
     });

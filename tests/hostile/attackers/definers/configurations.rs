@@ -2,7 +2,7 @@
 
 use crate::attackers::Cases;
 use crate::attackers::writers::joined;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -11,8 +11,8 @@ const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissio
 const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 const FLOWS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let strings = |n: usize, prefix: &str| joined(n, |i| format!(r#""{prefix}{i}""#));
     for (path, kind) in [
         (WEBHOOKS, "ValidatingWebhookConfiguration"),
@@ -36,26 +36,26 @@ pub fn all(cases: &mut Cases, form: &Form) {
             format!(r#"{{"apiGroups":["g{i}"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["r{i}"]}}"#)
         };
         cases.add(format!("{kind}: 5,000 webhooks"), move |scene| {
-            scene.ask(&config(joined(n / 2, |i| webhook(i, &rule(i)))));
-            scene.leaves(format!("{path}/w"));
+            scene.send(&config(joined(n / 2, |i| webhook(i, &rule(i)))));
+            scene.delete_afterwards(format!("{path}/w"));
         });
         cases.add(format!("{kind}: 20,000 rules"), move |scene| {
-            scene.ask(&config(webhook(0, &joined(n * 2, rule))));
-            scene.leaves(format!("{path}/w"));
+            scene.send(&config(webhook(0, &joined(n * 2, rule))));
+            scene.delete_afterwards(format!("{path}/w"));
         });
         cases.add(format!("{kind}: 20,000 conditions"), move |scene| {
             let conditions = joined(n * 2, |i| format!(r#"{{"name":"c{i}","expression":"true"}}"#));
             let webhook = webhook(0, &rule(0)).replacen('{', &format!(r#"{{"matchConditions":[{conditions}],"#), 1);
-            scene.ask(&config(webhook));
-            scene.leaves(format!("{path}/w"));
+            scene.send(&config(webhook));
+            scene.delete_afterwards(format!("{path}/w"));
         });
         cases.add(format!("{kind}: a rule of 50,000 resources"), move |scene| {
             let resources = strings(n * 5, "r");
             let rule = format!(
                 r#"{{"apiGroups":["g"],"apiVersions":["v1"],"operations":["CREATE"],"resources":[{resources}]}}"#
             );
-            scene.ask(&config(webhook(0, &rule)));
-            scene.leaves(format!("{path}/w"));
+            scene.send(&config(webhook(0, &rule)));
+            scene.delete_afterwards(format!("{path}/w"));
         });
     }
     cases.add("policy: 10,000 validations, variables and parameters", move |scene| {
@@ -66,16 +66,16 @@ pub fn all(cases: &mut Cases, form: &Form) {
             many("name"),
             many("name")
         );
-        scene.ask(&Request::post(POLICIES, body));
-        scene.leaves(format!("{POLICIES}/p"));
+        scene.send(&Request::post(POLICIES, body));
+        scene.delete_afterwards(format!("{POLICIES}/p"));
     });
     cases.add("policy: a binding that selects by 20,000 expressions", move |scene| {
         let terms = joined(n * 2, |i| format!(r#"{{"key":"k{i}","operator":"Exists"}}"#));
         let body = format!(
             r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{{"name":"b"}},"spec":{{"policyName":"p","validationActions":["Deny"],"matchResources":{{"objectSelector":{{"matchExpressions":[{terms}]}}}}}}}}"#
         );
-        scene.ask(&Request::post(BINDINGS, body));
-        scene.leaves(format!("{BINDINGS}/b"));
+        scene.send(&Request::post(BINDINGS, body));
+        scene.delete_afterwards(format!("{BINDINGS}/b"));
     });
     cases.add("flow schema: 10,000 rules", move |scene| {
         let rule = |i: usize| {
@@ -87,8 +87,8 @@ pub fn all(cases: &mut Cases, form: &Form) {
             r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"f"}},"spec":{{"matchingPrecedence":1,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{}]}}}}"#,
             joined(n, rule)
         );
-        scene.ask(&Request::post(FLOWS, body));
-        scene.leaves(format!("{FLOWS}/f"));
+        scene.send(&Request::post(FLOWS, body));
+        scene.delete_afterwards(format!("{FLOWS}/f"));
     });
     cases.add("flow schema: one rule of 50,000 subjects and verbs", move |scene| {
         let subjects = joined(n * 3, |i| format!(r#"{{"kind":"User","user":{{"name":"u{i}"}}}}"#));
@@ -96,7 +96,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
             r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"f"}},"spec":{{"matchingPrecedence":1,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{{"subjects":[{subjects}],"nonResourceRules":[{{"verbs":[{}],"nonResourceURLs":["/x"]}}]}}]}}}}"#,
             strings(n * 2, "v")
         );
-        scene.ask(&Request::post(FLOWS, body));
-        scene.leaves(format!("{FLOWS}/f"));
+        scene.send(&Request::post(FLOWS, body));
+        scene.delete_afterwards(format!("{FLOWS}/f"));
     });
 }

@@ -2,7 +2,7 @@
 
 use super::{CONFIG_MAPS, config_map, joined};
 use crate::attackers::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::{self, Request};
 
@@ -16,19 +16,19 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
     let requests: Vec<_> = (0..n)
         .map(|i| Request::post(CONFIG_MAPS, config_map(&format!("o{i}"), labels, &data)))
         .collect();
-    scene.ask_in_turn(&requests);
+    scene.send_in_sequence(&requests);
     scene.slowest = std::time::Duration::ZERO;
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    large_lists(cases, form);
-    selectors(cases, form);
-    queries(cases, form);
-    watches(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    large_lists(cases, scale);
+    selectors(cases, scale);
+    queries(cases, scale);
+    watches(cases, scale);
 }
 
-fn large_lists(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(10_000, 20);
+fn large_lists(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(10_000, 20);
     cases.add("list: 10,000 objects in every form", move |scene| {
         fill(scene, n, 500);
         for accept in [
@@ -41,24 +41,24 @@ fn large_lists(cases: &mut Cases, form: &Form) {
             PARTIAL,
         ] {
             for query in ["", "?pretty=true", "?includeObject=Object"] {
-                scene.ask(&Request::get(format!("{CONFIG_MAPS}{query}")).header("Accept", accept));
+                scene.send(&Request::get(format!("{CONFIG_MAPS}{query}")).header("Accept", accept));
             }
         }
         let gzip = Request::get(CONFIG_MAPS).header("Accept-Encoding", "gzip");
-        scene.ask(&gzip);
-        scene.ask_all(&vec![gzip; 8]);
+        scene.send(&gzip);
+        scene.send_all(&vec![gzip; 8]);
         let table = Request::get(format!("{CONFIG_MAPS}?includeObject=Object")).header("Accept", TABLE);
-        scene.ask_all(&vec![table; 8]);
+        scene.send_all(&vec![table; 8]);
         let pages: Vec<_> = (0..n / 20)
             .map(|_| Request::get(format!("{CONFIG_MAPS}?limit=1")))
             .collect();
-        scene.ask_in_turn(&pages);
-        scene.ask_all(&vec![
+        scene.send_in_sequence(&pages);
+        scene.send_all(&vec![
             Request::get(format!("{CONFIG_MAPS}?labelSelector=none%3Dsuch"));
             16
         ]);
     });
-    let large = form.reduced(20, 2);
+    let large = scale.reduced(20, 2);
     cases.add("list: twenty objects of 1 MB in every form", move |scene| {
         fill(scene, large, 900_000);
         for accept in [
@@ -68,15 +68,15 @@ fn large_lists(cases: &mut Cases, form: &Form) {
             TABLE,
         ] {
             let request = Request::get(format!("{CONFIG_MAPS}?includeObject=Object")).header("Accept", accept);
-            scene.ask_all(&vec![request; 4]);
+            scene.send_all(&vec![request; 4]);
         }
     });
 }
 
-fn selectors(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+fn selectors(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let mut list = |name: &str, query: Box<dyn Fn() -> String + Send>| {
-        cases.ask(format!("selector: {name}"), move || {
+        cases.request(format!("selector: {name}"), move || {
             Request::get(format!("{CONFIG_MAPS}?{}", query()))
         });
     };
@@ -108,7 +108,7 @@ fn selectors(cases: &mut Cases, form: &Form) {
         "fields: 500 KB of escapes",
         Box::new(move || format!("fieldSelector=metadata.name%3D{}", "%5C%5C".repeat(n * 10))),
     );
-    cases.ask("selector: deletes a collection by 10,000 terms", move || {
+    cases.request("selector: deletes a collection by 10,000 terms", move || {
         Request::delete(format!(
             "{CONFIG_MAPS}?labelSelector={}",
             joined(n, |i| format!("a{i}%3Db"))
@@ -122,24 +122,24 @@ fn selectors(cases: &mut Cases, form: &Form) {
     });
 }
 
-fn queries(cases: &mut Cases, form: &Form) {
-    let n = form.size(100_000);
+fn queries(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(100_000);
 
-    cases.ask("query: 100,000 parameters", move || get("a=b&".repeat(n)));
-    cases.ask("query: 60,000 different parameters", move || {
+    cases.request("query: 100,000 parameters", move || get("a=b&".repeat(n)));
+    cases.request("query: 60,000 different parameters", move || {
         let mut text = String::new();
         for i in 0..n * 6 / 10 {
             text += &format!("p{i}=v&");
         }
         get(text)
     });
-    cases.ask("query: limit given 60,000 times", move || {
+    cases.request("query: limit given 60,000 times", move || {
         get("limit=1&".repeat(n * 6 / 10))
     });
-    cases.ask("query: 900 KB of percent-escapes", move || {
+    cases.request("query: 900 KB of percent-escapes", move || {
         get(format!("labelSelector={}", "%41".repeat(n * 3)))
     });
-    cases.ask("query: half of an escape", || get("labelSelector=%4".into()));
+    cases.request("query: half of an escape", || get("labelSelector=%4".into()));
     cases.add("query: numbers at their limits", move |scene| {
         for query in [
             "limit=9223372036854775807",
@@ -164,7 +164,7 @@ fn queries(cases: &mut Cases, form: &Form) {
             {
                 continue;
             }
-            scene.ask(&get(query.into()));
+            scene.send(&get(query.into()));
         }
     });
     cases.add("query: forged continue tokens", move |scene| {
@@ -177,36 +177,36 @@ fn queries(cases: &mut Cases, form: &Form) {
             "%00".repeat(n),
         ];
         for token in tokens {
-            scene.ask(&get(format!("limit=1&continue={token}")));
+            scene.send(&get(format!("limit=1&continue={token}")));
         }
     });
     cases.add("query: a fieldManager of 900 KB", move |scene| {
         let path = format!("{CONFIG_MAPS}?fieldManager={}", "m".repeat(n * 9));
-        scene.ask(&Request::post(path, config_map("managed", "", "")));
+        scene.send(&Request::post(path, config_map("managed", "", "")));
     });
-    cases.ask("path: 100,000 segments", move || {
+    cases.request("path: 100,000 segments", move || {
         Request::get(format!("/api/v1{}", "/a".repeat(n)))
     });
-    cases.ask("path: 300,000 percent-escapes", move || {
+    cases.request("path: 300,000 percent-escapes", move || {
         Request::get(format!("{CONFIG_MAPS}/{}", "%61".repeat(n * 3)))
     });
-    cases.ask("path: 400,000 dots and slashes", move || {
+    cases.request("path: 400,000 dots and slashes", move || {
         Request::get(format!("/api/v1/{}", "../".repeat(n * 3)))
     });
-    cases.ask("path: 900 KB of slashes", move || Request::get("/".repeat(n * 9)));
-    cases.ask("accept: 50,000 clauses", move || {
+    cases.request("path: 900 KB of slashes", move || Request::get("/".repeat(n * 9)));
+    cases.request("accept: 50,000 clauses", move || {
         Request::get(CONFIG_MAPS).header("Accept", joined(n / 2, |i| format!("application/x{i};q=0.5")))
     });
-    cases.ask("accept: 50,000 parameters of a clause", move || {
+    cases.request("accept: 50,000 parameters of a clause", move || {
         Request::get(CONFIG_MAPS).header("Accept", format!("application/json{}", ";as=Table".repeat(n / 2)))
     });
-    cases.ask("accept-encoding: 50,000 clauses", move || {
+    cases.request("accept-encoding: 50,000 clauses", move || {
         Request::get(CONFIG_MAPS).header("Accept-Encoding", joined(n / 2, |_| "gzip;q=0.1".into()))
     });
 }
 
-fn watches(cases: &mut Cases, form: &Form) {
-    let n = form.reduced(1_000, 10);
+fn watches(cases: &mut Cases, scale: &Scale) {
+    let n = scale.reduced(1_000, 10);
     for (name, query) in [
         ("from now", "watch=1"),
         (
@@ -229,7 +229,7 @@ fn watches(cases: &mut Cases, form: &Form) {
                 open.push(io);
             }
             let change = Request::patch("merge", format!("{CONFIG_MAPS}/o1"), r#"{"data":{"x":"y"}}"#);
-            scene.ask_in_turn(&vec![change; 10]);
+            scene.send_in_sequence(&vec![change; 10]);
             scene.hold();
         });
     }
@@ -243,14 +243,14 @@ fn watches(cases: &mut Cases, form: &Form) {
     cases.add("watch: at revisions that are not there", move |scene| {
         for revision in ["1", "99999999", "9223372036854775807", "-1", "abc"] {
             let query = format!("watch=1&timeoutSeconds=1&resourceVersion={revision}");
-            scene.ask(&Request::get(format!("{CONFIG_MAPS}?{query}")));
+            scene.send(&Request::get(format!("{CONFIG_MAPS}?{query}")));
         }
     });
     cases.add("watch: as Tables with large objects", move |scene| {
         fill(scene, 10, 500_000);
         let query = "watch=1&timeoutSeconds=1&includeObject=Object&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
         let request = Request::get(format!("{CONFIG_MAPS}?{query}")).header("Accept", TABLE);
-        scene.ask_all(&vec![request; 16]);
+        scene.send_all(&vec![request; 16]);
     });
 }
 

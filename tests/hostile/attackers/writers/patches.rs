@@ -2,29 +2,29 @@
 
 use super::{CONFIG_MAPS, PODS, config_map, joined};
 use crate::attackers::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::Request;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/evil/deployments";
 
 fn stored(scene: &mut Scene<'_>, rest: &str) -> String {
-    scene.ask(&Request::post(CONFIG_MAPS, config_map("patched", "", rest)));
+    scene.send(&Request::post(CONFIG_MAPS, config_map("patched", "", rest)));
     format!("{CONFIG_MAPS}/patched")
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    json_patches(cases, form);
-    merges(cases, form);
-    applies(cases, form);
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    json_patches(cases, scale);
+    merges(cases, scale);
+    applies(cases, scale);
 }
 
-fn json_patches(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+fn json_patches(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let mut with = |name: &str, rest: String, ops: Box<dyn Fn() -> String + Send>| {
         cases.add(format!("json patch: {name}"), move |scene| {
             let path = stored(scene, &rest);
-            scene.ask(&Request::patch("json", path, format!("[{}]", ops())));
+            scene.send(&Request::patch("json", path, format!("[{}]", ops())));
         });
     };
     let small = || r#""data":{"k":"v"}"#.to_owned();
@@ -121,33 +121,33 @@ fn deployment(name: &str, containers: &str) -> String {
     )
 }
 
-fn merges(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+fn merges(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     cases.add("merge patch: 100,000 keys onto 50,000", move |scene| {
         let path = stored(
             scene,
             &format!(r#""data":{{{}}}"#, joined(n * 5, |i| format!(r#""k{i}":"v""#))),
         );
         let data = joined(n * 10, |i| format!(r#""n{i}":"w""#));
-        scene.ask(&Request::patch("merge", path, format!(r#"{{"data":{{{data}}}}}"#)));
+        scene.send(&Request::patch("merge", path, format!(r#"{{"data":{{{data}}}}}"#)));
     });
     cases.add("merge patch: 150,000 nulls", move |scene| {
         let path = stored(scene, r#""data":{"k":"v"}"#);
         let data = joined(n * 15, |i| format!(r#""n{i}":null"#));
-        scene.ask(&Request::patch("merge", path, format!(r#"{{"data":{{{data}}}}}"#)));
+        scene.send(&Request::patch("merge", path, format!(r#"{{"data":{{{data}}}}}"#)));
     });
     cases.add("merge patch: nested 200,000 deep", move |scene| {
         let path = stored(scene, r#""data":{"k":"v"}"#);
         let body = format!("{}1{}", r#"{"a":"#.repeat(n * 20), "}".repeat(n * 20));
-        scene.ask(&Request::patch("merge", path, body));
+        scene.send(&Request::patch("merge", path, body));
     });
     let mut strategic = |name: &str, patch: Box<dyn Fn(usize) -> String + Send>| {
         cases.add(format!("strategic merge: {name}"), move |scene| {
             let containers = pod(n / 5, n);
-            scene.ask(&Request::post(DEPLOYMENTS, deployment("patched", &containers)));
+            scene.send(&Request::post(DEPLOYMENTS, deployment("patched", &containers)));
             let spec = patch(n);
             let body = format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
-            scene.ask(&Request::patch(
+            scene.send(&Request::patch(
                 "strategic-merge",
                 format!("{DEPLOYMENTS}/patched"),
                 body,
@@ -202,8 +202,8 @@ fn merges(cases: &mut Cases, form: &Form) {
     );
 }
 
-fn applies(cases: &mut Cases, form: &Form) {
-    let n = form.size(10_000);
+fn applies(cases: &mut Cases, scale: &Scale) {
+    let n = scale.size(10_000);
     let apply = |path: String, manager: &str, body: String| {
         Request::patch("apply", format!("{path}?fieldManager={manager}"), body)
     };
@@ -218,20 +218,20 @@ fn applies(cases: &mut Cases, form: &Form) {
                 )
             })
             .collect();
-        scene.ask_in_turn(&requests);
-        scene.leaves(CONFIG_MAPS);
+        scene.send_in_sequence(&requests);
+        scene.delete_afterwards(CONFIG_MAPS);
     });
     cases.add("apply: a conflict over 20,000 fields", move |scene| {
         let path = format!("{CONFIG_MAPS}/applied");
         for (manager, value) in [("a", "v"), ("b", "w")] {
             let data = joined(n * 2, |i| format!(r#""k{i}":"{value}""#));
-            scene.ask(&apply(
+            scene.send(&apply(
                 path.clone(),
                 manager,
                 config_map("applied", "", &format!(r#""data":{{{data}}}"#)),
             ));
         }
-        scene.leaves(CONFIG_MAPS);
+        scene.delete_afterwards(CONFIG_MAPS);
     });
     cases.add(
         "apply: 10,000 variables, then the same in another order",
@@ -242,29 +242,29 @@ fn applies(cases: &mut Cases, form: &Form) {
                     format!(r#"{{"name":"E{}","value":"v"}}"#, if forwards { i } else { n - 1 - i })
                 });
                 let containers = format!(r#"{{"name":"c","image":"i","env":[{env}]}}"#);
-                scene.ask(&apply(path.clone(), "a", deployment("applied", &containers)));
+                scene.send(&apply(path.clone(), "a", deployment("applied", &containers)));
             }
-            scene.leaves(DEPLOYMENTS);
+            scene.delete_afterwards(DEPLOYMENTS);
         },
     );
     cases.add("apply: one key of a list 10,000 times", move |scene| {
         let containers = joined(n, |_| r#"{"name":"c","image":"i"}"#.into());
-        scene.ask(&apply(
+        scene.send(&apply(
             format!("{DEPLOYMENTS}/applied"),
             "a",
             deployment("applied", &containers),
         ));
-        scene.leaves(DEPLOYMENTS);
+        scene.delete_afterwards(DEPLOYMENTS);
     });
     cases.add("apply: a set of 50,000 finalizers by two managers", move |scene| {
         for manager in ["a", "b"] {
             let all = joined(n * 5, |i| format!(r#""e.example/{manager}{i}""#));
             let body = config_map("applied", &format!(r#""finalizers":[{all}]"#), "");
-            scene.ask(&apply(format!("{CONFIG_MAPS}/applied"), manager, body));
+            scene.send(&apply(format!("{CONFIG_MAPS}/applied"), manager, body));
         }
         let none = r#"{"metadata":{"finalizers":null}}"#;
-        scene.ask(&Request::patch("merge", format!("{CONFIG_MAPS}/applied"), none));
-        scene.leaves(CONFIG_MAPS);
+        scene.send(&Request::patch("merge", format!("{CONFIG_MAPS}/applied"), none));
+        scene.delete_afterwards(CONFIG_MAPS);
     });
     cases.add("apply: a YAML alias bomb", move |scene| {
         let text = format!(
@@ -272,10 +272,10 @@ fn applies(cases: &mut Cases, form: &Form) {
             "s".repeat(100_000),
             "*a,".repeat(n)
         );
-        scene.ask(&apply(format!("{CONFIG_MAPS}/applied"), "a", text));
+        scene.send(&apply(format!("{CONFIG_MAPS}/applied"), "a", text));
     });
     cases.add("apply: a manager's name of 500 KB", move |scene| {
-        scene.ask(&apply(
+        scene.send(&apply(
             format!("{CONFIG_MAPS}/applied"),
             &"m".repeat(n * 50),
             config_map("applied", "", ""),
@@ -284,7 +284,7 @@ fn applies(cases: &mut Cases, form: &Form) {
     cases.add("patch: a body of the wrong kind", move |scene| {
         for kind in ["json", "merge", "strategic-merge", "apply"] {
             for body in ["[]", "null", "1", "\"\"", "[[[]]]", "{\"a\":{\"$patch\":1}}"] {
-                scene.ask(&Request::patch(kind, format!("{PODS}/none?fieldManager=m"), body));
+                scene.send(&Request::patch(kind, format!("{PODS}/none?fieldManager=m"), body));
             }
         }
     });

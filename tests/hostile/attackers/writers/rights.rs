@@ -2,7 +2,7 @@
 
 use super::{CONFIG_MAPS, ROLES, joined};
 use crate::attackers::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/evil/rolebindings";
@@ -36,28 +36,28 @@ fn grant(scene: &mut crate::scene::Scene<'_>, name: &str, rules: &str) {
         "subjects":[{{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"writer"}}]}}"#
     );
     scene.stage.admin(&Request::post(BINDINGS, binding));
-    scene.leaves(format!("{BINDINGS}/{name}"));
-    scene.leaves(format!("{ROLES}/{name}"));
+    scene.delete_afterwards(format!("{BINDINGS}/{name}"));
+    scene.delete_afterwards(format!("{ROLES}/{name}"));
     scene.expect(stored.code == 201, || {
         format!("the role is stored: {:.200}", stored.text())
     });
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
-    cases.ask("role: three rules of 100 groups × 100 resources × 100 verbs", || {
+pub fn all(cases: &mut Cases, scale: &Scale) {
+    cases.request("role: three rules of 100 groups × 100 resources × 100 verbs", || {
         let rules = joined(3, |_| rule(100, 100, 100));
         Request::post(ROLES, role("cross", &rules))
     });
-    let n = form.size(4_000);
-    cases.ask(
+    let n = scale.size(4_000);
+    cases.request(
         "role: one rule of 4,000 groups × 4,000 resources × 4,000 verbs",
         move || Request::post(ROLES, role("cross", &rule(n, n, n))),
     );
-    cases.ask("role: 20,000 rules of one verb each", move || {
+    cases.request("role: 20,000 rules of one verb each", move || {
         let one = |i: usize| format!(r#"{{"apiGroups":["g{i}"],"resources":["r"],"verbs":["get"]}}"#);
         Request::post(ROLES, role("many", &joined(n * 5, one)))
     });
-    cases.ask("role: 20,000 rules that its author has, of one name each", move || {
+    cases.request("role: 20,000 rules that its author has, of one name each", move || {
         let one = |i: usize| {
             format!(
                 r#"{{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list"],"resourceNames":["n{i}"]}}"#
@@ -65,17 +65,17 @@ pub fn all(cases: &mut Cases, form: &Form) {
         };
         Request::post(ROLES, role("names", &joined(n * 5, one)))
     });
-    cases.ask("role: one rule of 100,000 names", move || {
+    cases.request("role: one rule of 100,000 names", move || {
         let rules = format!(
             r#"{{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"],"resourceNames":[{}]}}"#,
             strings(n * 25, "n")
         );
         Request::post(ROLES, role("names", &rules))
     });
-    cases.ask("role: 50,000 empty rules", move || {
+    cases.request("role: 50,000 empty rules", move || {
         Request::post(ROLES, role("empty", &joined(n * 12, |_| "{}".into())))
     });
-    cases.ask("role: 5,000 non-resource paths", move || {
+    cases.request("role: 5,000 non-resource paths", move || {
         let rules = format!(
             r#"{{"nonResourceURLs":[{}],"verbs":[{}]}}"#,
             strings(n, "/p"),
@@ -95,8 +95,8 @@ pub fn all(cases: &mut Cases, form: &Form) {
                 strings(n * 25, "n")
             );
             grant(scene, "holder-names", &rules);
-            scene.ask(&Request::get(format!("{CONFIG_MAPS}/none")));
-            scene.ask(&Request::get("/api/v1/namespaces/evil/persistentvolumes/none"));
+            scene.send(&Request::get(format!("{CONFIG_MAPS}/none")));
+            scene.send(&Request::get("/api/v1/namespaces/evil/persistentvolumes/none"));
             review(scene);
         },
     );
@@ -105,7 +105,7 @@ pub fn all(cases: &mut Cases, form: &Form) {
         move |scene| {
             grant(scene, "holder-cross", &rule(100, 100, 100));
             review(scene);
-            scene.ask(&Request::post(ROLES, role("copy", &rule(100, 100, 100))));
+            scene.send(&Request::post(ROLES, role("copy", &rule(100, 100, 100))));
         },
     );
     cases.add(
@@ -114,9 +114,9 @@ pub fn all(cases: &mut Cases, form: &Form) {
             let one = |i: usize| format!(r#"{{"apiGroups":["g{i}"],"resources":["r"],"verbs":["get"]}}"#);
             grant(scene, "holder-rules", &joined(n * 5, one));
             let denied = vec![Request::get("/api/v1/namespaces/evil/nodes/none"); 20];
-            scene.ask_in_turn(&denied);
+            scene.send_in_sequence(&denied);
             review(scene);
-            scene.ask(&Request::post(ROLES, role("copy", &joined(n * 5, one))));
+            scene.send(&Request::post(ROLES, role("copy", &joined(n * 5, one))));
         },
     );
     cases.add("binding: 30,000 subjects", move |scene| {
@@ -126,15 +126,15 @@ pub fn all(cases: &mut Cases, form: &Form) {
             "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:aggregate-to-view"}},"subjects":[{}]}}"#,
             joined(n * 7, subject)
         );
-        scene.ask(&Request::post(BINDINGS, body));
-        scene.leaves(format!("{BINDINGS}/subjects"));
+        scene.send(&Request::post(BINDINGS, body));
+        scene.delete_afterwards(format!("{BINDINGS}/subjects"));
     });
 }
 
 fn review(scene: &mut crate::scene::Scene<'_>) {
     let body =
         r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"evil"}}"#;
-    scene.ask(&Request::post(
+    scene.send(&Request::post(
         "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
         body,
     ));

@@ -5,7 +5,7 @@ mod pods;
 
 use super::joined;
 use crate::attackers::Cases;
-use crate::form::Form;
+use crate::scale::Scale;
 use crate::wire::Request;
 
 /// An object with a list in the place of `%`, whose items are generated from their index.
@@ -44,23 +44,23 @@ fn shapes() -> impl Iterator<Item = Shape> {
     pods::shapes().into_iter().chain(others::shapes())
 }
 
-pub fn all(cases: &mut Cases, form: &Form) {
+pub fn all(cases: &mut Cases, scale: &Scale) {
     for s in shapes() {
-        let n = form.size(s.n);
+        let n = scale.size(s.n);
         cases.add(format!("spec: {}", s.name), move |scene| {
-            scene.ask(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
-            scene.leaves(s.location());
+            scene.send(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
+            scene.delete_afterwards(s.location());
         });
     }
     for s in shapes() {
         if !REORDERED.contains(&s.name) {
             continue;
         }
-        let n = form.size(s.n);
+        let n = scale.size(s.n);
         cases.add(format!("spec: {}, then in another order", s.name), move |scene| {
-            scene.ask(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
+            scene.send(&Request::post(s.path, s.object.replacen('%', &joined(n, s.item), 1)));
             let backwards = joined(n, |i| (s.item)(n - 1 - i));
-            scene.ask(&Request::put(s.location(), s.object.replacen('%', &backwards, 1)));
+            scene.send(&Request::put(s.location(), s.object.replacen('%', &backwards, 1)));
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Costs by the number of APIServices.
 
-use super::{API_SERVICES, Rig, group, patch, path};
+use super::{API_SERVICES, Setup, group, patch, path};
 use crate::backend::KINDS;
 use crate::client::{Load, load};
 use crate::report::Report;
@@ -13,35 +13,35 @@ use std::time::{Duration, Instant};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-async fn proxied(rig: &Rig, groups: usize) -> Result<(f64, Load), String> {
+async fn proxied(setup: &Setup, groups: usize) -> Result<(f64, Load), String> {
     let make = move |i: u64| (Method::GET, path(i as usize % groups), Bytes::new());
-    load(&rig.g.target, 16, 10, Duration::from_secs(1), 0, make).await?;
-    let cpu = rig.g.server.cpu();
-    let l = load(&rig.g.target, 16, 10, Duration::from_secs(4), 0, make).await?;
-    Ok((per(rig.g.server.cpu() - cpu, l.requests), l))
+    load(&setup.g.target, 16, 10, Duration::from_secs(1), 0, make).await?;
+    let cpu = setup.g.server.cpu();
+    let l = load(&setup.g.target, 16, 10, Duration::from_secs(4), 0, make).await?;
+    Ok((per(setup.g.server.cpu() - cpu, l.requests), l))
 }
 
 /// A proxied GET with one APIService, and with a thousand.
-pub(super) async fn many(rig: &Rig, r: &mut Report) -> Result<(), String> {
+pub(super) async fn many(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const MANY: usize = 1000;
-    rig.service("bench").await?;
-    rig.group(0, "bench").await?;
-    rig.answered(0..1).await?;
-    let (one, l) = proxied(rig, 1).await?;
+    setup.service("bench").await?;
+    setup.group(0, "bench").await?;
+    setup.answered(0..1).await?;
+    let (one, l) = proxied(setup, 1).await?;
     r.row("proxied GET, 1 APIService", one, "µs CPU", 0.0, &note(&l));
     for i in 1..MANY {
-        rig.group(i, "bench").await?;
+        setup.group(i, "bench").await?;
     }
-    rig.answered(0..MANY).await?;
+    setup.answered(0..MANY).await?;
     // Wait for the probes, discovery and OpenAPI of a thousand new APIServices.
-    let idle = idle_cpu(rig).await;
-    let (many, l) = proxied(rig, MANY).await?;
+    let idle = idle_cpu(setup).await;
+    let (many, l) = proxied(setup, MANY).await?;
     let text = format!("{}; {idle:.1} % of a core for all probes beside it", note(&l));
     r.row("proxied GET, 1,000 APIServices", many, "µs CPU", 0.0, &text);
     r.row("ratio of CPU, 1,000 to 1", many / one, "×", 1.1, "same run");
     r.row(
         "resident memory, 1,000 APIServices",
-        rig.g.server.rss_mb(),
+        setup.g.server.rss_mb(),
         "MB",
         0.0,
         "",
@@ -50,12 +50,12 @@ pub(super) async fn many(rig: &Rig, r: &mut Report) -> Result<(), String> {
 }
 
 /// The CPU usage of the idle gateway, in percent of a core, once it has settled.
-async fn idle_cpu(rig: &Rig) -> f64 {
+async fn idle_cpu(setup: &Setup) -> f64 {
     let mut last = f64::MAX;
     for _ in 0..30 {
-        let cpu = rig.g.server.cpu();
+        let cpu = setup.g.server.cpu();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = (rig.g.server.cpu() - cpu).as_secs_f64() / 2.0 * 100.0;
+        let now = (setup.g.server.cpu() - cpu).as_secs_f64() / 2.0 * 100.0;
         if now < 10.0 && (now - last).abs() < 3.0 {
             return now;
         }
@@ -65,9 +65,9 @@ async fn idle_cpu(rig: &Rig) -> f64 {
 }
 
 /// Creates CustomResourceDefinitions, ten per group; each group gets an APIService.
-async fn definitions(rig: &Rig, n: u64) -> Result<(), String> {
+async fn definitions(setup: &Setup, n: u64) -> Result<(), String> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let made = load(&rig.g.target, 2, 4, Duration::ZERO, n, move |i| {
+    let made = load(&setup.g.target, 2, 4, Duration::ZERO, n, move |i| {
         let (group, kind) = (format!("c{}.bench.example.org", i / 10), format!("Thing{i}"));
         let plural = format!("{}s", kind.to_lowercase());
         let version = json!({"name": "v1", "served": true, "storage": true,
@@ -87,26 +87,26 @@ async fn definitions(rig: &Rig, n: u64) -> Result<(), String> {
 
 /// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated requests, and
 /// requests after a change.
-pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
+pub(super) async fn discovery(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const GROUPS: usize = 300;
     const DEFINITIONS: u64 = 1000;
     const CHANGES: u32 = 20;
-    rig.service("bench").await?;
+    setup.service("bench").await?;
     for i in 0..GROUPS {
-        rig.group(i, "bench").await?;
+        setup.group(i, "bench").await?;
     }
-    definitions(rig, DEFINITIONS).await?;
-    rig.answered(0..GROUPS).await?;
-    idle_cpu(rig).await;
-    let mut target = rig.g.target.clone();
+    definitions(setup, DEFINITIONS).await?;
+    setup.answered(0..GROUPS).await?;
+    idle_cpu(setup).await;
+    let mut target = setup.g.target.clone();
     target.headers = vec![("accept", AGGREGATED.to_owned())];
     let (etag, size) = etag(&target).await?;
     let mut conditional = target.clone();
     conditional.headers.push(("if-none-match", etag));
     let make = |_| (Method::GET, "/apis".to_owned(), Bytes::new());
-    let cpu = rig.g.server.cpu();
+    let cpu = setup.g.server.cpu();
     let l = load(&conditional, 4, 4, Duration::from_secs(3), 0, make).await?;
-    let us = per(rig.g.server.cpu() - cpu, l.requests);
+    let us = per(setup.g.server.cpu() - cpu, l.requests);
     let text = format!(
         "{}; a document of {} KiB with {} kinds of backends; {DEFINITIONS} definitions, whose resources are not served yet",
         note(&l),
@@ -128,7 +128,7 @@ pub(super) async fn discovery(rig: &Rig, r: &mut Report) -> Result<(), String> {
         let before = self::etag(&target).await?.0;
         // Moves the group from the first position to the last, and back.
         let change = json!({"spec": {"groupPriorityMinimum": if n % 2 == 0 { 1100 } else { 900 }}});
-        patch(&rig.g.target, &format!("{API_SERVICES}/v1.{}", group(7)), &change).await?;
+        patch(&setup.g.target, &format!("{API_SERVICES}/v1.{}", group(7)), &change).await?;
         // The change takes effect with a watch event.
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until {

@@ -1,6 +1,6 @@
 //! Long-running and large responses.
 
-use super::{Rig, path};
+use super::{Setup, path};
 use crate::client::{Target, load};
 use crate::peers;
 use crate::process::{Server, free_port};
@@ -19,27 +19,27 @@ use std::time::{Duration, Instant};
 /// Watches per connection: the gateway's limit on streams.
 const PER_CONNECTION: usize = 100;
 
-async fn ready(rig: &Rig) -> Result<(), String> {
-    rig.service("bench").await?;
-    rig.group(0, "bench").await?;
-    rig.answered(0..1).await
+async fn ready(setup: &Setup) -> Result<(), String> {
+    setup.service("bench").await?;
+    setup.group(0, "bench").await?;
+    setup.answered(0..1).await
 }
 
 /// Five thousand proxied watches at once.
-pub(super) async fn watches(rig: &Rig, r: &mut Report) -> Result<(), String> {
+pub(super) async fn watches(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const WATCHES: usize = 5000;
-    ready(rig).await?;
+    ready(setup).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = rig.g.server.rss_mb();
+    let before = setup.g.server.rss_mb();
     let mut open = Vec::new();
-    let mut sender = rig.g.target.connect().await?;
+    let mut sender = setup.g.target.connect().await?;
     let watch = "/apis/g0.bench.example.com/v1/gadgets?watch=1";
     for i in 0..WATCHES {
         if i % PER_CONNECTION == 0 {
-            sender = rig.g.target.connect().await?;
+            sender = setup.g.target.connect().await?;
         }
         sender.ready().await.map_err(|e| e.to_string())?;
-        let request = rig.g.target.request(Method::GET, watch, Bytes::new());
+        let request = setup.g.target.request(Method::GET, watch, Bytes::new());
         let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
         if !answer.status().is_success() {
             return Err(format!("watch {i} of {WATCHES}: {}", answer.status()));
@@ -53,23 +53,23 @@ pub(super) async fn watches(rig: &Rig, r: &mut Report) -> Result<(), String> {
         open.push(body);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let under_way = long_running(rig).await?;
-    let each = (rig.g.server.rss_mb() - before) * 1024.0 / WATCHES as f64;
+    let under_way = long_running(setup).await?;
+    let each = (setup.g.server.rss_mb() - before) * 1024.0 / WATCHES as f64;
     let text = format!(
         "{under_way} open by the gateway's own count, {PER_CONNECTION} on a client's connection, each with an event; {before:.1} MB before"
     );
     r.row("proxied watch, of 5,000", each, "KB", 40.0, &text);
-    let cpu = rig.g.server.cpu();
+    let cpu = setup.g.server.cpu();
     drop(open);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let us = crate::scenarios::per(rig.g.server.cpu() - cpu, WATCHES as u64);
+    let us = crate::scenarios::per(setup.g.server.cpu() - cpu, WATCHES as u64);
     r.row("ending a proxied watch", us, "µs CPU", 0.0, "2 s of rest included");
     Ok(())
 }
 
 /// The number of open watches, from `apiserver_longrunning_requests`.
-async fn long_running(rig: &Rig) -> Result<u64, String> {
-    let (_, body) = rig.g.target.once(Method::GET, "/metrics", "").await?;
+async fn long_running(setup: &Setup) -> Result<u64, String> {
+    let (_, body) = setup.g.target.once(Method::GET, "/metrics", "").await?;
     let text = String::from_utf8_lossy(&body);
     let lines = text
         .lines()
@@ -80,12 +80,12 @@ async fn long_running(rig: &Rig) -> Result<u64, String> {
 }
 
 /// Responses of 1 MiB, compared with HAProxy.
-pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), String> {
-    ready(rig).await?;
+pub(super) async fn large(setup: &Setup, dir: &Path, r: &mut Report) -> Result<(), String> {
+    ready(setup).await?;
     let port = free_port()?;
-    let haproxy = peers::haproxy(dir, port, rig.port, None)?;
+    let haproxy = peers::haproxy(dir, port, setup.port, None)?;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let mut runs: Vec<(&str, &Server, Target)> = vec![("Torana", &rig.g.server, rig.g.target.clone())];
+    let mut runs: Vec<(&str, &Server, Target)> = vec![("Torana", &setup.g.server, setup.g.target.clone())];
     if let Some(server) = &haproxy {
         runs.push(("HAProxy", server, Target::new(port, "")));
     }
@@ -123,21 +123,21 @@ pub(super) async fn large(rig: &Rig, dir: &Path, r: &mut Report) -> Result<(), S
 }
 
 /// One gibibyte in each direction.
-pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
+pub(super) async fn stream(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const MUCH: u64 = 1 << 30;
-    ready(rig).await?;
+    ready(setup).await?;
     // The first MiB allocates buffers that every stream needs.
-    let warm = rig
+    let warm = setup
         .g
         .target
         .once(Method::GET, "/apis/g0.bench.example.com/v1/gadgets/big", "");
     warm.await?;
-    let before = rig.g.server.rss_mb();
+    let before = setup.g.server.rss_mb();
     let t = Instant::now();
-    let mut sender = rig.g.target.connect().await?;
+    let mut sender = setup.g.target.connect().await?;
     let zeros = format!("/apis/g0.bench.example.com/v1/gadgets/zeros?n={MUCH}");
     sender.ready().await.map_err(|e| e.to_string())?;
-    let request = rig.g.target.request(Method::GET, &zeros, Bytes::new());
+    let request = setup.g.target.request(Method::GET, &zeros, Bytes::new());
     let mut body = sender
         .send_request(request)
         .await
@@ -152,7 +152,7 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
             .unwrap_or(0);
         // Sample the memory every 16 MiB.
         if (n + data) >> 24 != n >> 24 {
-            peak = peak.max(rig.g.server.rss_mb());
+            peak = peak.max(setup.g.server.rss_mb());
         }
         n += data;
     }
@@ -168,14 +168,14 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
         &format!("{rate:.0} MiB/s"),
     );
 
-    let before = rig.g.server.rss_mb();
+    let before = setup.g.server.rss_mb();
     let t = Instant::now();
-    let (answer, peak) = tokio::join!(upload(rig, MUCH), async {
+    let (answer, peak) = tokio::join!(upload(setup, MUCH), async {
         let mut peak = before;
         // Sample for 2.5 s; the peak is read once more after the upload.
         for _ in 0..50 {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            peak = peak.max(rig.g.server.rss_mb());
+            peak = peak.max(setup.g.server.rss_mb());
         }
         peak
     });
@@ -183,7 +183,7 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
     if length != MUCH.to_string() {
         return Err(format!("{length} of {MUCH} bytes arrived"));
     }
-    let peak = peak.max(rig.g.server.rss_mb());
+    let peak = peak.max(setup.g.server.rss_mb());
     let rate = MUCH as f64 / (took - t).as_secs_f64() / 1048576.0;
     r.row(
         "1 GiB up one stream, growth at the peak",
@@ -195,8 +195,8 @@ pub(super) async fn stream(rig: &Rig, r: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-async fn upload(rig: &Rig, much: u64) -> Result<(Instant, String), String> {
-    let io = rig.g.target.tls().await?;
+async fn upload(setup: &Setup, much: u64) -> Result<(Instant, String), String> {
+    let io = setup.g.target.tls().await?;
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
         .handshake(TokioIo::new(io))
         .await
@@ -213,8 +213,8 @@ async fn upload(rig: &Rig, much: u64) -> Result<(Instant, String), String> {
     });
     let request = Request::builder()
         .method(Method::POST)
-        .uri(format!("https://localhost:{}{}", rig.g.target.port, path(0)))
-        .header("authorization", format!("Bearer {}", rig.g.target.token))
+        .uri(format!("https://localhost:{}{}", setup.g.target.port, path(0)))
+        .header("authorization", format!("Bearer {}", setup.g.target.token))
         .body(StreamBody::new(pieces))
         .map_err(|e| e.to_string())?;
     sender.ready().await.map_err(|e| e.to_string())?;

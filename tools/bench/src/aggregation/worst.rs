@@ -223,12 +223,12 @@ pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<
     let text = format!(
         "median of 3 turns: {:.1} ms quiet, {:.1} ms while they write, at 500 reads/s; {failures} reads failed, {} writes answered, \
          {peak:.0} MB at the peak",
-        super::calm::median(quiet_p99),
-        super::calm::median(busy_p99),
+        super::black_holes::median(quiet_p99),
+        super::black_holes::median(busy_p99),
         answers.load(Ordering::Relaxed)
     );
     let name = "p99 of small GETs while 16 clients write 3 MB objects of the worst kinds";
-    r.row(name, super::calm::median(ratios), "× quiet", 2.0, &text);
+    r.row(name, super::black_holes::median(ratios), "× quiet", 2.0, &text);
     g.server.stop();
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! Scripted backends over HTTP/1.1.
 
-use super::line::Line;
-use super::{Event, Framing, Order, Part, Peer, Script, Seen, State};
+use super::faulty_stream::FaultyStream;
+use super::{Assignment, Event, Framing, Part, Peer, ReceivedRequest, Script, State};
 use crate::wire::{self, Head, values};
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 
-type Io = BufReader<Line>;
+type Io = BufReader<FaultyStream>;
 
-pub(super) async fn serve(line: Line, peer: Peer, state: Arc<State>) {
+pub(super) async fn serve(line: FaultyStream, peer: Peer, state: Arc<State>) {
     let mut io = BufReader::new(line);
     while let Ok(Some(head)) = wire::head(&mut io).await {
         match request(&mut io, head, &peer, &state).await {
@@ -25,7 +25,7 @@ pub(super) async fn serve(line: Line, peer: Peer, state: Arc<State>) {
 /// Handles one request. Returns false when the connection is finished.
 async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io::Result<bool> {
     let mut words = head.first.splitn(3, ' ');
-    let mut seen = Seen {
+    let mut received = ReceivedRequest {
         version: 1,
         method: words.next().unwrap_or("").to_owned(),
         target: words.next().unwrap_or("").to_owned(),
@@ -34,23 +34,23 @@ async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io
         certified: peer.certified,
         server_name: peer.server_name.to_string(),
         connection: peer.number,
-        ..Seen::default()
+        ..ReceivedRequest::default()
     };
-    if seen.is_housekeeping() {
-        seen.body = wire::body(io, &seen.headers, false).await;
-        let document = state.document(&seen);
+    if received.is_own_request() {
+        received.body = wire::body(io, &received.headers, false).await;
+        let document = state.document(&received);
         let script = Script {
             status: document.status,
             headers: document.headers,
             body: vec![Part::Data(document.body.into_bytes())],
             ..Script::default()
         };
-        io.write_all(&answer_head(&script, &seen.method)).await?;
-        return parts(io, &script, &seen.method, None).await;
+        io.write_all(&answer_head(&script, &received.method)).await?;
+        return parts(io, &script, &received.method, None).await;
     }
-    let order = state.order(&seen);
-    let script = order.script.clone();
-    let asks_first = values(&seen.headers, "expect")
+    let assignment = state.assignment(&received);
+    let script = assignment.script.clone();
+    let asks_first = values(&received.headers, "expect")
         .iter()
         .any(|v| v.eq_ignore_ascii_case("100-continue"));
     if script.reads_body {
@@ -58,15 +58,15 @@ async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io
             io.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
             io.flush().await?;
         }
-        seen.body = wire::body(io, &seen.headers, false).await;
-        if !seen.body.whole {
-            order.tell(Event::Request(Box::new(seen)));
-            order.tell(Event::Left);
+        received.body = wire::body(io, &received.headers, false).await;
+        if !received.body.whole {
+            assignment.tell(Event::Request(Box::new(received)));
+            assignment.tell(Event::ClientDisconnected);
             return Ok(false);
         }
     }
-    let method = seen.method.clone();
-    order.tell(Event::Request(Box::new(seen)));
+    let method = received.method.clone();
+    assignment.tell(Event::Request(Box::new(received)));
     if !script.delay.is_zero() {
         tokio::time::sleep(script.delay).await;
     }
@@ -83,11 +83,11 @@ async fn request(io: &mut Io, head: Head, peer: &Peer, state: &Arc<State>) -> io
         return Ok(false);
     }
     if let Some(first) = &script.upgrade {
-        return echo(io, &script, first, &order).await;
+        return echo(io, &script, first, &assignment).await;
     }
     io.write_all(&answer_head(&script, &method)).await?;
     io.flush().await?;
-    parts(io, &script, &method, Some(&order)).await
+    parts(io, &script, &method, Some(&assignment)).await
 }
 
 fn answer_head(script: &Script, method: &str) -> Vec<u8> {
@@ -102,13 +102,13 @@ fn answer_head(script: &Script, method: &str) -> Vec<u8> {
         _ => {}
     }
     headers.extend(script.announcement());
-    wire::written(
+    wire::encode_head(
         &format!("HTTP/1.1 {} {}", script.status, reason(script.status)),
         &headers,
     )
 }
 
-async fn parts(io: &mut Io, script: &Script, method: &str, order: Option<&Order>) -> io::Result<bool> {
+async fn parts(io: &mut Io, script: &Script, method: &str, assignment: Option<&Assignment>) -> io::Result<bool> {
     let bodiless = method == "HEAD" || script.framing == Framing::Bodiless;
     let chunked = script.framing == Framing::Chunked;
     for part in &script.body {
@@ -118,13 +118,13 @@ async fn parts(io: &mut Io, script: &Script, method: &str, order: Option<&Order>
             Part::Data(data) => io.write_all(data).await?,
             Part::Wait(time) => tokio::time::sleep(*time).await,
             Part::Gate => {
-                let Some(order) = order else { continue };
+                let Some(assignment) = assignment else { continue };
                 let mut byte = [0];
                 tokio::select! {
-                    opened = order.gate.acquire() => opened.map_err(io::Error::other)?.forget(),
+                    opened = assignment.gate.acquire() => opened.map_err(io::Error::other)?.forget(),
                     // Reading notices that the peer has disconnected while the response is held back.
                     _ = io.read(&mut byte) => {
-                        order.tell(Event::Left);
+                        assignment.tell(Event::ClientDisconnected);
                         return Ok(false);
                     }
                 }
@@ -144,8 +144,8 @@ async fn parts(io: &mut Io, script: &Script, method: &str, order: Option<&Order>
     Ok(script.framing != Framing::Close && script.fault.is_none())
 }
 
-async fn echo(io: &mut Io, script: &Script, first: &[u8], order: &Order) -> io::Result<bool> {
-    io.write_all(&wire::written("HTTP/1.1 101 Switching Protocols", &script.headers))
+async fn echo(io: &mut Io, script: &Script, first: &[u8], assignment: &Assignment) -> io::Result<bool> {
+    io.write_all(&wire::encode_head("HTTP/1.1 101 Switching Protocols", &script.headers))
         .await?;
     io.write_all(first).await?;
     io.flush().await?;
@@ -153,7 +153,7 @@ async fn echo(io: &mut Io, script: &Script, first: &[u8], order: &Order) -> io::
     loop {
         match io.read(&mut buffer).await {
             Ok(0) | Err(_) => {
-                order.tell(Event::Left);
+                assignment.tell(Event::ClientDisconnected);
                 return Ok(false);
             }
             // Echoed streams end from this side when the client sends "bye".

@@ -1,7 +1,7 @@
 //! Scripted backends over HTTP/2.
 
-use super::line::Line;
-use super::{Event, Order, Part, Peer, Script, Seen, State, Turn};
+use super::faulty_stream::FaultyStream;
+use super::{Assignment, Event, Part, Peer, ReceivedRequest, Script, State, StreamAction};
 use crate::wire::{self, Headers};
 use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream, SendStream};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-pub(super) async fn serve(line: Line, peer: Peer, state: Arc<State>) {
+pub(super) async fn serve(line: FaultyStream, peer: Peer, state: Arc<State>) {
     let mut builder = ::h2::server::Builder::new();
     builder.max_concurrent_streams(100).initial_window_size(1 << 20);
-    let Ok(mut connection): Result<Connection<Line, Bytes>, _> = builder.handshake(line).await else {
+    let Ok(mut connection): Result<Connection<FaultyStream, Bytes>, _> = builder.handshake(line).await else {
         return;
     };
     let away = Arc::new(Notify::new());
@@ -38,7 +38,7 @@ async fn stream(
     away: Arc<Notify>,
 ) {
     let (head, mut body) = request.into_parts();
-    let mut seen = Seen {
+    let mut received = ReceivedRequest {
         version: 2,
         method: head.method.to_string(),
         target: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
@@ -47,10 +47,10 @@ async fn stream(
         certified: peer.certified,
         server_name: peer.server_name.to_string(),
         connection: peer.number,
-        ..Seen::default()
+        ..ReceivedRequest::default()
     };
-    if seen.is_housekeeping() {
-        let document = state.document(&seen);
+    if received.is_own_request() {
+        let document = state.document(&received);
         let script = Script {
             status: document.status,
             headers: document.headers,
@@ -60,18 +60,18 @@ async fn stream(
         let _ = answer(&mut respond, &script, "GET", None).await;
         return;
     }
-    let order = state.order(&seen);
-    let script = order.script.clone();
+    let assignment = state.assignment(&received);
+    let script = assignment.script.clone();
     if script.reads_body {
-        seen.body = read(&mut body).await;
-        if !seen.body.whole {
-            order.tell(Event::Request(Box::new(seen)));
-            order.tell(Event::Left);
+        received.body = read(&mut body).await;
+        if !received.body.whole {
+            assignment.tell(Event::Request(Box::new(received)));
+            assignment.tell(Event::ClientDisconnected);
             return;
         }
     }
-    let method = seen.method.clone();
-    order.tell(Event::Request(Box::new(seen)));
+    let method = received.method.clone();
+    assignment.tell(Event::Request(Box::new(received)));
     if !script.delay.is_zero() {
         tokio::time::sleep(script.delay).await;
     }
@@ -81,13 +81,13 @@ async fn stream(
         }
     }
     peer.begin(&script, &state);
-    match script.turn {
-        Some(Turn::Refuse) => return respond.send_reset(Reason::REFUSED_STREAM),
-        Some(Turn::Break) => return respond.send_reset(Reason::INTERNAL_ERROR),
-        Some(Turn::GoAway) => away.notify_one(),
+    match script.stream_action {
+        Some(StreamAction::Refuse) => return respond.send_reset(Reason::REFUSED_STREAM),
+        Some(StreamAction::Break) => return respond.send_reset(Reason::INTERNAL_ERROR),
+        Some(StreamAction::GoAway) => away.notify_one(),
         None => {}
     }
-    let _ = answer(&mut respond, &script, &method, Some(&order)).await;
+    let _ = answer(&mut respond, &script, &method, Some(&assignment)).await;
     if script.fault.is_some() {
         // GOAWAY produces further bytes, so the planned fault occurs on this connection at the latest now.
         away.notify_one();
@@ -133,7 +133,7 @@ async fn answer(
     respond: &mut SendResponse<Bytes>,
     script: &Script,
     method: &str,
-    order: Option<&Order>,
+    assignment: Option<&Assignment>,
 ) -> Result<(), ::h2::Error> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(script.status).unwrap_or_default();
@@ -157,11 +157,11 @@ async fn answer(
             Part::Data(data) => send(&mut stream, data.clone().into()).await?,
             Part::Wait(time) => tokio::time::sleep(*time).await,
             Part::Gate => {
-                let Some(order) = order else { continue };
+                let Some(assignment) = assignment else { continue };
                 tokio::select! {
-                    opened = order.gate.acquire() => if let Ok(permit) = opened { permit.forget() },
+                    opened = assignment.gate.acquire() => if let Ok(permit) = opened { permit.forget() },
                     _ = std::future::poll_fn(|cx| stream.poll_reset(cx)) => {
-                        order.tell(Event::Left);
+                        assignment.tell(Event::ClientDisconnected);
                         return Ok(());
                     }
                 }

@@ -1,6 +1,6 @@
 //! HTTP/2 at the level of frames, for requests that no library would send.
 
-use super::{Http, PATIENCE, Target};
+use super::{Http, TIMEOUT, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const DATA: u8 = 0;
@@ -15,7 +15,7 @@ const END_HEADERS: u8 = 4;
 
 /// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum StreamEnd {
     /// With a response; the status, if it is in HPACK's static table.
     Answered(Option<u16>),
     /// With RST_STREAM and this code.
@@ -90,8 +90,8 @@ fn status(block: &[u8]) -> Option<u16> {
 ///
 /// # Errors
 /// If there is no connection, or nothing happens before the deadline.
-pub async fn send(target: &Target, request: &Frames<'_>) -> Result<Fate, String> {
-    let mut io = target.connect(Http::Two).await?;
+pub async fn send(target: &Target, request: &Frames<'_>) -> Result<StreamEnd, String> {
+    let mut io = target.connect(Http::Http2).await?;
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     out.extend(frame(SETTINGS, 0, 0, &[]));
     let all = block(&request.fields);
@@ -117,22 +117,22 @@ pub async fn send(target: &Target, request: &Frames<'_>) -> Result<Fate, String>
     // The gateway may close the connection before everything is sent.
     let _ = io.write_all(&out).await;
     let _ = io.flush().await;
-    let fate = tokio::time::timeout(PATIENCE, read(&mut io)).await;
-    fate.map_err(|_| "the stream does not end in time".to_owned())
+    let end = tokio::time::timeout(TIMEOUT, read(&mut io)).await;
+    end.map_err(|_| "the stream does not end in time".to_owned())
 }
 
-async fn read(io: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> Fate {
+async fn read(io: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> StreamEnd {
     let mut answered = None;
     let mut away = None;
     loop {
         let mut head = [0; 9];
         if io.read_exact(&mut head).await.is_err() {
-            return Fate::ConnectionEnded(away);
+            return StreamEnd::ConnectionEnded(away);
         }
         let size = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; size as usize];
         if io.read_exact(&mut payload).await.is_err() {
-            return Fate::ConnectionEnded(away);
+            return StreamEnd::ConnectionEnded(away);
         }
         let code = |at: usize| {
             payload
@@ -146,13 +146,13 @@ async fn read(io: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -
                 let _ = io.flush().await;
             }
             (HEADERS, 1) if answered.is_none() => answered = Some(status(&payload)),
-            (RST_STREAM, 1) => return answered.map_or(Fate::Reset(code(0)), Fate::Answered),
+            (RST_STREAM, 1) => return answered.map_or(StreamEnd::Reset(code(0)), StreamEnd::Answered),
             (GOAWAY, _) => away = Some(code(4)),
             _ => {}
         }
         let ends = matches!(head[3], HEADERS | DATA) && stream == 1 && head[4] & END_STREAM != 0;
         if ends && let Some(status) = answered {
-            return Fate::Answered(status);
+            return StreamEnd::Answered(status);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Requests over HTTP/2.
 
-use super::{Ask, Got, Http, Target, Upload};
+use super::{Http, Request, RequestBody, Response, Target};
 use crate::wire::{self, Headers};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -23,12 +23,12 @@ fn listed(headers: &HeaderMap) -> Headers {
     headers.iter().map(|(n, v)| (n.to_string(), text(v))).collect()
 }
 
-pub(super) async fn exchange(target: &Target, ask: &Ask) -> Result<Got, String> {
-    let io = target.connect(Http::Two).await?;
+pub(super) async fn exchange(target: &Target, request: &Request) -> Result<Response, String> {
+    let io = target.connect(Http::Http2).await?;
     let (sender, connection) = ::h2::client::handshake(io).await.map_err(|e| e.to_string())?;
     // Whichever finishes first. The connection only finishes first if it fails.
     let mut connection = pin!(connection);
-    let mut exchange = pin!(over(sender, target, ask));
+    let mut exchange = pin!(over(sender, target, request));
     poll_fn(|cx| {
         if let Poll::Ready(done) = exchange.as_mut().poll(cx) {
             return Poll::Ready(done);
@@ -39,34 +39,38 @@ pub(super) async fn exchange(target: &Target, ask: &Ask) -> Result<Got, String> 
     .await
 }
 
-async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &Ask) -> Result<Got, String> {
+async fn over(
+    sender: ::h2::client::SendRequest<Bytes>,
+    target: &Target,
+    request: &Request,
+) -> Result<Response, String> {
     let mut sender = sender.ready().await.map_err(|e| e.to_string())?;
-    let mut request = Request::builder()
-        .method(ask.method.as_str())
-        .uri(format!("https://{}{}", target.authority, ask.target))
+    let mut head = http::Request::builder()
+        .method(request.method.as_str())
+        .uri(format!("https://{}{}", target.authority, request.target))
         .body(())
         .map_err(|e| e.to_string())?;
     let mut headers = target.credentials();
-    headers.extend(ask.headers.iter().cloned());
-    if let Upload::Whole(data) = &ask.body {
+    headers.extend(request.headers.iter().cloned());
+    if let RequestBody::Sized(data) = &request.body {
         headers.push(("content-length".into(), data.len().to_string()));
     }
-    if let Upload::Pieces(_, trailers) = &ask.body
+    if let RequestBody::Chunked(_, trailers) = &request.body
         && !trailers.is_empty()
     {
         let names: Vec<&str> = trailers.iter().map(|(n, _)| n.as_str()).collect();
         headers.push(("trailer".into(), names.join(", ")));
     }
-    *request.headers_mut() = map(&headers)?;
-    let bodiless = matches!(ask.body, Upload::None);
-    let (mut answer, mut stream) = sender.send_request(request, bodiless).map_err(|e| e.to_string())?;
+    *head.headers_mut() = map(&headers)?;
+    let bodiless = matches!(request.body, RequestBody::None);
+    let (mut pending, mut stream) = sender.send_request(head, bodiless).map_err(|e| e.to_string())?;
     // The response may arrive, and the stream close, before everything is sent.
-    match &ask.body {
-        Upload::None => {}
-        Upload::Whole(data) => {
+    match &request.body {
+        RequestBody::None => {}
+        RequestBody::Sized(data) => {
             let _ = stream.send_data(data.clone().into(), true);
         }
-        Upload::Pieces(pieces, trailers) => {
+        RequestBody::Chunked(pieces, trailers) => {
             for piece in pieces {
                 let _ = stream.send_data(piece.clone().into(), false);
             }
@@ -77,21 +81,21 @@ async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &A
             }
         }
     }
-    let mut got = Got::default();
-    let response = poll_fn(|cx| {
-        while let Poll::Ready(Some(Ok(early))) = answer.poll_informational(cx) {
-            got.early.push(early.status().as_u16());
+    let mut response = Response::default();
+    let received = poll_fn(|cx| {
+        while let Poll::Ready(Some(Ok(early))) = pending.poll_informational(cx) {
+            response.early.push(early.status().as_u16());
         }
-        std::pin::Pin::new(&mut answer).poll(cx)
+        std::pin::Pin::new(&mut pending).poll(cx)
     });
-    let (head, mut body) = response.await.map_err(|e| format!("no response: {e}"))?.into_parts();
-    got.status = head.status.as_u16();
-    got.headers = listed(&head.headers);
+    let (head, mut body) = received.await.map_err(|e| format!("no response: {e}"))?.into_parts();
+    response.status = head.status.as_u16();
+    response.headers = listed(&head.headers);
     let mut all = wire::Body::default();
     while let Some(next) = body.data().await {
         let Ok(data) = next else {
-            got.body = all;
-            return Ok(got);
+            response.body = all;
+            return Ok(response);
         };
         let _ = body.flow_control().release_capacity(data.len());
         all.data.extend_from_slice(&data);
@@ -100,6 +104,6 @@ async fn over(sender: ::h2::client::SendRequest<Bytes>, target: &Target, ask: &A
         all.trailers = trailers.as_ref().map(listed).unwrap_or_default();
         all.whole = true;
     }
-    got.body = all;
-    Ok(got)
+    response.body = all;
+    Ok(response)
 }

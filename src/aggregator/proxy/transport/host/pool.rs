@@ -14,9 +14,9 @@ use tokio::time::Instant;
 /// As in Go's `http.DefaultTransport`, on which upstream's transports are modelled.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Upstream's `MaxIdleConnsPerHost` for client transports (`client-go/transport/cache.go`).
-const MOST_IDLE: usize = 25;
+const MAX_IDLE: usize = 25;
 /// Connections that are opened only to reach further addresses of the same name, at most.
-const MOST_SPREAD: usize = 8;
+const MAX_SPREAD: usize = 8;
 /// Streams assumed on a new connection until the backend's SETTINGS arrive, if there was none before.
 const FIRST_STREAMS: usize = 100;
 
@@ -27,7 +27,7 @@ pub(super) struct Pool {
     http2: Vec<Arc<Http2>>,
     idle: Vec<Idle>,
     /// Counts checkouts, so that equally busy connections are used in rotation.
-    turn: usize,
+    checkouts: usize,
     /// Counts dials: each starts with the next address of the name.
     dials: usize,
     /// Number of addresses the name had at the last dial.
@@ -63,7 +63,7 @@ impl Pool {
             expected_streams: FIRST_STREAMS,
             http2: Vec::new(),
             idle: Vec::new(),
-            turn: 0,
+            checkouts: 0,
             dials: 0,
             addresses: 1,
             spread_at: Instant::now(),
@@ -78,17 +78,17 @@ impl Pool {
         loop {
             let n = self.http2.len();
             if n > 1 {
-                self.turn = self.turn.wrapping_add(1);
+                self.checkouts = self.checkouts.wrapping_add(1);
             }
-            let around = (0..n).map(|i| self.turn.wrapping_add(i) % n);
+            let around = (0..n).map(|i| self.checkouts.wrapping_add(i) % n);
             let at = around.min_by_key(|at| self.http2[*at].streams())?;
             let connection = &self.http2[at];
-            let Some(most) = connection.most_streams() else {
+            let Some(max) = connection.most_streams() else {
                 self.http2.swap_remove(at);
                 continue;
             };
-            self.expected_streams = most;
-            return (connection.streams() < most).then(|| connection.stream());
+            self.expected_streams = max;
+            return (connection.streams() < max).then(|| connection.stream());
         }
     }
 
@@ -123,13 +123,13 @@ impl Pool {
 
     /// Number of the next dial.
     pub(super) fn next_dial(&mut self) -> usize {
-        let turn = self.dials;
-        self.dials = turn.wrapping_add(1);
-        turn
+        let number = self.dials;
+        self.dials = number.wrapping_add(1);
+        number
     }
 
     pub(super) fn wants_to_spread(&self) -> bool {
-        self.http2.len() < self.addresses.min(MOST_SPREAD) && self.dialing.is_none() && Instant::now() >= self.spread_at
+        self.http2.len() < self.addresses.min(MAX_SPREAD) && self.dialing.is_none() && Instant::now() >= self.spread_at
     }
 
     /// The most recently used idle connection.
@@ -143,8 +143,8 @@ impl Pool {
     }
 
     /// Keeps an HTTP/1.1 connection whose response has ended; false if there are enough idle ones already.
-    pub(super) fn keep(&mut self, sender: http1::SendRequest<Body>) -> bool {
-        let is_room = self.idle.len() < MOST_IDLE;
+    pub(super) fn put_idle(&mut self, sender: http1::SendRequest<Body>) -> bool {
+        let is_room = self.idle.len() < MAX_IDLE;
         if is_room {
             let since = Instant::now();
             self.idle.push(Idle { sender, since });

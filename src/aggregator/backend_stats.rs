@@ -1,0 +1,395 @@
+//! Limits and statistics per backend: requests in flight and their limit, responses, failures, latencies. Recorded with
+//! relaxed atomics on the request path; read by `/debug/aggregator` and by the metrics.
+//!
+//! Entry points: [`StatsRegistry::of`] for a backend's [`BackendStats`], [`BackendStats::enter`] for a request's
+//! [`InFlightPermit`].
+
+use crate::apimachinery::value::Str;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// Responses per latency window. Percentiles cover the last one to two windows.
+const WINDOW: u64 = 1024;
+/// Histogram buckets: four per power of two, from 1 µs to 134 s.
+const BUCKETS: usize = 27 * 4;
+
+/// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per request.
+pub struct StatsRegistry {
+    limits: BackendLimits,
+    all: Mutex<HashMap<Str, Arc<BackendStats>>>,
+}
+
+/// Concurrency limits per backend; 0 means unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendLimits {
+    /// Requests other than watches and streams.
+    pub requests: usize,
+    /// Watches and other streams, which do not count as `requests`.
+    pub watches: usize,
+}
+
+/// The limit that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitReached {
+    /// The limit of requests.
+    Requests,
+    /// The limit of watches.
+    Watches,
+}
+
+/// Limits and statistics of one APIService.
+pub struct BackendStats {
+    max_requests: AtomicUsize,
+    max_watches: usize,
+    in_flight: AtomicUsize,
+    watching: AtomicUsize,
+    answered: AtomicU64,
+    server_errors: AtomicU64,
+    unreachable: AtomicU64,
+    unanswered: AtomicU64,
+    rejected: AtomicU64,
+    latencies: Latencies,
+    last_failure: Mutex<Option<(OffsetDateTime, String)>>,
+}
+
+/// Guard of one request in flight; held until the response has ended.
+pub struct InFlightPermit {
+    stats: Arc<BackendStats>,
+    long_running: bool,
+    /// The request was sent, but there is no response yet.
+    awaiting_response: bool,
+}
+
+/// Two histograms: one is current, the other is the previous window.
+struct Latencies {
+    windows: [[AtomicU32; BUCKETS]; 2],
+    counted: AtomicU64,
+    second: AtomicBool,
+}
+
+/// A snapshot of one backend's statistics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsSnapshot {
+    /// Limit of concurrent requests; 0 means unlimited.
+    pub limit: usize,
+    /// Limit of concurrent watches; 0 means unlimited.
+    pub watch_limit: usize,
+    /// Requests in flight, except watches and streams.
+    pub in_flight: usize,
+    /// Watches and other streams in flight.
+    pub watching: usize,
+    /// Responses of the backend.
+    pub answered: u64,
+    /// Responses with a status of 500 or above.
+    pub server_errors: u64,
+    /// Requests that failed without a response.
+    pub unreachable: u64,
+    /// Requests that timed out, or whose client disconnected, before the response began.
+    pub unanswered: u64,
+    /// Requests rejected because of a limit.
+    pub rejected: u64,
+    /// Time to the head of the response: 50th, 90th and 99th percentile.
+    pub latency: Option<[Duration; 3]>,
+    /// Time and cause of the last failed request.
+    pub last_failure: Option<(OffsetDateTime, String)>,
+}
+
+// === impl StatsRegistry ===
+
+impl StatsRegistry {
+    /// Creates an empty registry whose backends get these limits by default.
+    pub fn new(limits: BackendLimits) -> Self {
+        Self {
+            limits,
+            all: Mutex::default(),
+        }
+    }
+
+    /// The statistics of an APIService, created on first use. It survives changes of the object.
+    pub fn of(&self, name: &Str) -> Arc<BackendStats> {
+        let mut all = self.lock();
+        let stats = all
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(BackendStats::new(self.limits)));
+        stats.clone()
+    }
+
+    /// The default limits, for APIServices without annotations of their own.
+    pub fn limits(&self) -> BackendLimits {
+        self.limits
+    }
+
+    /// All backends, by APIService.
+    pub fn all(&self) -> Vec<(Str, Arc<BackendStats>)> {
+        self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
+    }
+
+    /// Removes the statistics of a deleted APIService.
+    pub fn remove(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Str, Arc<BackendStats>>> {
+        self.all.lock().expect("no code panics while holding this lock")
+    }
+}
+
+// === impl BackendStats ===
+
+impl BackendStats {
+    /// Creates statistics with all counters at zero.
+    pub fn new(limits: BackendLimits) -> Self {
+        Self {
+            max_requests: AtomicUsize::new(limits.requests),
+            max_watches: limits.watches,
+            in_flight: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
+            answered: AtomicU64::new(0),
+            server_errors: AtomicU64::new(0),
+            unreachable: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            latencies: Latencies::new(),
+            last_failure: Mutex::default(),
+        }
+    }
+
+    /// Changes the limit of concurrent requests; 0 means unlimited.
+    pub fn limit_requests(&self, most: usize) {
+        self.max_requests.store(most, Ordering::Relaxed);
+    }
+
+    /// Admits a request. `long_running` requests have a limit of their own; `exempt` callers may exceed
+    /// the limit, but still count.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub fn enter(
+        self: &Arc<Self>,
+        long_running: bool,
+        exempt: impl FnOnce() -> bool,
+    ) -> Result<InFlightPermit, LimitReached> {
+        let (counter, most, full) = match long_running {
+            true => (&self.watching, self.max_watches, LimitReached::Watches),
+            false => {
+                let most = self.max_requests.load(Ordering::Relaxed);
+                (&self.in_flight, most, LimitReached::Requests)
+            }
+        };
+        // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        let permit = InFlightPermit {
+            stats: self.clone(),
+            long_running,
+            awaiting_response: false,
+        };
+        if most != 0 && before >= most && !exempt() {
+            self.record_rejection();
+            return Err(full);
+        }
+        Ok(permit)
+    }
+
+    /// Records a request that was rejected because of a limit.
+    pub fn record_rejection(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records a response whose head arrived after this time.
+    pub fn record_response(&self, after: Duration, status: u16) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if status >= 500 {
+            self.server_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        self.latencies.count(after);
+    }
+
+    /// Records a request that failed without a response.
+    pub fn record_failure(&self, why: &str) {
+        self.unreachable.fetch_add(1, Ordering::Relaxed);
+        *self.failure() = Some((OffsetDateTime::now_utc(), why.to_owned()));
+    }
+
+    /// The current statistics.
+    pub fn snapshot(&self) -> StatsSnapshot {
+        let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        StatsSnapshot {
+            limit: self.max_requests.load(Ordering::Relaxed),
+            watch_limit: self.max_watches,
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            watching: self.watching.load(Ordering::Relaxed),
+            answered: read(&self.answered),
+            server_errors: read(&self.server_errors),
+            unreachable: read(&self.unreachable),
+            unanswered: read(&self.unanswered),
+            rejected: read(&self.rejected),
+            latency: self.latencies.percentiles(),
+            last_failure: self.failure().clone(),
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<(OffsetDateTime, String)>> {
+        self.last_failure
+            .lock()
+            .expect("no code panics while holding this lock")
+    }
+}
+
+impl InFlightPermit {
+    /// Marks the request as sent. If the permit is dropped before [`InFlightPermit::settle`], the request counts as
+    /// unanswered.
+    pub fn send(&mut self) {
+        self.awaiting_response = true;
+    }
+
+    /// The request was answered or has failed.
+    pub fn settle(&mut self) {
+        self.awaiting_response = false;
+    }
+}
+
+impl Drop for InFlightPermit {
+    fn drop(&mut self) {
+        if self.awaiting_response {
+            self.stats.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        let counter = match self.long_running {
+            true => &self.stats.watching,
+            false => &self.stats.in_flight,
+        };
+        counter.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Latencies ===
+
+impl Latencies {
+    fn new() -> Self {
+        let window = || std::array::from_fn(|_| AtomicU32::new(0));
+        Self {
+            windows: [window(), window()],
+            counted: AtomicU64::new(0),
+            second: AtomicBool::new(false),
+        }
+    }
+
+    fn count(&self, after: Duration) {
+        let window = usize::from(self.second.load(Ordering::Relaxed));
+        self.windows[window][bucket(after)].fetch_add(1, Ordering::Relaxed);
+        // Concurrent calls may rotate or clear slightly out of step, which costs a few samples at most.
+        if self.counted.fetch_add(1, Ordering::Relaxed) % WINDOW == WINDOW - 1 {
+            for b in &self.windows[1 - window] {
+                b.store(0, Ordering::Relaxed);
+            }
+            self.second.store(window == 0, Ordering::Relaxed);
+        }
+    }
+
+    fn percentiles(&self) -> Option<[Duration; 3]> {
+        let both = |i: usize| {
+            self.windows
+                .iter()
+                .map(|w| u64::from(w[i].load(Ordering::Relaxed)))
+                .sum()
+        };
+        let counts: Vec<u64> = (0..BUCKETS).map(both).collect();
+        let all: u64 = counts.iter().sum();
+        let at = |percent: u64| {
+            let mut seen = 0;
+            let found = counts.iter().position(|n| {
+                seen += n;
+                seen * 100 >= all * percent
+            });
+            upper_bound(found.unwrap_or(BUCKETS - 1))
+        };
+        (all > 0).then(|| [at(50), at(90), at(99)])
+    }
+}
+
+fn bucket(after: Duration) -> usize {
+    let us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
+    let doubling = us.ilog2() as usize;
+    // The two bits below the highest one.
+    let quarter = match doubling {
+        0 | 1 => 0,
+        d => ((us >> (d - 2)) & 3) as usize,
+    };
+    (doubling * 4 + quarter).min(BUCKETS - 1)
+}
+
+fn upper_bound(bucket: usize) -> Duration {
+    let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
+    let unit = 1_u64 << doubling;
+    Duration::from_micros(if doubling < 2 {
+        unit * 2
+    } else {
+        unit + unit / 4 * (quarter + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_backend_rejects_all_but_the_exempt_and_counts_watches_apart() {
+        let limits = BackendLimits {
+            requests: 2,
+            watches: 1,
+        };
+        let stats = Arc::new(BackendStats::new(limits));
+        let held: Vec<InFlightPermit> = (0..2).map(|_| stats.enter(false, || false).unwrap()).collect();
+        assert_eq!(stats.enter(false, || false).err(), Some(LimitReached::Requests));
+        let more = (stats.enter(false, || true), stats.enter(true, || false));
+        assert!(more.0.is_ok() && more.1.is_ok());
+        assert_eq!(stats.enter(true, || false).err(), Some(LimitReached::Watches));
+        let f = stats.snapshot();
+        assert_eq!((f.in_flight, f.watching, f.rejected), (3, 1, 2));
+        drop((held, more));
+        let f = stats.snapshot();
+        assert_eq!((f.in_flight, f.watching), (0, 0));
+        assert!(stats.enter(false, || false).is_ok());
+    }
+
+    #[test]
+    fn a_sent_request_without_a_response_counts_as_unanswered() {
+        let stats = Arc::new(BackendStats::new(BackendLimits::default()));
+        let sent = |settles: bool| {
+            let mut permit = stats.enter(false, || false).unwrap();
+            permit.send();
+            if settles {
+                permit.settle();
+            }
+        };
+        sent(true);
+        assert_eq!(stats.snapshot().unanswered, 0);
+        sent(false);
+        assert_eq!(stats.snapshot().unanswered, 1);
+    }
+
+    #[test]
+    fn percentiles_cover_recent_windows_only() {
+        let l = Latencies::new();
+        assert_eq!(l.percentiles(), None);
+        for _ in 0..WINDOW {
+            l.count(Duration::from_secs(5));
+        }
+        for _ in 0..2 * WINDOW {
+            l.count(Duration::from_millis(1));
+        }
+        let [_, _, p99] = l.percentiles().unwrap();
+        assert!(p99 < Duration::from_millis(2), "{p99:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn buckets_overestimate_by_at_most_a_quarter(us in 4_u64..100_000_000) {
+            let at = upper_bound(bucket(Duration::from_micros(us))).as_micros() as u64;
+            prop_assert!(at >= us && at <= us + us / 4 + 1, "{us} in {at}");
+        }
+    }
+}

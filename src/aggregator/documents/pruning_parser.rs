@@ -1,0 +1,168 @@
+//! Parser that builds only the known members of a JSON document and skips the rest while reading, so that the memory of
+//! the tree is bounded by what we use. Entry point: [`parse`].
+
+use crate::apimachinery::value::{Map, Str, Value};
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+use std::fmt;
+
+/// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
+const MAX_LEVELS: usize = 200;
+
+/// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
+/// accepted anywhere.
+pub enum Shape {
+    /// A scalar. Lists and objects become `null`.
+    Scalar,
+    /// Anything.
+    Any,
+    /// An object with arbitrary keys: the shape of its values, the limit on their number, and their name in errors.
+    Map(&'static Shape, usize, &'static str),
+    /// An object with these members; others are skipped.
+    Fields(&'static [(&'static str, &'static Shape)]),
+    /// Like `Fields`, plus any member whose name begins with `x-`.
+    Extensible(&'static [(&'static str, &'static Shape)]),
+}
+
+impl Shape {
+    fn member(&self, key: &str) -> Option<&'static Shape> {
+        let known = |fields: &[(&'static str, &'static Shape)]| {
+            let found = fields.iter().find(|(name, _)| *name == key);
+            found.map(|(_, shape)| *shape)
+        };
+        match self {
+            Self::Scalar => None,
+            Self::Any => Some(&Self::Any),
+            Self::Map(of, ..) => Some(of),
+            Self::Fields(fields) => known(fields),
+            Self::Extensible(_) if key.starts_with("x-") => Some(&Self::Any),
+            Self::Extensible(fields) => known(fields),
+        }
+    }
+}
+
+/// Parses the members of a document that `shape` contains, up to `most_values` values.
+///
+/// # Errors
+/// The document is not JSON, or has too many values, members or levels.
+pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> Result<Value, String> {
+    // Go replaces invalid UTF-8. Valid text is not copied.
+    let text = String::from_utf8_lossy(bytes);
+    let mut d = serde_json::Deserializer::from_str(&text);
+    // serde_json's limit of 128 is below `MAX_LEVELS`, which bounds the recursion here; skipping does not recurse.
+    d.disable_recursion_limit();
+    let refusal = Cell::new(None);
+    let seed = Seed {
+        shape,
+        depth: 0,
+        left: &Cell::new(most_values),
+        most_values,
+        refusal: &refusal,
+    };
+    let parsed = seed.deserialize(&mut d).and_then(|value| d.end().map(|()| value));
+    parsed.map_err(|e| refusal.take().unwrap_or_else(|| e.to_string()))
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    shape: &'static Shape,
+    depth: usize,
+    left: &'a Cell<usize>,
+    most_values: usize,
+    refusal: &'a Cell<Option<String>>,
+}
+
+impl Seed<'_> {
+    fn within(self, shape: &'static Shape) -> Self {
+        Self {
+            shape,
+            depth: self.depth + 1,
+            ..self
+        }
+    }
+
+    /// Stores our own message, without the position that serde_json would append.
+    fn refuse<E: de::Error>(self, why: String) -> E {
+        self.refusal.set(Some(why));
+        E::custom("refused")
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+    fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        if self.depth > MAX_LEVELS {
+            return Err(self.refuse(format!("the document nests deeper than {MAX_LEVELS} levels")));
+        }
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(self.refuse(format!("the document has more than {} values", self.most_values)));
+        };
+        self.left.set(left);
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+        Ok(Value::Bool(b))
+    }
+    fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
+        Ok(Value::Int(i))
+    }
+    fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
+        Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
+    }
+    fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
+        Ok(Value::Float(f))
+    }
+    fn visit_str<E>(self, s: &str) -> Result<Value, E> {
+        Ok(Value::String(Str::new(s)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        if matches!(self.shape, Shape::Scalar) {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        }
+        let mut all = Vec::new();
+        while let Some(one) = seq.next_element_seed(self.within(self.shape))? {
+            all.push(one);
+        }
+        Ok(Value::Array(all))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        while let Some(Key(key)) = map.next_key()? {
+            let Some(shape) = self.shape.member(&key) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if let Shape::Map(_, most, what) = self.shape
+                && pairs.len() == *most
+            {
+                return Err(self.refuse(format!("the document has more than {most} {what}")));
+            }
+            let value = map.next_value_seed(self.within(shape))?;
+            pairs.push((key, value));
+        }
+        match self.shape {
+            Shape::Scalar => Ok(Value::Null),
+            _ => Ok(Value::Object(Map::from_pairs(pairs))),
+        }
+    }
+}
+
+/// A member's name; short ones need no allocation.
+struct Key(Str);
+
+impl<'de> de::Deserialize<'de> for Key {
+    fn deserialize<D: de::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        std::borrow::Cow::<'de, str>::deserialize(d).map(|key| Self(Str::new(&key)))
+    }
+}

@@ -1,0 +1,232 @@
+//! Parser of `torana.dev/backend-urls`: hosts reached by TLS and Unix sockets, with weights and failover tiers.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use http::Uri;
+use rustls::pki_types::ServerName;
+use std::net::Ipv6Addr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bounds what one APIService can make the balancer scan per request.
+const MOST_URLS: usize = 64;
+const MOST_WEIGHT: u32 = 1000;
+const MOST_FAILOVER: u32 = 9;
+/// Longest path that fits into `sockaddr_un` on every supported system (macOS: 104 bytes with the final NUL).
+const LONGEST_PATH: usize = 103;
+
+/// The explicit addresses of a backend. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// `host:port`, or the URL of a socket, of each endpoint, in the order of `endpoints`.
+    pub addresses: Arc<[Arc<str>]>,
+    /// Sorted by failover tier.
+    pub endpoints: Box<[TargetEndpoint]>,
+    /// The name in the backends' certificates, and the `Host` sent over sockets.
+    pub server_name: Arc<str>,
+}
+
+/// One address of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TargetEndpoint {
+    /// `host:port`, or the URL of a socket.
+    pub address: Arc<str>,
+    /// The host without port and brackets; `None` for a socket.
+    pub host: Option<Box<str>>,
+    /// The socket, if it is one.
+    pub socket: Option<Socket>,
+    /// Share of the requests within its tier.
+    pub weight: u32,
+    /// Failover tier: used while no endpoint of a lower tier is healthy.
+    pub failover: u32,
+}
+
+/// A Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Socket {
+    /// Absolute, without `.` and `..` segments.
+    pub path: PathBuf,
+    /// The protocol spoken on it.
+    pub protocol: Protocol,
+    /// The user that must listen on it; `None`: this process's user or root.
+    pub uid: Option<u32>,
+}
+
+/// The protocol spoken on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TLS, with the HTTP version negotiated by ALPN.
+    Tls,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+}
+
+impl Target {
+    pub(super) fn new(mut endpoints: Vec<TargetEndpoint>, server_name: Arc<str>) -> Option<Self> {
+        endpoints.sort_by_key(|p| p.failover);
+        (!endpoints.is_empty()).then(|| Self {
+            addresses: endpoints.iter().map(|p| p.address.clone()).collect(),
+            endpoints: endpoints.into(),
+            server_name,
+        })
+    }
+
+    /// The endpoint with this address.
+    pub fn endpoint(&self, address: &str) -> Option<&TargetEndpoint> {
+        self.endpoints.iter().find(|p| *p.address == *address)
+    }
+
+    /// The index range of each failover tier, first tier first.
+    pub fn tiers(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut start = 0;
+        self.endpoints
+            .chunk_by(|a, b| a.failover == b.failover)
+            .map(move |tier| {
+                let range = start..start + tier.len();
+                start = range.end;
+                range
+            })
+    }
+}
+
+impl TargetEndpoint {
+    /// Whether TLS is used, so that a certificate is verified.
+    pub fn is_tls(&self) -> bool {
+        self.socket.as_ref().is_none_or(|s| s.protocol == Protocol::Tls)
+    }
+}
+
+/// Parses a list of URLs; reports problems in `errors`.
+pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<TargetEndpoint> {
+    let given: Vec<&str> = urls.split(',').map(str::trim).collect();
+    if given.len() > MOST_URLS {
+        errors.push(FieldError::too_many(at, given.len(), MOST_URLS));
+    }
+    let mut found: Vec<TargetEndpoint> = Vec::new();
+    for url in given {
+        match one(url) {
+            Err(why) => errors.push(FieldError::invalid(at, url, why)),
+            Ok(new) if found.iter().any(|p| p.address == new.address) => errors.push(FieldError::duplicate(at, url)),
+            Ok(new) => found.push(new),
+        }
+    }
+    if !found.is_empty() && found.iter().all(|p| p.failover > 0) {
+        errors.push(FieldError::invalid(
+            at,
+            urls,
+            "at least one URL must be without failover",
+        ));
+    }
+    found
+}
+
+fn one(text: &str) -> Result<TargetEndpoint, String> {
+    let mut parts = text.split(';').map(str::trim);
+    let url = parts.next().unwrap_or("");
+    let mut endpoint = match url.split_once("://") {
+        Some(("http+unix", path)) => socket(url, path, Protocol::Http1)?,
+        Some(("h2c+unix", path)) => socket(url, path, Protocol::Http2)?,
+        Some(("https+unix", path)) => socket(url, path, Protocol::Tls)?,
+        _ => host(url)?,
+    };
+    let mut given = Vec::new();
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if given.contains(&key) {
+            return Err(format!("{key} may be set once"));
+        }
+        given.push(key);
+        let number = |most: u32, least: u32| {
+            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
+            number.ok_or_else(|| format!("{key} must be a whole number between {least} and {most}, inclusive"))
+        };
+        match (key, &mut endpoint.socket) {
+            ("weight", _) => endpoint.weight = number(MOST_WEIGHT, 1)?,
+            ("failover", _) => endpoint.failover = number(MOST_FAILOVER, 0)?,
+            ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
+            ("uid", None) => return Err("uid may only be set on a socket".into()),
+            _ => {
+                return Err(format!(
+                    "unknown parameter {key:?}: known are weight, failover and, of sockets, uid"
+                ));
+            }
+        }
+    }
+    Ok(endpoint)
+}
+
+fn host(url: &str) -> Result<TargetEndpoint, String> {
+    if url
+        .split_once("://")
+        .is_some_and(|(scheme, _)| !scheme.eq_ignore_ascii_case("https"))
+    {
+        return Err("must begin with https://, https+unix://, http+unix:// or h2c+unix://".into());
+    }
+    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
+    if uri.scheme().is_none() {
+        return Err("must be a URL such as https://host:port".into());
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
+        return Err("must name a host and nothing below it".into());
+    }
+    let authority = uri.authority().ok_or("must name a host")?;
+    if authority.as_str().contains('@') {
+        return Err("must not hold credentials".into());
+    }
+    let (host, port) = host_and_port(authority.as_str());
+    let port = match port.map(|digits| (digits.bytes().all(|b| b.is_ascii_digit()), digits.parse::<u16>())) {
+        None => 443,
+        Some((true, Ok(port @ 1..))) => port,
+        Some(_) => return Err("must name a port between 1 and 65535, or none".into()),
+    };
+    let host = host.to_ascii_lowercase();
+    let is_name = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
+        None => ServerName::try_from(host.as_str()).is_ok(),
+    };
+    if !is_name {
+        return Err("must name a host by a DNS name or an IP address (IPv6 in brackets)".into());
+    }
+    Ok(TargetEndpoint {
+        address: format!("{host}:{port}").into(),
+        host: Some(host.trim_start_matches('[').trim_end_matches(']').into()),
+        socket: None,
+        weight: 1,
+        failover: 0,
+    })
+}
+
+/// Splits at the last colon outside of an IPv6 address. `http::Uri` cannot be used: it
+/// treats an invalid port as absent.
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    let end = authority.rfind(']').map_or(0, |i| i + 1);
+    match authority[end..].split_once(':') {
+        Some((host, port)) => (&authority[..end + host.len()], Some(port)),
+        None => (authority, None),
+    }
+}
+
+fn socket(url: &str, path: &str, protocol: Protocol) -> Result<TargetEndpoint, String> {
+    let segments = path.strip_prefix('/').unwrap_or("");
+    let plain =
+        |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
+    if path.len() > LONGEST_PATH || !segments.split('/').all(plain) {
+        return Err(format!(
+            "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without \
+             `.`, `..`, `?`, `#` and `%`"
+        ));
+    }
+    Ok(TargetEndpoint {
+        address: url.into(),
+        host: None,
+        socket: Some(Socket {
+            path: Path::new(path).to_owned(),
+            protocol,
+            uid: None,
+        }),
+        weight: 1,
+        failover: 0,
+    })
+}
