@@ -112,6 +112,9 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
+    // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
+    ("tower", &["server/service", "app/builder"]),
+    ("tower_http", &["server/service"]),
     ("saphyr_parser", &["apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.
     ("prometheus", &["telemetry", "server", "flowcontrol"]),
