@@ -24,5 +24,5 @@ pub use handler::{Answering, Handler, Request, Response, UnprotectedHandler};
 pub use info::RequestInfo;
 pub use interim::Interim;
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
-pub use proof::{Authenticated, Authorized};
+pub use proof::{Authenticated, Authorized, Minted};
 pub use user::UserInfo;

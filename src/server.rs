@@ -14,7 +14,6 @@ pub mod filters;
 pub mod generic;
 pub mod health;
 pub mod lifecycle;
-pub mod loopback;
 pub mod mux;
 pub mod reserved;
 pub mod respond;

@@ -11,7 +11,7 @@ use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AtOnce, Authenticator, Credentials, Identified};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Authenticated, Facts, Request, Response};
+use crate::request::{Authenticated, Facts, Minted, Request, Response};
 use crate::server::chain::{Entry, Fact, Filter, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
@@ -64,6 +64,13 @@ pub const ENTRY: Entry = Entry {
     needs: &[Fact::AuditId, Fact::Received, Fact::RequestInfo, Fact::Warnings],
     leaves: &[Fact::Caller],
 };
+
+/// The key to [`Authenticated::mint`], which only the filters can make: this one and impersonation.
+pub struct Key(pub(super) ());
+
+impl Minted for Authenticated {
+    type Key = Key;
+}
 
 impl<F> Authentication<F> {
     /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones; rejections are
@@ -191,7 +198,7 @@ impl<F: Filter> Authentication<F> {
             connection.authenticated(&found.user.name);
         }
         facts.credential_notes = found.annotations;
-        facts.caller = Some(Authenticated::mint(found.user));
+        facts.caller = Some(Authenticated::mint(found.user, Key(())));
         amended(self.inner.handle(req), move |response| {
             if says_close {
                 response.headers_mut().insert(CONNECTION, CLOSE);

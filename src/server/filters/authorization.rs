@@ -1,11 +1,11 @@
 //! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place where a
-//! request from outside is given its [`Authorized`] proof.
+//! request is given its [`Authorized`] proof.
 
 use super::Onward;
 use super::instrument::Instrument;
 use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
 use crate::request::{
-    AuditTrail, Authenticated, Authorized, Facts, Request, RequestInfo, Response, UnprotectedHandler,
+    AuditTrail, Authenticated, Authorized, Facts, Minted, Request, RequestInfo, Response, UnprotectedHandler,
 };
 use crate::server::chain::{Entry, Fact, Filter};
 use crate::server::respond::{self, NOSNIFF};
@@ -41,6 +41,13 @@ pub const ENTRY: Entry = Entry {
     needs: &[Fact::RequestInfo, Fact::Received, Fact::Caller],
     leaves: &[],
 };
+
+/// The key to [`Authorized::mint`], which only this filter can make.
+pub struct Key(());
+
+impl Minted for Authorized {
+    type Key = Key;
+}
 
 impl Authorization {
     /// Connects the chain to `inner`, the director.
@@ -116,7 +123,7 @@ impl Authorization {
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);
-            let proof = Authorized::mint(who.user().clone());
+            let proof = Authorized::mint(who.user().clone(), Key(()));
             return Onward::Left(self.inner.serve(std::mem::take(req), proof, info));
         }
         let asked = Attributes::of(who.user(), &info);

@@ -2,7 +2,7 @@
 //! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so handlers and
 //! backends only see the impersonated user.
 
-use super::Onward;
+use super::{Onward, authentication};
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, wanted};
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
@@ -68,7 +68,7 @@ impl<F: Filter> Impersonate<F> {
                     if let Some(trail) = &facts.audit {
                         trail.impersonated(&found.user, found.constraint);
                     }
-                    facts.caller = Some(Authenticated::mint(found.user));
+                    facts.caller = Some(Authenticated::mint(found.user, authentication::Key(())));
                 }
                 Err(status) => return refused(&status, &req),
             }
