@@ -48,6 +48,7 @@ use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimes};
 use crate::server::reserved::ReservedThread;
+use crate::server::service;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::tasks::compute::ComputePool;
@@ -99,7 +100,9 @@ pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, St
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
 pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
-    own.into_iter().fold(Gateway::builder(options), GatewayBuilder::group).start()
+    own.into_iter()
+        .fold(Gateway::builder(options), GatewayBuilder::group)
+        .start()
 }
 
 async fn compose(builder: GatewayBuilder) -> Result<Gateway, String> {
@@ -282,7 +285,11 @@ async fn compose(builder: GatewayBuilder) -> Result<Gateway, String> {
 
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
-    let handler = layers.into_iter().fold(prepared.handler.clone(), |inner, layer| layer(inner));
+    let handler = prepared.handler.clone();
+    let handler = match layers.is_empty() {
+        true => handler,
+        false => service::guarded(layers.into_iter().fold(handler, |inner, layer| layer(inner))),
+    };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
@@ -404,7 +411,9 @@ pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> 
 /// # Errors
 /// As [`run`].
 pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
-    own.into_iter().fold(Gateway::builder(options), GatewayBuilder::group).run()
+    own.into_iter()
+        .fold(Gateway::builder(options), GatewayBuilder::group)
+        .run()
 }
 
 async fn until_signalled(builder: GatewayBuilder) -> Result<(), String> {

@@ -41,8 +41,8 @@ impl GatewayBuilder {
     /// reach the chain directly.
     ///
     /// The layer meets every request to the port before it is authenticated, with its credentials, and every response after the
-    /// last filter. What it answers itself is neither logged, counted nor audited. A panic in a layer ends the connection,
-    /// unless `tower_http::catch_panic` is further out. [`service::layered`] has the rules for its service.
+    /// last filter. What it answers itself is neither logged, counted nor audited; a panic in it is logged and answered 500.
+    /// [`service::layered`] has the rules for its service.
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,

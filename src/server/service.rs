@@ -1,19 +1,22 @@
 //! The filter chain as a [`tower::Service`], and `tower` layers around it, for programs that embed a server.
 //!
-//! [`GatewayService`] calls a [`Handler`]; [`layered`] makes a handler of a layer around one. A server without layers uses
-//! none of this: its chain is called directly.
+//! [`GatewayService`] calls a [`Handler`]; [`layered`] makes a handler of a layer around one, and [`guarded`] of one that
+//! may panic. A server without layers uses none of this: its chain is called directly.
 
+use super::filters::panic_recovery::panicked;
 use super::respond;
 use crate::request::body::BoxError;
 use crate::request::{Answering, Body, Handler, Request, Response};
 use bytes::Bytes;
 use http::StatusCode;
+use std::any::Any;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower::{Layer, Service};
+use tower_http::catch_panic::CatchPanicLayer;
 
 /// A filter chain, and any layers around it, as a [`tower::Service`]. It is always ready and never fails: errors are
 /// responses. Clones share the chain.
@@ -62,6 +65,15 @@ where
     B::Error: Into<BoxError>,
 {
     Arc::new(Layered(layer.layer(GatewayService(handler))))
+}
+
+/// Answers 500 if a layer panics, as the chain does for what is inside of it. Otherwise the client would have no answer:
+/// a closed connection, or a reset stream.
+pub fn guarded(handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+    layered(
+        handler,
+        &CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| panicked(&*panic, None)),
+    )
 }
 
 /// Adapts a service to [`Handler`].
@@ -187,6 +199,34 @@ mod tests {
         let response = handler.handle(request()).await;
         assert_eq!(response.status(), 500);
         assert_eq!(response.body().as_full(), Some(&b"internal error\n"[..]));
+    }
+
+    #[derive(Clone)]
+    struct Panics;
+
+    impl Service<Request> for Panics {
+        type Response = Response;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            panic!("a test's own panic")
+        }
+
+        fn call(&mut self, _: Request) -> Self::Future {
+            unreachable!("it is never ready")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_layer_that_panics_is_answered_500() {
+        let handler = guarded(layered(Arc::new(Echo), &layer_fn(|_| Panics)));
+        assert_eq!(handler.handle(request()).await.status(), 500);
+        let handler = guarded(Arc::new(Echo));
+        assert_eq!(
+            handler.handle(request()).await.into_body().collect(10).await.unwrap(),
+            "text"
+        );
     }
 
     #[tokio::test]
