@@ -252,3 +252,31 @@ fn no_module_has_a_mod_rs() {
         .collect();
     assert!(found.is_empty(), "{found:?}");
 }
+
+#[test]
+fn the_tour_names_files_and_items_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    let mut words = BTreeSet::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a source file is text");
+        let all = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.extend(all.map(str::to_owned));
+    }
+    let tour = std::fs::read_to_string(root.join("docs/tour.md")).expect("docs/tour.md is text");
+    // Every second piece is between backquotes.
+    let quoted: Vec<&str> = tour.split('`').skip(1).step_by(2).collect();
+    let is_path = |t: &&&str| t.ends_with(".rs");
+    let gone = quoted
+        .iter()
+        .filter(is_path)
+        .filter(|path| !files.iter().any(|f| f.ends_with(path)));
+    let is_item = |t: &&&str| t.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':');
+    let unknown = quoted
+        .iter()
+        .filter(is_item)
+        .filter(|item| item.split("::").any(|name| !words.contains(name)));
+    let wrong: Vec<_> = gone.chain(unknown).collect();
+    assert!(wrong.is_empty(), "not in src: {wrong:?}");
+}
