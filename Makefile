@@ -17,10 +17,11 @@ tools: ## install (as root) or list the tools the tests need: kubectl, python3-v
 test: tools ## all tests: format, lints, docs, unit, property, integration, kubectl, kube-rs, Python client
 	@scripts/test.sh
 
-check: ## format, lints and docs, without tests
+check: ## format, lints, docs and the dependencies' licences and advisories, without tests
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib
+	@scripts/deny.sh
 
 dist: ## the binary to deploy, target/dist/torana, built with profile-guided optimisation
 	@scripts/dist.sh

@@ -10,6 +10,8 @@ step "lints"
 cargo clippy --workspace --all-targets -- -D warnings
 step "docs"
 RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --lib
+step "licences and advisories of dependencies"
+scripts/deny.sh
 step "unit, property, integration and kubectl tests"
 cargo build -q --bins --examples
 cargo test -q

@@ -1,7 +1,8 @@
 //! The composition root: builds the extension server, the core server and the aggregator, puts one filter chain in
 //! front and opens the port.
 //!
-//! [`start`] returns a running [`Gateway`]; [`run`] also handles termination signals. This is the only module that may
+//! [`start`] returns a running [`Gateway`]; [`run`] also handles termination signals; [`Gateway::builder`] is for programs that
+//! add to it. This is the only module that may
 //! import all others. Public async functions return boxed futures; otherwise each binary would compile the whole future
 //! again.
 
@@ -9,6 +10,7 @@ mod access;
 mod admission;
 mod audit;
 mod authentication;
+mod builder;
 mod components;
 pub mod credentials;
 mod enablement;
@@ -25,6 +27,8 @@ mod token_objects;
 pub mod tool;
 mod trust;
 
+pub use builder::GatewayBuilder;
+
 use crate::admission::ObjectLookup;
 use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
@@ -39,10 +43,12 @@ use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
 use crate::request::Handler;
+use crate::server::GatewayService;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
 use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimeouts};
 use crate::server::reserved::ReservedThread;
+use crate::server::service;
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use crate::tasks::compute::ComputePool;
@@ -94,10 +100,17 @@ pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, St
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
 pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
-    build(options, own).boxed()
+    own.into_iter()
+        .fold(Gateway::builder(options), GatewayBuilder::group)
+        .start()
 }
 
-async fn build(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway, String> {
+async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
+    let GatewayBuilder {
+        options,
+        groups: own,
+        layers,
+    } = builder;
     let provider = rustls::crypto::CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -282,6 +295,10 @@ async fn build(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway,
     let (report, fatal) = mpsc::channel(1);
     let kubeconfig = port.kubeconfig.clone();
     let handler = prepared.handler.clone();
+    let handler = match layers.is_empty() {
+        true => handler,
+        false => service::guarded(layers.into_iter().fold(handler, |inner, layer| layer(inner))),
+    };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
@@ -307,6 +324,11 @@ async fn build(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<Gateway,
 }
 
 impl Gateway {
+    /// A builder of a gateway that serves more than the built-in groups, or has layers around it.
+    pub fn builder(options: CompletedOptions) -> GatewayBuilder {
+        GatewayBuilder::new(options)
+    }
+
     /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -317,10 +339,15 @@ impl Gateway {
         &self.url
     }
 
-    /// The head of the filter chain, for in-process requests. They are authenticated and authorized like requests to
-    /// the port, but need no connection and no TLS.
+    /// The head of the filter chain with the layers around it, for in-process requests. They are authenticated and
+    /// authorized like requests to the port, but need no connection and no TLS.
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.handler.clone()
+    }
+
+    /// The same as a `tower::Service`.
+    pub fn service(&self) -> GatewayService {
+        GatewayService::new(self.handler.clone())
     }
 
     /// The path of the administrator's kubeconfig.
@@ -393,11 +420,13 @@ pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> 
 /// # Errors
 /// As [`run`].
 pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
-    run_until_signalled(options, own).boxed()
+    own.into_iter()
+        .fold(Gateway::builder(options), GatewayBuilder::group)
+        .run()
 }
 
-async fn run_until_signalled(options: CompletedOptions, own: Vec<ApiGroup>) -> Result<(), String> {
-    let mut gateway = start_with(options, own).await?;
+async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
+    let mut gateway = build(builder).await?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.

@@ -24,5 +24,5 @@ pub use info::RequestInfo;
 pub use informational::InformationalSender;
 pub use markers::{AuditId, FromBackend, NotInRequestMetrics, OnDemandBody, Warnings};
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
-pub use proof::{Authenticated, Authorized};
+pub use proof::{Authenticated, Authorized, Minted};
 pub use user::UserInfo;

@@ -14,11 +14,11 @@ pub mod filters;
 pub mod generic;
 pub mod health;
 pub mod lifecycle;
-pub mod loopback;
 pub mod mux;
 pub mod reserved;
 pub mod respond;
 pub mod routes;
+pub mod service;
 pub mod stall;
 
 pub use chain::ChainConfig;
@@ -29,3 +29,4 @@ pub use generic::{GenericServer, Prepared};
 pub use health::{Endpoints, HealthCheck};
 pub use lifecycle::Lifecycle;
 pub use mux::PathRecorderMux;
+pub use service::GatewayService;

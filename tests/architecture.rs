@@ -112,6 +112,9 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
+    // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
+    ("tower", &["server/service", "app/builder"]),
+    ("tower_http", &["server/service"]),
     ("saphyr_parser", &["apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.
     ("prometheus", &["telemetry", "server", "flowcontrol"]),
@@ -248,4 +251,32 @@ fn no_module_has_a_mod_rs() {
         .filter(|f| f.file_name().is_some_and(|n| n == "mod.rs"))
         .collect();
     assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn the_tour_names_files_and_items_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    let mut words = BTreeSet::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a source file is text");
+        let all = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.extend(all.map(str::to_owned));
+    }
+    let tour = std::fs::read_to_string(root.join("docs/tour.md")).expect("docs/tour.md is text");
+    // Every second piece is between backquotes.
+    let quoted: Vec<&str> = tour.split('`').skip(1).step_by(2).collect();
+    let is_path = |t: &&&str| t.ends_with(".rs");
+    let gone = quoted
+        .iter()
+        .filter(is_path)
+        .filter(|path| !files.iter().any(|f| f.ends_with(path)));
+    let is_item = |t: &&&str| t.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':');
+    let unknown = quoted
+        .iter()
+        .filter(is_item)
+        .filter(|item| item.split("::").any(|name| !words.contains(name)));
+    let wrong: Vec<_> = gone.chain(unknown).collect();
+    assert!(wrong.is_empty(), "not in src: {wrong:?}");
 }

@@ -138,7 +138,8 @@ impl ClusterResolver {
         }
     }
 
-    /// The ready endpoints of the first address family that has any.
+    /// The ready endpoints of the first address family that has any; never an empty list. The Service and its slices are
+    /// read once: a second read could see a later state, and its answer would not apply to the first.
     fn ready(&self, wanted: &ServiceReference) -> Result<Arc<[Arc<str>]>, ResolveError> {
         let service = self.lookup(wanted)?;
         let slices = self.index.slices(wanted.key());
@@ -149,9 +150,7 @@ impl ClusterResolver {
         {
             return Ok(made.addresses.clone());
         }
-        // Returns upstream's error if there is no usable endpoint.
-        self.endpoint(wanted)?;
-        let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
+        let port = routed_port(&service, wanted)?;
         let of = |preferred: bool| -> Vec<Arc<str>> {
             let family = slices
                 .iter()
@@ -166,6 +165,9 @@ impl ClusterResolver {
         let mut addresses = of(true);
         if addresses.is_empty() {
             addresses = of(false);
+        }
+        if addresses.is_empty() {
+            return Err(no_endpoints(wanted));
         }
         addresses.sort();
         addresses.dedup();
@@ -199,15 +201,7 @@ impl ClusterResolver {
 
     fn endpoint(&self, wanted: &ServiceReference) -> Result<Arc<str>, ResolveError> {
         let service = self.lookup(wanted)?;
-        match &service.kind {
-            ServiceType::ClusterIp | ServiceType::NodePort | ServiceType::LoadBalancer => {}
-            ServiceType::ExternalName(_) => {
-                return Err(ResolveError("unsupported service type \"ExternalName\"".into()));
-            }
-            ServiceType::Other(t) => return Err(ResolveError(format!("unsupported service type {t:?}"))),
-        }
-        let none = || ResolveError(format!("no endpoints available for service {:?}", wanted.name.as_str()));
-        let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
+        let port = routed_port(&service, wanted)?;
         let slices = self.index.slices(wanted.key());
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         // Round robin: each request starts one further within a family and within a slice. The Service's first address
@@ -230,7 +224,7 @@ impl ClusterResolver {
                 }
             }
         }
-        Err(none())
+        Err(no_endpoints(wanted))
     }
 
     fn lookup(&self, wanted: &ServiceReference) -> Result<Arc<Service>, ResolveError> {
@@ -272,6 +266,22 @@ impl ServiceResolver for ClusterResolver {
             _ => Endpoints::Any(ready),
         })
     }
+}
+
+/// The port of a Service whose requests go to its endpoints.
+fn routed_port<'s>(service: &'s Service, wanted: &ServiceReference) -> Result<&'s ServicePort, ResolveError> {
+    match &service.kind {
+        ServiceType::ClusterIp | ServiceType::NodePort | ServiceType::LoadBalancer => {}
+        ServiceType::ExternalName(_) => {
+            return Err(ResolveError("unsupported service type \"ExternalName\"".into()));
+        }
+        ServiceType::Other(t) => return Err(ResolveError(format!("unsupported service type {t:?}"))),
+    }
+    service.port(wanted.port).ok_or_else(|| no_port(wanted))
+}
+
+fn no_endpoints(wanted: &ServiceReference) -> ResolveError {
+    ResolveError(format!("no endpoints available for service {:?}", wanted.name.as_str()))
 }
 
 fn no_port(wanted: &ServiceReference) -> ResolveError {

@@ -16,6 +16,7 @@ use crate::apimachinery::value::{Map, Value};
 use crate::client::Informer;
 use crate::client::target::TargetEndpoint;
 use crate::endpoints::discovery::AggregatedDiscovery;
+use crate::endpoints::respond::gzip;
 use crate::json;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::respond;
@@ -50,14 +51,18 @@ impl UnprotectedHandler for StatusHandler {
             return respond::method_not_allowed(req.headers());
         }
         let document = self.document();
-        if wants_html(&req) {
-            let mut response = respond::bytes(StatusCode::OK, HTML, page::render(&document).into_bytes());
-            let headers = response.headers_mut();
+        let html = wants_html(&req);
+        let mut answer = match html {
+            true => respond::bytes(StatusCode::OK, HTML, page::render(&document).into_bytes()),
+            false => respond::bytes(StatusCode::OK, JSON, json::to_vec(&document)),
+        };
+        let headers = answer.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, respond::NOSNIFF);
+        if html {
             headers.insert(header::CONTENT_SECURITY_POLICY, page::POLICY);
-            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            return response;
         }
-        respond::bytes(StatusCode::OK, JSON, json::to_vec(&document))
+        // With hundreds of backends, several hundred kilobytes that a browser fetches every five seconds.
+        gzip::maybe(answer, req.headers())
     }
 }
 

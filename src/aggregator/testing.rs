@@ -141,7 +141,7 @@ pub fn proxy_with(
 }
 
 pub fn alice() -> Authorized {
-    Authorized::mint(Arc::new(UserInfo::system("alice", &["dev", "system:authenticated"])))
+    Authorized::for_test(UserInfo::system("alice", &["dev", "system:authenticated"]))
 }
 
 pub fn get(path: &str) -> Request {

@@ -83,7 +83,7 @@ mod tests {
             .method(method)
             .uri(path)
             .header("accept", accept);
-        let authorized = Authorized::mint(Arc::new(UserInfo::anonymous()));
+        let authorized = Authorized::for_test(UserInfo::anonymous());
         let response = service
             .handler
             .serve(req.body(Body::empty()).unwrap(), authorized)

@@ -5,6 +5,7 @@ mod computed;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -61,6 +62,19 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         Self(Inner::Stream(Box::pin(body.map_err(Into::into))))
+    }
+
+    /// Converts any body, for requests and responses that have passed through middleware. A `Body` stays what it is.
+    pub fn of<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut body = Some(body);
+        match (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            Some(same) => same.take().unwrap_or_default(),
+            None => body.map_or_else(Self::empty, Self::stream),
+        }
     }
 
     /// The bytes, if the body is in memory.
@@ -189,6 +203,16 @@ impl From<String> for Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn converting_a_body_that_is_in_memory_leaves_it_there() {
+        assert_eq!(Body::of(Body::full("ab")).as_full(), Some(&b"ab"[..]));
+        assert!(
+            Body::of(http_body_util::Full::new(Bytes::from_static(b"ab")))
+                .as_full()
+                .is_none()
+        );
+    }
 
     #[tokio::test]
     async fn collecting_stops_at_the_limit() {

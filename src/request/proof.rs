@@ -16,10 +16,18 @@ pub struct Authorized {
     user: Arc<UserInfo>,
 }
 
+/// Names the filter that mints a proof. There is one implementation per proof, in that filter, and only the filter can
+/// make a value of its key. The compiler therefore rejects `mint` anywhere else, although this module, which is below
+/// the filters, cannot name them.
+pub trait Minted {
+    /// The private token of the filter.
+    type Key;
+}
+
 impl Authenticated {
     /// Only for the authentication filter, and for the impersonation filter once it has verified that the caller may
     /// act as `user`.
-    pub fn mint(user: Arc<UserInfo>) -> Self {
+    pub fn mint(user: Arc<UserInfo>, _: <Self as Minted>::Key) -> Self {
         Self { user }
     }
     /// The effective user: after impersonation, the impersonated one.
@@ -29,12 +37,18 @@ impl Authenticated {
 }
 
 impl Authorized {
-    /// Only for the authorization filter and for in-process loopback calls, which name the identity they act as.
-    pub fn mint(user: Arc<UserInfo>) -> Self {
+    /// Only for the authorization filter.
+    pub fn mint(user: Arc<UserInfo>, _: <Self as Minted>::Key) -> Self {
         Self { user }
     }
     /// The effective user, after impersonation.
     pub fn user(&self) -> &Arc<UserInfo> {
         &self.user
+    }
+
+    /// A proof for tests, which call handlers without the filters.
+    #[cfg(test)]
+    pub fn for_test(user: impl Into<Arc<UserInfo>>) -> Self {
+        Self { user: user.into() }
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! [`build`] assembles it. Each filter declares which parts of the request context it needs and which it sets; an order
 //! in [`ORDER`] that leaves a need unmet does not compile. The chain is a single nested type, so a request costs one
-//! call and one future, whatever the number of filters. The innermost filter, authorization, is the only place that
-//! creates [`Authorized`](crate::request::Authorized) for a request from outside.
+//! call and one future, whatever the number of filters. Only the innermost filter, authorization, can create
+//! [`Authorized`](crate::request::Authorized).
 
 use super::filters::{
     audit, audit_init, authentication, authorization, cache_control, compute, deadline, http_log, impersonation,

@@ -276,7 +276,7 @@ mod tests {
     async fn get(routes: &[Registration], uri: &str) -> Option<(u16, String)> {
         let req = http::Request::get(uri).body(Body::empty()).unwrap();
         let route = routes.iter().find(|r| r.path == req.uri().path())?;
-        let proof = Authorized::mint(Arc::new(UserInfo::anonymous()));
+        let proof = Authorized::for_test(UserInfo::anonymous());
         let r = route.handler.serve(req, proof).await;
         let code = r.status().as_u16();
         let body = r.into_body().collect(1 << 20).await.unwrap();

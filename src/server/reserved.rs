@@ -90,7 +90,7 @@ mod tests {
     use crate::server::respond::FnHandler;
 
     fn ask(handler: &DynHandler) -> impl Future<Output = Response> + use<> {
-        let authorized = Authorized::mint(Arc::new(UserInfo::anonymous()));
+        let authorized = Authorized::for_test(UserInfo::anonymous());
         handler.clone().serve_owned(Request::new(Body::empty()), authorized)
     }
 

@@ -99,7 +99,7 @@ async fn http1_header_names_are_in_gos_canonical_form() {
     let mut user = crate::request::UserInfo::system("alice", &["dev"]);
     user.extra
         .insert("authentication.kubernetes.io/credential-id".into(), vec!["X509".into()]);
-    let user = crate::request::Authorized::mint(user.into());
+    let user = crate::request::Authorized::for_test(user);
     for _ in 0..3 {
         assert_eq!(text(p.serve(get("/apis/g/v1/x"), user.clone()).await).await, "ok");
     }
@@ -292,7 +292,7 @@ async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
 #[tokio::test]
 async fn a_request_without_a_user_reaches_no_backend() {
     // The filter chain always sets a user name; an embedding might not.
-    let nobody = crate::request::Authorized::mint(crate::request::UserInfo::default().into());
+    let nobody = crate::request::Authorized::for_test(crate::request::UserInfo::default());
     let response = proxy("127.0.0.1:1", "").serve(get("/apis/g/v1/x"), nobody).await;
     assert_eq!(response.status(), 500);
     assert_eq!(text(response).await, "missing user\n");

@@ -162,3 +162,35 @@ async fn cached_endpoints_are_dropped_with_their_service() {
     assert!(!known("a") && known("b"));
     assert_eq!(r.ready.load().len(), 1);
 }
+
+#[tokio::test]
+async fn endpoints_are_never_empty_while_a_slice_comes_and_goes() {
+    let mut w = world().await;
+    w.services.set(
+        "ns/s",
+        &json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "https", "port": 443}]}}),
+    );
+    w.told.recv().await.unwrap();
+    w.slices.set(
+        "ns/s",
+        &json!({"metadata": {"namespace": "ns", "name": "s", "labels": {"kubernetes.io/service-name": "s"}},
+               "addressType": "IPv4", "ports": [{"name": "https", "port": 6443}],
+               "endpoints": [{"addresses": ["10.0.0.1"]}]}),
+    );
+    w.told.recv().await.unwrap();
+    let with_slice = w.index.slices.load_full();
+    let wanted = ServiceReference::new("ns", "s", 443);
+    let r = ClusterResolver::new(w.index.clone(), "127.0.0.1:6443", true);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                w.index.slices.store(Arc::default());
+                w.index.slices.store(with_slice.clone());
+            }
+        });
+        let empty = (0..100_000).any(|_| r.endpoints(&wanted).is_ok_and(|found| found.all().is_empty()));
+        done.store(true, Ordering::Relaxed);
+        assert!(!empty, "no address, and no error either");
+    });
+}

@@ -185,7 +185,7 @@ impl Served {
         context.info = Some(Arc::new(info));
         context.warnings = Some(crate::request::Warnings::default());
         let user = UserInfo::system("tester", &[]);
-        self.service.serve(req, Authorized::mint(Arc::new(user))).await
+        self.service.serve(req, Authorized::for_test(user)).await
     }
 
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

@@ -11,7 +11,7 @@ use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
-use crate::request::{Authenticated, Request, RequestContext, Response};
+use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
@@ -69,6 +69,13 @@ pub const SPEC: FilterSpec = FilterSpec {
     ],
     sets: &[ContextField::Caller],
 };
+
+/// The key to [`Authenticated::mint`], which only the filters can make: this one and impersonation.
+pub struct Key(pub(super) ());
+
+impl Minted for Authenticated {
+    type Key = Key;
+}
 
 impl<F> Authentication<F> {
     /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones; rejections are
@@ -197,7 +204,7 @@ impl<F: Filter> Authentication<F> {
             connection.authenticated(&found.user.name);
         }
         context.authn_annotations = found.annotations;
-        context.caller = Some(Authenticated::mint(found.user));
+        context.caller = Some(Authenticated::mint(found.user, Key(())));
         amended(self.inner.handle(req), move |response| {
             if says_close {
                 response.headers_mut().insert(CONNECTION, CLOSE);

@@ -1,11 +1,11 @@
 //! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place where a
-//! request from outside is given its [`Authorized`] proof.
+//! request is given its [`Authorized`] proof.
 
 use super::Next;
 use super::instrument::Instrument;
 use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
 use crate::request::{
-    AuditTrail, Authenticated, Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
+    AuditTrail, Authenticated, Authorized, Minted, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
 };
 use crate::server::chain::{ContextField, Filter, FilterSpec};
 use crate::server::respond::{self, NOSNIFF};
@@ -41,6 +41,13 @@ pub const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Received, ContextField::Caller],
     sets: &[],
 };
+
+/// The key to [`Authorized::mint`], which only this filter can make.
+pub struct Key(());
+
+impl Minted for Authorized {
+    type Key = Key;
+}
 
 impl Authorization {
     /// Connects the chain to `inner`, the director.
@@ -116,7 +123,7 @@ impl Authorization {
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);
-            let proof = Authorized::mint(who.user().clone());
+            let proof = Authorized::mint(who.user().clone(), Key(()));
             return Next::Left(self.inner.serve(std::mem::take(req), proof, info));
         }
         let asked = Attributes::of(who.user(), &info);

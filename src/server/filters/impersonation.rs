@@ -2,7 +2,7 @@
 //! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so handlers and
 //! backends only see the impersonated user.
 
-use super::Next;
+use super::{Next, authentication};
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, requested_identity};
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
@@ -68,7 +68,7 @@ impl<F: Filter> Impersonate<F> {
                     if let Some(trail) = &context.audit {
                         trail.impersonated(&found.user, found.constraint);
                     }
-                    context.caller = Some(Authenticated::mint(found.user));
+                    context.caller = Some(Authenticated::mint(found.user, authentication::Key(())));
                 }
                 Err(status) => return refused(&status, &req),
             }

@@ -34,7 +34,8 @@ impl<F: Filter> Filter for PanicRecovery<F> {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send), audit_id: Option<&AuditId>) -> Response {
+/// The response to a panic, which is logged.
+pub(in crate::server) fn panicked(panic: &(dyn Any + Send), audit_id: Option<&AuditId>) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -313,9 +313,7 @@ async fn requests_over_the_limit_are_429_except_for_masters() {
     let status = crate::apimachinery::codec::json::decode(text(a).await.as_bytes()).unwrap();
     assert_eq!(status.str_at(&["reason"]), "TooManyRequests");
     let masters = crate::request::UserInfo::system("root", &["system:masters"]);
-    let a = p
-        .serve(get("/x"), crate::request::Authorized::mint(masters.into()))
-        .await;
+    let a = p.serve(get("/x"), crate::request::Authorized::for_test(masters)).await;
     assert_eq!(a.status(), 200);
     drop(a);
     drop(under_way);

@@ -1,0 +1,74 @@
+//! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
+
+use super::{Gateway, compose, until_signalled};
+use crate::cli::CompletedOptions;
+use crate::extensions::api_server::ApiGroup;
+use crate::request::body::BoxError;
+use crate::request::{Handler, Request};
+use crate::server::service::{self, GatewayService};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use tower::{Layer, Service};
+
+/// Collects the parts of a gateway; made by [`Gateway::builder`].
+pub struct GatewayBuilder {
+    pub(super) options: CompletedOptions,
+    pub(super) groups: Vec<ApiGroup>,
+    pub(super) layers: Vec<Around>,
+}
+
+/// Puts a layer around a handler.
+pub(super) type Around = Box<dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send>;
+
+impl GatewayBuilder {
+    pub(super) fn new(options: CompletedOptions) -> Self {
+        Self {
+            options,
+            groups: Vec::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Adds an API group. It is stored, admitted, authorized, discovered and registered like the built-in ones.
+    pub fn group(mut self, group: ApiGroup) -> Self {
+        self.groups.push(group);
+        self
+    }
+
+    /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without layers, requests
+    /// reach the chain directly.
+    ///
+    /// The layer meets every request to the port before it is authenticated, with its credentials, and every response after the
+    /// last filter. What it answers itself is neither logged, counted nor audited; a panic in it is logged and answered 500.
+    /// [`service::layered`] has the rules for its service.
+    pub fn layer<L, B>(mut self, layer: L) -> Self
+    where
+        L: Layer<GatewayService> + Send + 'static,
+        L::Service: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request>>::Error: Into<BoxError>,
+        <L::Service as Service<Request>>::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.layers.push(Box::new(move |inner| service::layered(inner, &layer)));
+        self
+    }
+
+    /// Starts the gateway, as [`start`](super::start) does.
+    ///
+    /// # Errors
+    /// As [`start_with`](super::start_with).
+    pub fn start(self) -> BoxFuture<'static, Result<Gateway, String>> {
+        compose(self).boxed()
+    }
+
+    /// Serves until a termination signal or a fatal error, as [`run`](super::run) does.
+    ///
+    /// # Errors
+    /// As [`run`](super::run).
+    pub fn run(self) -> BoxFuture<'static, Result<(), String>> {
+        until_signalled(self).boxed()
+    }
+}
