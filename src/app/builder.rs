@@ -1,6 +1,6 @@
 //! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
 
-use super::{Gateway, compose, until_signalled};
+use super::{Gateway, build, run_until_signalled};
 use crate::cli::CompletedOptions;
 use crate::extensions::api_server::ApiGroup;
 use crate::request::body::BoxError;
@@ -61,7 +61,7 @@ impl GatewayBuilder {
     /// # Errors
     /// As [`start_with`](super::start_with).
     pub fn start(self) -> BoxFuture<'static, Result<Gateway, String>> {
-        compose(self).boxed()
+        build(self).boxed()
     }
 
     /// Serves until a termination signal or a fatal error, as [`run`](super::run) does.
@@ -69,6 +69,6 @@ impl GatewayBuilder {
     /// # Errors
     /// As [`run`](super::run).
     pub fn run(self) -> BoxFuture<'static, Result<(), String>> {
-        until_signalled(self).boxed()
+        run_until_signalled(self).boxed()
     }
 }

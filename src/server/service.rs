@@ -6,7 +6,7 @@
 use super::filters::panic_recovery::panicked;
 use super::respond;
 use crate::request::body::BoxError;
-use crate::request::{Answering, Body, Handler, Request, Response};
+use crate::request::{ResponseFuture, Body, Handler, Request, Response};
 use bytes::Bytes;
 use http::StatusCode;
 use std::any::Any;
@@ -87,7 +87,7 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    fn handle<'a, 't>(&'a self, req: Request) -> Answering<'t>
+    fn handle<'a, 't>(&'a self, req: Request) -> ResponseFuture<'t>
     where
         'a: 't,
         Self: 't,
