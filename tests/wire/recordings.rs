@@ -1,0 +1,88 @@
+//! The recordings: one compressed file per area, one case per line.
+
+use crate::case::Case;
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+const SUFFIX: &str = ".jsonl.gz";
+
+#[derive(Deserialize, Serialize)]
+struct Line {
+    case: Box<RawValue>,
+    recorded: Vec<Value>,
+}
+
+/// A case and the responses of kube-apiserver, one per step.
+pub struct Recording {
+    pub case: Case,
+    /// The text of the case, which is written back unchanged when its responses are recorded anew.
+    text: Box<RawValue>,
+    pub recorded: Vec<Value>,
+}
+
+impl Recording {
+    /// Whether the case uses the value `${name}`.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.text.get().contains(&format!("${{{name}}}"))
+    }
+}
+
+pub fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire/recordings")
+}
+
+/// All recordings, sorted by area and name.
+pub fn load(dir: &Path) -> Vec<Recording> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+        .map(|f| f.unwrap().path())
+        .filter(|f| f.to_string_lossy().ends_with(SUFFIX))
+        .collect();
+    files.sort();
+    files.iter().flat_map(|f| load_area(f)).collect()
+}
+
+fn load_area(file: &Path) -> Vec<Recording> {
+    let lines = BufReader::new(GzDecoder::new(std::fs::File::open(file).unwrap())).lines();
+    let read = |(n, line): (usize, std::io::Result<String>)| {
+        let whole: Line = serde_json::from_str(&line.unwrap()).unwrap();
+        let mut case: Case = serde_json::from_str(whole.case.get())
+            .unwrap_or_else(|e| panic!("{}, line {}: {e}", file.display(), n + 1));
+        assert_eq!(case.steps.len(), whole.recorded.len(), "{} is complete", case.id());
+        for (step, recorded) in case.steps.iter_mut().zip(&whole.recorded) {
+            step.count = recorded["events"].as_array().map_or(step.count, Vec::len);
+        }
+        Recording {
+            case,
+            text: whole.case,
+            recorded: whole.recorded,
+        }
+    };
+    lines.enumerate().map(read).collect()
+}
+
+/// Writes the same cases with other responses.
+pub fn save(dir: &Path, recordings: &[(&Recording, Vec<Value>)]) {
+    let mut areas: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (recording, recorded) in recordings {
+        let line = Line {
+            case: recording.text.clone(),
+            recorded: recorded.clone(),
+        };
+        let line = serde_json::to_string(&line).unwrap();
+        areas.entry(&recording.case.area).or_default().push(line);
+    }
+    for (area, lines) in areas {
+        let file = std::fs::File::create(dir.join(format!("{area}{SUFFIX}"))).unwrap();
+        // Without a time, equal recordings are equal files.
+        let mut out = GzBuilder::new().mtime(0).write(file, Compression::best());
+        lines.iter().try_for_each(|l| writeln!(out, "{l}")).unwrap();
+        out.finish().unwrap();
+    }
+}
