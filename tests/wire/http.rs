@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Documents of an unoptimised server can take seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A server may refuse bodies above this before it has read them.
+const LARGE: usize = 1_000_000;
+
 pub type Headers = Vec<(String, String)>;
 
 pub struct Request {
@@ -61,7 +64,25 @@ impl Endpoint {
     }
 }
 
-type Stream = BufReader<StreamOwned<ClientConnection, TcpStream>>;
+/// A TLS connection. Reading never writes: when a server closes before it has read a whole request, its response can
+/// still be read.
+struct Tls(StreamOwned<ClientConnection, TcpStream>);
+
+impl Read for Tls {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let StreamOwned { conn, sock } = &mut self.0;
+        loop {
+            match conn.reader().read(buf) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            conn.read_tls(sock)?;
+            conn.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
+type Stream = BufReader<Tls>;
 
 pub struct Connection {
     stream: Stream,
@@ -71,13 +92,16 @@ impl Connection {
     pub fn open(to: &Endpoint) -> io::Result<Self> {
         let (host, _) = to.authority.rsplit_once(':').unwrap_or((&to.authority, ""));
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let tcp = TcpStream::connect(&to.authority)?;
+        let mut tcp = TcpStream::connect(&to.authority)?;
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(TIMEOUT))?;
         tcp.set_write_timeout(Some(TIMEOUT))?;
-        let tls = ClientConnection::new(to.tls.clone(), name).map_err(io::Error::other)?;
+        let mut tls = ClientConnection::new(to.tls.clone(), name).map_err(io::Error::other)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp)?;
+        }
         Ok(Self {
-            stream: BufReader::with_capacity(64 << 10, StreamOwned::new(tls, tcp)),
+            stream: BufReader::with_capacity(64 << 10, Tls(StreamOwned::new(tls, tcp))),
         })
     }
 
@@ -94,11 +118,12 @@ impl Connection {
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body.unwrap_or_default());
-        let sent = self.stream.get_mut().write_all(&bytes);
-        // A server may refuse a large body and close before it was sent; its response can still be read.
-        match sent.and_then(|()| self.stream.get_mut().flush()) {
-            Err(e) if bytes.len() < 1_000_000 => return Err(e),
-            _ => {}
+        let tls = &mut self.stream.get_mut().0;
+        let sent = tls.write_all(&bytes).and_then(|()| tls.flush());
+        if let Err(e) = sent
+            && bytes.len() < LARGE
+        {
+            return Err(e);
         }
         loop {
             let (first, headers) = read_head(&mut self.stream)?;
@@ -191,7 +216,7 @@ impl Client {
             false => read_body(&mut connection.stream, &response.headers)?,
         };
         let closes = header(&response.headers, "connection").is_some_and(|v| v.eq_ignore_ascii_case("close"));
-        let large = request.body.as_ref().is_some_and(|b| b.len() > 1_000_000);
+        let large = request.body.as_ref().is_some_and(|b| b.len() > LARGE);
         if whole.is_some() && !closes && !large {
             self.idle = Some(connection);
         } else if whole.is_none() {
@@ -244,7 +269,7 @@ impl Streaming {
             if left.is_zero() {
                 return;
             }
-            let tcp = &self.connection.stream.get_ref().sock;
+            let tcp = &self.connection.stream.get_ref().0.sock;
             tcp.set_read_timeout(Some(left)).unwrap();
             match self.connection.stream.fill_buf() {
                 Ok([]) => self.ended = true,

@@ -155,10 +155,6 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
         let areas = fallen(&totals(&verdicts), &promised);
         again(&target, &mut verdicts, &areas);
     }
-    verdicts.sort_by_key(|v| std::cmp::Reverse(v.took));
-    for v in verdicts.iter().take(25) {
-        say(&format!("SLOW {} {:?}", v.recording.case.id(), v.took));
-    }
     verdicts.sort_by_key(|v| v.recording.case.id());
     let totals = totals(&verdicts);
     let fallen = fallen(&totals, &promised);

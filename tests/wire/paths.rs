@@ -69,7 +69,10 @@ fn descend<'a>(at: &'a mut Value, part: &Part) -> Option<&'a mut Value> {
 }
 
 /// Sets, appends or deletes at a path. Missing objects on the way are created.
-pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) {
+///
+/// # Errors
+/// If the document has something else there.
+pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) -> Result<(), String> {
     let mut parts = parse(path);
     let last = parts.pop().unwrap_or_else(|| panic!("an edit needs a path"));
     let mut at = doc;
@@ -77,7 +80,7 @@ pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) {
         if let (Part::Key(k), Value::Object(m)) = (part, &mut *at) {
             m.entry(k.clone()).or_insert_with(|| Value::Object(Map::new()));
         }
-        at = descend(at, part).unwrap_or_else(|| panic!("{path} is not in the document"));
+        at = descend(at, part).ok_or_else(|| format!("{path} is not in the document"))?;
     }
     match (operation, last, at) {
         ("set", Part::Key(k), Value::Object(m)) => {
@@ -85,13 +88,16 @@ pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) {
         }
         ("append", Part::Key(k), Value::Object(m)) => {
             let list = m.entry(k).or_insert_with(|| Value::Array(Vec::new()));
-            list.as_array_mut().expect("only lists grow").push(value);
+            list.as_array_mut()
+                .ok_or_else(|| format!("{path} is no list"))?
+                .push(value);
         }
         ("del", Part::Key(k), Value::Object(m)) => {
             m.remove(&k);
         }
-        (_, last, _) => panic!("{operation} {path}: {last:?} is not possible here"),
+        (_, last, _) => return Err(format!("{operation} {path}: {last:?} is not possible there")),
     }
+    Ok(())
 }
 
 /// The path of a member of the value at `path`.

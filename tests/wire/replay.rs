@@ -6,7 +6,6 @@ use crate::response::in_order;
 use crate::run::{Outcome, Patience, Runner, Target};
 use serde_json::{Value, json};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 /// Cases that run at the same time. Most of a case is waiting for asynchronous effects.
 const JOBS: usize = 12;
@@ -18,7 +17,6 @@ pub struct Verdict<'a> {
     pub recording: &'a Recording,
     /// The differences of each step; none if it passes.
     pub steps: Vec<Vec<Difference>>,
-    pub took: Duration,
 }
 
 impl Verdict<'_> {
@@ -46,7 +44,6 @@ impl Verdict<'_> {
 
 /// Replays a case and compares each response with the recorded one.
 pub fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) -> Verdict<'a> {
-    let start = Instant::now();
     let steps = &recording.case.steps;
     let wanted = steps.iter().zip(&recording.recorded).map(|(s, r)| in_order(s, r));
     let wanted: Vec<Value> = wanted.collect();
@@ -67,7 +64,6 @@ pub fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) 
     Verdict {
         recording,
         steps: judged.collect(),
-        took: start.elapsed(),
     }
 }
 

@@ -65,31 +65,45 @@ fn patch_type(name: &str) -> &'static str {
     }
 }
 
-/// The token of an identity, as in [`crate::gateway::TOKENS`].
-fn token(identity: &str, environment: &Environment) -> Option<String> {
-    match identity.strip_prefix('$') {
-        Some(name) => Some(environment.get(name).expect("the token was captured").clone()),
-        None => match identity {
-            "anonymous" => None,
-            "bad" => Some("no-such-token".to_owned()),
-            // Another server may have another administrator.
-            "admin" => Some(environment["admin"].clone()),
-            name => Some(format!("{name}token")),
-        },
-    }
+/// A value that an earlier step captured. There is none if that step failed.
+fn captured<'a>(name: &str, environment: &'a Environment) -> Result<&'a str, String> {
+    let value = environment.get(name).map(String::as_str);
+    value.ok_or_else(|| format!("{name} was not captured"))
+}
+
+/// The token of an identity, as in [`crate::gateway`].
+fn token(identity: &str, environment: &Environment) -> Result<Option<String>, String> {
+    Ok(match identity {
+        "anonymous" => None,
+        "bad" => Some("no-such-token".to_owned()),
+        // Another server may have another administrator.
+        "admin" => Some(environment["admin"].clone()),
+        _ => Some(match identity.strip_prefix('$') {
+            Some(name) => captured(name, environment)?.to_owned(),
+            None => format!("{identity}token"),
+        }),
+    })
 }
 
 /// The request of a step. Tells the normaliser what is sent.
-pub fn build(step: &Step, environment: &Environment, authority: &str, normaliser: &mut Normaliser) -> Request {
+///
+/// # Errors
+/// If the step needs something that an earlier step should have captured.
+pub fn build(
+    step: &Step,
+    environment: &Environment,
+    authority: &str,
+    normaliser: &mut Normaliser,
+) -> Result<Request, String> {
     let mut headers: Headers = vec![
         ("Host".to_owned(), authority.to_owned()),
         ("User-Agent".to_owned(), USER_AGENT.to_owned()),
         ("Accept".to_owned(), "application/json".to_owned()),
     ];
-    if let Some(token) = token(step.identity.as_deref().unwrap_or("admin"), environment) {
+    if let Some(token) = token(step.identity.as_deref().unwrap_or("admin"), environment)? {
         headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
     }
-    let body = body(step, environment, normaliser);
+    let body = body(step, environment, normaliser)?;
     if body.is_some() {
         let of_type = match &step.patch {
             Some(patch) => patch_type(patch),
@@ -106,24 +120,24 @@ pub fn build(step: &Step, environment: &Environment, authority: &str, normaliser
             }
         }
     }
-    Request {
+    Ok(Request {
         method: step.method().to_owned(),
         path: fill(&step.path, environment),
         headers,
         body,
-    }
+    })
 }
 
-fn body(step: &Step, environment: &Environment, normaliser: &mut Normaliser) -> Option<Vec<u8>> {
+fn body(step: &Step, environment: &Environment, normaliser: &mut Normaliser) -> Result<Option<Vec<u8>>, String> {
     let document = if let Some(name) = &step.body_from {
-        let captured = environment.get(name).expect("the document was captured");
-        let mut document: Value = serde_json::from_str(captured).expect("it was captured as JSON");
+        let document = captured(name, environment)?;
+        let mut document: Value = serde_json::from_str(document).map_err(|e| format!("{name}: {e}"))?;
         for edit in &step.edit {
             normaliser.sent(&json!(edit));
             let edit = fill_value(&json!(edit), environment);
             let value = edit.get(2).cloned().unwrap_or_default();
             let text = |i: usize| edit[i].as_str().expect("an edit is an operation and a path");
-            paths::edit(&mut document, text(0), text(1), value);
+            paths::edit(&mut document, text(0), text(1), value)?;
         }
         Some(document.to_string())
     } else if let Some(body) = &step.body {
@@ -134,22 +148,22 @@ fn body(step: &Step, environment: &Environment, normaliser: &mut Normaliser) -> 
     };
     if let Some(text) = document {
         expect_generated_name(&text, environment, normaliser);
-        return Some(text.into_bytes());
+        return Ok(Some(text.into_bytes()));
     }
     if let Some(raw) = &step.raw {
         normaliser.sent_text(raw);
-        return Some(fill(raw, environment).into_bytes());
+        return Ok(Some(fill(raw, environment).into_bytes()));
     }
     if let Some(spec) = &step.proto {
         normaliser.sent(spec);
-        return Some(protobuf::encode(&fill_value(spec, environment)));
+        return Ok(Some(protobuf::encode(&fill_value(spec, environment))));
     }
     if let Some((before, n, after)) = &step.huge {
         let text = fill(before, environment) + &"x".repeat(*n) + &fill(after, environment);
-        return Some(text.into_bytes());
+        return Ok(Some(text.into_bytes()));
     }
     let binary = step.b64.as_ref().map(|b| BASE64_STANDARD.decode(b));
-    binary.map(|b| b.expect("it is base64"))
+    Ok(binary.map(|b| b.expect("it is base64")))
 }
 
 /// Messages may contain a name that the server made from this body's generateName.

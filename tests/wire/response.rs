@@ -27,11 +27,15 @@ const ALLOWED: &[&str] = &[
     "Date",
     "Etag",
     "Last-Modified",
+    // Of Go's metrics handler.
+    "Process-Start-Time-Unix",
     "Transfer-Encoding",
     "Vary",
     "X-Content-Type-Options",
     "X-Kubernetes-Pf-Flowschema-Uid",
     "X-Kubernetes-Pf-Prioritylevel-Uid",
+    // Of the extension server in `callback.rs`, passed on.
+    "X-Parity",
 ];
 
 /// The status code, headers and body of a response.

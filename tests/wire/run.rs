@@ -230,7 +230,7 @@ impl<'a> Runner<'a> {
             return Ok(self.calls(step, script));
         }
         let authority = &self.target.endpoint.authority;
-        let request = request::build(step, &self.environment, authority, &mut self.normaliser);
+        let request = request::build(step, &self.environment, authority, &mut self.normaliser)?;
         if step.watch || step.start_watch.is_some() {
             return self.watch(step, &request).map_err(|e| e.to_string());
         }

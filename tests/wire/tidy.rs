@@ -16,7 +16,7 @@ pub fn request(admin: &str, method: &str, path: &str, body: Option<&Value>) -> R
     };
     let headers = [
         ("Host", "localhost"),
-        ("User-Agent", "setup/1.0"),
+        ("User-Agent", "parity-setup/1.0"),
         ("Accept", "application/json"),
         ("Authorization", &format!("Bearer {admin}")),
         ("Content-Type", of_type),

@@ -41,8 +41,9 @@ impl Watch {
         };
         let until = Instant::now() + wait;
         self.0.read(until, |body| events(body).len() >= step.count);
-        let more = if step.ended { until } else { Instant::now() };
-        self.0.read(more.max(Instant::now() + grace), |_| false);
+        // One more event, or the end, which may come late.
+        let more = if step.ended { wait } else { grace };
+        self.0.read(Instant::now() + more, |_| false);
         let mut found = events(&self.0.head.body);
         for bookmark in found.iter_mut().filter(|e| e["type"] == "BOOKMARK") {
             bookmark["object"]["metadata"]["resourceVersion"] = json!("<rv>");
