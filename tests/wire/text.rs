@@ -23,7 +23,10 @@ pub fn is_generated(end: &str) -> bool {
 pub fn is_token(s: &str) -> bool {
     let parts: Vec<&str> = s.split('.').collect();
     let plain = |p: &&str| p.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    parts.len() == 3 && parts.iter().all(plain) && parts[..2].iter().all(|p| p.starts_with("eyJ")) && parts[2] != ""
+    parts.len() == 3
+        && parts.iter().all(plain)
+        && parts[..2].iter().all(|p| p.starts_with("eyJ"))
+        && !parts[2].is_empty()
 }
 
 /// A pattern from a recording. Its classes are ASCII: the Unicode tables are not compiled in.
