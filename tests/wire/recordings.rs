@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 const SUFFIX: &str = ".jsonl.gz";
@@ -39,19 +39,31 @@ pub fn directory() -> PathBuf {
 
 /// All recordings, sorted by area and name.
 pub fn load(dir: &Path) -> Vec<Recording> {
+    load_some(dir, "")
+}
+
+/// The cases of an area, or those whose id starts like this.
+pub fn load_some(dir: &Path, only: &str) -> Vec<Recording> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
         .map(|f| f.unwrap().path())
-        .filter(|f| f.to_string_lossy().ends_with(SUFFIX))
         .collect();
     files.sort();
-    files.iter().flat_map(|f| load_area(f)).collect()
+    let area = only.split('/').next().unwrap_or_default();
+    let wanted = |file: &&PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_suffix(SUFFIX).is_some_and(|name| name.starts_with(area))
+    };
+    let all = files.iter().filter(wanted).flat_map(|f| load_area(f));
+    all.filter(|r| r.case.id().starts_with(only)).collect()
 }
 
 fn load_area(file: &Path) -> Vec<Recording> {
-    let lines = BufReader::new(GzDecoder::new(std::fs::File::open(file).unwrap())).lines();
-    let read = |(n, line): (usize, std::io::Result<String>)| {
-        let whole: Line = serde_json::from_str(&line.unwrap()).unwrap();
+    let mut text = String::new();
+    let mut unpacked = GzDecoder::new(std::fs::File::open(file).unwrap());
+    unpacked.read_to_string(&mut text).unwrap();
+    let read = |(n, line)| {
+        let whole: Line = serde_json::from_str(line).unwrap();
         let mut case: Case = serde_json::from_str(whole.case.get())
             .unwrap_or_else(|e| panic!("{}, line {}: {e}", file.display(), n + 1));
         assert_eq!(case.steps.len(), whole.recorded.len(), "{} is complete", case.id());
@@ -64,7 +76,7 @@ fn load_area(file: &Path) -> Vec<Recording> {
             recorded: whole.recorded,
         }
     };
-    lines.enumerate().map(read).collect()
+    text.lines().enumerate().map(read).collect()
 }
 
 /// Writes the same cases with other responses.

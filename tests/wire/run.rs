@@ -181,14 +181,14 @@ impl<'a> Runner<'a> {
         let start = Instant::now();
         let mut pause = Duration::from_millis(20);
         loop {
-            let before = self.normaliser.clone();
+            let before = step.until.as_ref().map(|_| self.normaliser.clone());
             let outcome = self.once(step);
             let late = start.elapsed() > wait;
             if let Some(until) = &step.until {
                 let seen = outcome.as_ref().is_ok_and(|r| self.holds(until, r) && is_expected(r));
                 if !seen && !late {
                     // A discarded response does not count as seen.
-                    self.normaliser = before;
+                    self.normaliser = before.expect("it was kept for this");
                     std::thread::sleep(pause);
                     pause = (pause * 3 / 2).min(Duration::from_millis(300));
                     continue;
