@@ -174,6 +174,15 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
         };
         assert_eq!(keys(&now.entries), ["ns/a"]);
         assert_eq!(now.entries[0].revision, last);
+        let early = torana::storage::ListOptions {
+            version: torana::storage::VersionMatch::Exact(start),
+            ..everything()
+        };
+        let early = s.list(early).await.err();
+        assert!(
+            matches!(early, Some(Error::Compacted(_))),
+            "a list of a compacted revision is refused: {early:?}"
+        );
         let again = s.watch(torana::storage::WatchOptions {
             since: Some(start),
             ..from_now()
