@@ -12,14 +12,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether etcd is installed. If not, prints that the test is skipped.
+/// Set where a missing tool must fail the tests that need it instead of skipping them (`.ci/run` does).
+const REQUIRED: &str = "TORANA_REQUIRE_TOOLS";
+
+/// Whether etcd and etcdctl are installed. If not, says on standard error that the test is skipped.
+///
+/// # Panics
+/// If one is missing and [`REQUIRED`] is set.
 pub fn is_there() -> bool {
-    let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
-    let there = there.is_ok_and(|s| s.success());
-    if !there {
-        eprintln!("skipped: there is no etcd on this machine (scripts/tools.sh installs it)");
-    }
-    there
+    let runs = |tool: &str, arg: &str| {
+        let mut command = Command::new(tool);
+        let status = command.env("ETCDCTL_API", "3").arg(arg).stdout(Stdio::null()).status();
+        status.is_ok_and(|s| s.success())
+    };
+    let tools = [("etcd", "--version"), ("etcdctl", "version")];
+    let Some((missing, _)) = tools.into_iter().find(|(tool, arg)| !runs(tool, arg)) else {
+        return true;
+    };
+    let required = std::env::var_os(REQUIRED).is_some_and(|v| !v.is_empty());
+    assert!(
+        !required,
+        "{missing} is not installed and {REQUIRED} is set: scripts/tools.sh installs it"
+    );
+    // Not `eprintln!`, which is shown for failing tests only.
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: there is no {missing} on this machine (scripts/tools.sh installs it)"
+    );
+    false
 }
 
 /// Writes a CA, a server certificate for loopback and a client certificate, in the layout that [`Etcd::start_secure`]
