@@ -6,7 +6,7 @@
 use super::filters::panic_recovery::panicked;
 use super::respond;
 use crate::request::body::BoxError;
-use crate::request::{ResponseFuture, Body, Handler, Request, Response};
+use crate::request::{Body, Handler, Request, Response, ResponseFuture};
 use bytes::Bytes;
 use http::StatusCode;
 use std::any::Any;
