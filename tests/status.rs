@@ -151,7 +151,7 @@ fn watch_mode_survives_a_restart_and_exits_zero_on_ctrl_c() {
     BufReader::new(child.stderr.as_mut().unwrap())
         .read_line(&mut told)
         .unwrap();
-    assert!(told.ends_with("; looking again\n"), "{told}");
+    assert!(told.ends_with("; retrying\n"), "{told}");
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     child.kill().unwrap();
     child.wait().unwrap();
