@@ -7,7 +7,6 @@ use torana::registry::Strategy;
 
 /// The API group's name.
 pub const GROUP: &str = "notes.example.com";
-/// Its version.
 pub const VERSION: &str = "v1";
 
 /// The group to serve besides the built-in ones. An extension server can serve the same value:

@@ -8,7 +8,6 @@ use torana::registry::{Strategy, Verbs};
 
 /// The API group.
 pub const GROUP: &str = "gadgets.example.com";
-/// Its version.
 pub const VERSION: &str = "v1";
 
 /// All kinds of this server.

@@ -9,12 +9,14 @@ use super::apiservice::ApiService;
 use super::documents::Documents;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
-use crate::endpoints::openapi::cached::MEMORY;
 use crate::tasks::off_thread;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// Estimated memory of encoding a document, in bytes. The compute pool accounts for it if a request triggers the work.
+const MEMORY: usize = 1 << 20;
 
 /// The disk cache. Without a directory it stores nothing.
 #[derive(Clone, Default)]

@@ -11,10 +11,12 @@ mod shapes;
 use super::disk_cache::DocumentKind;
 use super::own_requests::LargeDocuments;
 use crate::apimachinery::value::Value;
-use crate::endpoints::openapi::cached::MEMORY;
 use crate::tasks::off_thread;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+
+/// Estimated memory of processing a document, in bytes. The compute pool accounts for it if a request triggers the work.
+const MEMORY: usize = 1 << 20;
 
 pub use pruning_parser::Shape;
 

@@ -16,7 +16,6 @@ use crate::request::Body;
 use crate::request::body::CollectError;
 use crate::tasks::compute::{self, Error, Reservation};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::Future;
@@ -40,8 +39,8 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
         return verbs::run(action, call, body).await;
     };
     let (received, reservation) = receive(body, pool.reservation(flow)).await?;
-    let content_type = call.parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |v| v.as_bytes());
-    let is_yaml = content_type.windows(4).any(|part| part.eq_ignore_ascii_case(b"yaml"));
+    // `application/yaml` and `application/apply-patch+yaml`.
+    let is_yaml = body::media_type(&call.parts.headers).ends_with("yaml");
     // What the decoders may use at most, and not what they usually use: clients choose the worst body.
     let memory = decoded_size_limit(received.len(), is_yaml) + live_size(&call) * MEMORY_PER_STORED_BYTE;
     let work = async move {

@@ -1,44 +1,44 @@
 //! Large uploads yield to small requests.
 //!
-//! tokio polls ready tasks in the order in which they became ready, and looks at the sockets when it has polled a number
-//! of them. With sixteen uploads under way, a small request would wait until each of them has decrypted and copied what
-//! its socket holds. So a connection that has read [`BulkReads::TURN`] bytes without a pause waits here for its next turn.
-//! Turns are granted in order of arrival, one per reactor thread and look at the sockets: a small request waits for one
-//! turn of one upload, some 50 µs, however many uploads there are. Without other work a turn costs one empty look.
+//! tokio polls ready tasks in the order in which they became ready, and checks sockets for readiness only after polling
+//! a number of tasks. With sixteen uploads in progress, a small request would wait until each upload has decrypted and
+//! copied everything in its socket buffer. Therefore a connection that has read [`BulkReads::TURN`] bytes without finding
+//! its socket empty waits here for its next turn. Turns are granted first come, first served, one per reactor thread
+//! between two readiness checks, so a small request waits for one turn of one upload (about 50 µs), however many uploads
+//! there are. On an otherwise idle server a turn costs one additional readiness check.
+//!
+//! Start at [`Reader::may_read`]. Writes have no turns yet.
 
+use futures_util::task::AtomicWaker;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
-/// The connections of a server that wait for a turn to read.
+/// The queue of connections that wait for a turn to read; one per server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BulkReads(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Arc<Turn>>,
-    /// A task hands out turns. It ends when nobody waits.
+    /// Set while the granting task runs; it ends when the queue is empty.
     is_granting: bool,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
     is_granted: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    waker: AtomicWaker,
 }
 
-/// How much one connection has read in its turn.
+/// Counts what one connection reads in its turn.
 #[derive(Debug)]
 pub(super) struct Reader {
     all: BulkReads,
     read: usize,
     /// Set while the connection waits.
     turn: Option<Arc<Turn>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no code panics while holding this lock")
 }
 
 impl BulkReads {
@@ -53,8 +53,12 @@ impl BulkReads {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no code panics while holding this lock")
+    }
+
     fn enqueue(&self, turn: Arc<Turn>) {
-        let mut state = lock(&self.0);
+        let mut state = self.lock();
         state.waiting.push_back(turn);
         if !std::mem::replace(&mut state.is_granting, true) {
             let all = self.clone();
@@ -62,26 +66,23 @@ impl BulkReads {
         }
     }
 
-    /// Grants turns until nobody waits. It holds nothing that a connection needs: one that has ended, or does not read
-    /// when it is woken, only leaves its turn unused.
+    /// Grants turns until the queue is empty. A turn is not a lock: a connection that has been closed, or does not read
+    /// when woken, leaves its turn unused and delays nobody.
     async fn grant(self) {
         let reactors = tokio::runtime::Handle::current().metrics().num_workers();
         loop {
-            // tokio defers what yields until it has looked at the sockets, and then polls those that are ready first.
+            // tokio wakes tasks that yield only after its next readiness check, behind the tasks that the check found ready.
             tokio::task::yield_now().await;
             for _ in 0..reactors {
                 let next = {
-                    let mut state = lock(&self.0);
+                    let mut state = self.lock();
                     let next = state.waiting.pop_front();
                     state.is_granting = next.is_some();
                     next
                 };
                 let Some(turn) = next else { return };
                 turn.is_granted.store(true, Ordering::Release);
-                let waker = lock(&turn.waker).take();
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                turn.waker.wake();
             }
         }
     }
@@ -93,17 +94,13 @@ impl Reader {
         if self.read < BulkReads::TURN {
             return true;
         }
-        let Some(turn) = &self.turn else {
-            let turn = Arc::new(Turn {
-                is_granted: AtomicBool::new(false),
-                waker: Mutex::new(Some(waker.clone())),
-            });
-            self.turn = Some(Arc::clone(&turn));
-            self.all.enqueue(turn);
-            return false;
-        };
+        let turn = self.turn.get_or_insert_with(|| {
+            let turn = Arc::<Turn>::default();
+            self.all.enqueue(Arc::clone(&turn));
+            turn
+        });
         // The waker first, so that a grant in between is not missed.
-        *lock(&turn.waker) = Some(waker.clone());
+        turn.waker.register(waker);
         if !turn.is_granted.load(Ordering::Acquire) {
             return false;
         }
@@ -112,7 +109,7 @@ impl Reader {
         true
     }
 
-    /// Counts what was read. Zero, where the socket is empty: the turn is over, and the next begins when bytes arrive.
+    /// Records bytes read. Zero means that the socket is empty: the turn ends, and the next begins when bytes arrive.
     pub(super) fn has_read(&mut self, bytes: usize) {
         self.read = if bytes == 0 { 0 } else { self.read + bytes };
     }
@@ -136,7 +133,7 @@ mod tests {
             })
             .await;
             reader.has_read(BulkReads::TURN);
-            lock(&log).push(name);
+            log.lock().unwrap().push(name);
         }
     }
 
@@ -147,8 +144,8 @@ mod tests {
         let b = tokio::spawn(upload(all.clone(), 3, "b", log.clone()));
         a.await.unwrap();
         b.await.unwrap();
-        assert_eq!(*lock(&log), ["a", "b", "a", "b", "a", "b"]);
-        let state = lock(&all.0);
+        assert_eq!(*log.lock().unwrap(), ["a", "b", "a", "b", "a", "b"]);
+        let state = all.lock();
         assert!(state.waiting.is_empty());
     }
 
@@ -159,14 +156,19 @@ mod tests {
             .map(|_| tokio::spawn(upload(all.clone(), 4, "upload", log.clone())))
             .collect();
         // All have had the turn with which each begins, and wait.
-        while lock(&log).len() < uploads.len() {
+        while log.lock().unwrap().len() < uploads.len() {
             tokio::task::yield_now().await;
         }
         for _ in 0..8 {
-            let before = lock(&log).len();
+            let before = log.lock().unwrap().len();
             let small = log.clone();
-            tokio::spawn(async move { lock(&small).push("small") }).await.unwrap();
-            let delayed_by = lock(&log)[before..].iter().filter(|name| **name == "upload").count();
+            tokio::spawn(async move { small.lock().unwrap().push("small") })
+                .await
+                .unwrap();
+            let delayed_by = log.lock().unwrap()[before..]
+                .iter()
+                .filter(|name| **name == "upload")
+                .count();
             assert!(delayed_by <= 2, "a small request waited for {delayed_by} turns");
         }
         for upload in uploads {
@@ -178,7 +180,7 @@ mod tests {
     async fn connections_that_end_do_not_hold_up_others() {
         let (all, log) = (BulkReads::default(), Log::default());
         let gone = tokio::spawn(upload(all.clone(), usize::MAX, "gone", log.clone()));
-        while lock(&log).is_empty() {
+        while log.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
         gone.abort();

@@ -24,7 +24,6 @@ pub enum EncodingKey {
     Version(usize, Option<EventType>),
 }
 
-/// A cached value.
 #[derive(Clone)]
 enum CachedValue {
     Bytes(Bytes),

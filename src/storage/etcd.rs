@@ -209,14 +209,13 @@ impl Cluster {
         let resource = Arc::new(Resource {
             sequence: self.made.fetch_add(1, Ordering::Relaxed),
             decoder: Arc::new(Decoder {
-                prefix: prefix.clone(),
+                prefix,
                 fields: config.fields,
                 transform: hooks.transform.unwrap_or_else(Plain::shared),
                 metrics: hooks.metrics.clone(),
                 convert: hooks.convert,
                 media: self.shared.media,
             }),
-            prefix,
             metrics: hooks.metrics,
             last_write: AtomicU64::new(0),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),

@@ -68,7 +68,6 @@ impl Plugin {
         calls.get(method).copied().unwrap_or(0)
     }
 
-    /// Stops listening.
     pub fn stop_listening(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
@@ -77,7 +76,6 @@ impl Plugin {
         let _ = std::fs::remove_file(&self.socket);
     }
 
-    /// Listens again.
     pub fn listen_again(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         let listener = std::os::unix::net::UnixListener::bind(&self.socket).expect("a socket");

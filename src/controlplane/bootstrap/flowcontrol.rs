@@ -29,7 +29,6 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// A default object.
 struct DefaultObject {
     object: Value,
     mandatory: bool,

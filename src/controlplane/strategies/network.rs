@@ -32,7 +32,6 @@ pub const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// NetworkPolicies.
 pub const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::network_policy,
     validate: |v| check::network_policy(v, None),
@@ -50,7 +49,6 @@ pub const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// ServiceCIDRs.
 pub const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::service_cidr,
     validate_update: Some(check::service_cidr_update),
@@ -60,7 +58,6 @@ pub const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
     validate: policy::budget,
     validate_status: policy::budget_status,

@@ -13,7 +13,6 @@ fn pending() -> Value {
     json!({"phase": "Pending"})
 }
 
-/// PersistentVolumes.
 pub const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::persistent_volume,
     prepare_create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
@@ -36,7 +35,6 @@ pub const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// PersistentVolumeClaims.
 pub const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::claim,
     prepare_create: |v| data_sources(v, None),
@@ -74,14 +72,12 @@ fn data_sources(v: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// LimitRanges.
 pub const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::limit_range,
     validate: quota::limit_range,
     ..BASE
 };
 
-/// ResourceQuotas.
 pub const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
     validate: quota::resource_quota,
     validate_update: Some(quota::resource_quota_update),
@@ -135,7 +131,6 @@ pub const CSI_STORAGE_CAPACITY: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// VolumeAttachments.
 pub const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::volume_attachment,
     validate_update: Some(storage::volume_attachment_update),

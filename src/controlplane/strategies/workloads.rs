@@ -38,7 +38,6 @@ fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     )]
 }
 
-/// PodTemplates.
 pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::pod_template,
     validate: check::pod_template,
@@ -47,7 +46,6 @@ pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replication_controller,
     validate: check::replication_controller,
@@ -69,7 +67,6 @@ pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// Deployments.
 pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     wire_annotations: &["deprecated.deployment.rollback.to"],
     default: defaults::deployment,
@@ -94,7 +91,6 @@ pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// ReplicaSets.
 pub const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replica_set,
     validate: check::replica_set,
@@ -179,7 +175,6 @@ fn template_generation(v: &Value) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// ControllerRevisions.
 pub const CONTROLLER_REVISION: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::controller_revision,
     validate_update: Some(check::controller_revision_update),
@@ -206,7 +201,6 @@ pub const JOB: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// CronJobs.
 pub const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::cron_job,
     validate: validation::cronjob::create,

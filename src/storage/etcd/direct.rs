@@ -5,6 +5,7 @@ use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, d
 use crate::storage::cacher::Snapshot;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
 use crate::telemetry::Operation;
+use bytes::Bytes;
 use etcd_client::{GetOptions, GetResponse};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
             None => {
                 let (_, value) = pair.into_key_value();
                 size += value.len();
-                Found::Stored(value)
+                Found::Stored(value.into())
             }
         };
         found.push((own, revision, state));
@@ -118,7 +119,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
     let decode = move || {
         let entries = found.into_iter().map(|(own, revision, state)| match state {
             Found::Cached(entry) => Ok(entry),
-            Found::Stored(value) => decoder.entry(&own, revision, &value),
+            Found::Stored(value) => decoder.entry(&own, revision, value),
         });
         entries.collect()
     };
@@ -131,7 +132,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
 /// Source of an entry.
 enum Found {
     Cached(Arc<Entry>),
-    Stored(Vec<u8>),
+    Stored(Bytes),
 }
 
 /// Lists at a revision, or at the latest state.

@@ -15,6 +15,7 @@ use super::resource::{
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
 use crate::telemetry::Operation;
+use bytes::Bytes;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ async fn trim(resource: &Resource) {
 /// Runs the consistency check periodically and logs differences. Never returns.
 async fn compare(resource: &Resource) {
     // Offset by a hash of the prefix, so that resources are not all checked at the same time.
-    let spread = resource.prefix.bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
+    let spread = resource.prefix().bytes().map(u64::from).sum::<u64>() % COMPARE.as_secs();
     tokio::time::sleep(Duration::from_secs(COMPARE.as_secs() / 2 + spread)).await;
     loop {
         compare_once(resource).await;
@@ -90,12 +91,12 @@ async fn compare_once(resource: &Resource) {
         Ok(Some(true)) => resource.counters.compared(Outcome::Equal),
         Ok(Some(false)) => {
             resource.counters.compared(Outcome::Different);
-            tracing::error!(prefix = %resource.prefix, "the watch cache differs from etcd and is reloaded");
+            tracing::error!(prefix = %resource.prefix(), "the watch cache differs from etcd and is reloaded");
             resource.reload_wanted.notify_one();
         }
         Err(error) => {
             resource.counters.compared(Outcome::Impossible);
-            tracing::warn!(prefix = %resource.prefix, %error, "the watch cache could not be compared with etcd");
+            tracing::warn!(prefix = %resource.prefix(), %error, "the watch cache could not be compared with etcd");
         }
     }
 }
@@ -108,13 +109,13 @@ async fn follow(resource: &Resource) {
                 pause = BACKOFF.0;
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = follow_watch(resource, &serving, revision).await;
-                tracing::warn!(prefix = %resource.prefix, why, "the watch cache is reloaded");
+                tracing::warn!(prefix = %resource.prefix(), why, "the watch cache is reloaded");
                 resource.state.send_replace(State::Loading(Instant::now(), None));
                 serving.cacher.close();
             }
             Err(e) => {
                 let why = e.to_string();
-                tracing::warn!(prefix = %resource.prefix, error = %why, "the resource cannot be loaded");
+                tracing::warn!(prefix = %resource.prefix(), error = %why, "the resource cannot be loaded");
                 resource.state.send_modify(|state| {
                     if let State::Loading(_, last) = state {
                         *last = Some(why);
@@ -129,8 +130,8 @@ async fn follow(resource: &Resource) {
 
 /// Reads all objects at one revision and builds a cache.
 async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
-    let end = end_of(&resource.prefix);
-    let mut from = resource.prefix.clone();
+    let end = end_of(resource.prefix());
+    let mut from = resource.prefix().to_owned();
     let mut pinned: Option<Revision> = None;
     let mut entries: Vec<Arc<Entry>> = Vec::new();
     let revision = loop {
@@ -171,11 +172,11 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
             Err(e) => End::Broken(e.to_string()),
             Ok(mut client) => {
                 let options = WatchOptions::new()
-                    .with_range(end_of(&resource.prefix))
+                    .with_range(end_of(resource.prefix()))
                     .with_start_revision((at.0 + 1).cast_signed())
                     .with_progress_notify()
                     .with_fragment();
-                let stream = client.watch(resource.prefix.as_str(), Some(options));
+                let stream = client.watch(resource.prefix(), Some(options));
                 match tokio::time::timeout(OPEN, stream).await {
                     Ok(Ok(stream)) => read_events(resource, serving, member, stream, &mut at).await,
                     Ok(Err(e)) => End::Broken(e.to_string()),
@@ -187,7 +188,7 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
             End::Reload(why) => return why,
             End::Failover => {}
             End::Broken(why) => {
-                tracing::debug!(prefix = %resource.prefix, why, "a watch on etcd broke and is reopened");
+                tracing::debug!(prefix = %resource.prefix(), why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
                 if opened.elapsed() > Duration::from_secs(10) {
                     pause = BACKOFF.0;
@@ -318,7 +319,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
         };
         let deleted = change.event_type() == etcd_client::EventType::Delete;
         let entry = match (deleted, &previous) {
-            (false, _) => decoder.entry(own, revision, pair.value())?,
+            (false, _) => decoder.entry(own, revision, Bytes::copy_from_slice(pair.value()))?,
             (true, Some(previous)) => Arc::new(previous.at_revision(revision)),
             (true, None) => continue,
         };

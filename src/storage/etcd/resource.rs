@@ -60,7 +60,7 @@ pub(super) enum State {
 
 /// Decodes stored values. Separate from [`Resource`] so that large values can be decoded on other threads.
 pub(super) struct Decoder {
-    /// Prefix of the keys, as [`Resource::prefix`]: encryption authenticates the full key.
+    /// Prefix of the keys, including the cluster's own. Encryption authenticates the full key.
     pub prefix: String,
     pub fields: Option<SelectableFields>,
     pub transform: Arc<dyn Transform>,
@@ -73,8 +73,6 @@ pub(super) struct Decoder {
 pub(super) struct Resource {
     /// Sequence number within the cluster; determines the watch connection.
     pub sequence: usize,
-    /// Prefix of its keys, including the cluster's own.
-    pub prefix: String,
     pub decoder: Arc<Decoder>,
     pub metrics: Arc<StorageMetrics>,
     /// The newest revision written by this process; set before a write is acknowledged.
@@ -182,7 +180,12 @@ impl Resource {
     }
 
     pub fn key(&self, own: &str) -> String {
-        format!("{}{own}", self.prefix)
+        self.decoder.key(own)
+    }
+
+    /// The prefix of its keys, including the cluster's own.
+    pub fn prefix(&self) -> &str {
+        &self.decoder.prefix
     }
 
     /// Returns the part of a key below the prefix; `None` for a key of another resource.
@@ -204,12 +207,13 @@ impl Resource {
 
     /// Decodes a stored value into an entry, off the reactor if it is large.
     pub async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        let value = Bytes::copy_from_slice(value);
         if value.len() <= DECODED_IN_PLACE {
             return self.decoder.entry(own, revision, value);
         }
-        let (decoder, own, value) = (self.decoder.clone(), own.to_owned(), value.to_vec());
+        let (decoder, own) = (self.decoder.clone(), own.to_owned());
         let memory = value.len() * DECODED_PER_BYTE;
-        decode_off_thread(memory, move || decoder.entry(&own, revision, &value)).await
+        decode_off_thread(memory, move || decoder.entry(&own, revision, value)).await
     }
 
     /// Returns the entry of a pair, from the cache if it has the same revision.
@@ -247,7 +251,7 @@ impl Resource {
     /// Returns the cluster's current revision with a linearizable read.
     pub async fn current(&self) -> Result<Revision, Error> {
         let options = GetOptions::new().with_keys_only().with_limit(1);
-        let answer = self.counted(Operation::Get, self.shared.members.range(&self.prefix, options));
+        let answer = self.counted(Operation::Get, self.shared.members.range(self.prefix(), options));
         let answer = answer.await?;
         Ok(self.shared.members.saw(answer.header()))
     }
@@ -380,6 +384,10 @@ impl Resource {
 }
 
 impl Decoder {
+    fn key(&self, own: &str) -> String {
+        format!("{}{own}", self.prefix)
+    }
+
     /// Returns a key without the prefix; `None` for keys outside of it.
     pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
         std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
@@ -389,7 +397,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be decoded.
-    pub fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+    pub fn entry(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let entry = self.open(own, revision, value);
         if entry.is_err() {
             self.metrics.decode_failed();
@@ -397,13 +405,10 @@ impl Decoder {
         entry
     }
 
-    fn open(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
-        let key = format!("{}{own}", self.prefix);
+    fn open(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
+        let key = self.key(own);
         let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
-        let opened = self
-            .transform
-            .open(&key, Bytes::copy_from_slice(value))
-            .map_err(broken)?;
+        let opened = self.transform.open(&key, value).map_err(broken)?;
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);

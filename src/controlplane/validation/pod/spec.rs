@@ -15,7 +15,6 @@ use crate::interrupt::checkpoint;
 /// The owner of a spec. Templates skip some checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of<'a> {
-    /// A pod.
     Pod {
         /// `metadata.name`, from which generated claim names derive.
         name: &'a str,
