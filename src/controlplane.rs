@@ -34,6 +34,7 @@ use crate::apimachinery::status::Result;
 use crate::registry::converting::ConvertingStorage;
 use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
+use crate::registry::strategy::Strategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
 use reviews::ReviewDependencies;
@@ -66,6 +67,8 @@ pub struct Config {
     pub kubelets: KubeletConfig,
     /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
+    /// The strategy of CustomResourceDefinitions.
+    pub definitions: Arc<dyn Strategy>,
 }
 
 /// Why a control plane cannot be built.
@@ -206,7 +209,7 @@ pub fn build(
         serve(groups::access::authentication(&config.review_dependencies)),
         serve(groups::access::authorization(&config.review_dependencies)),
         serve(groups::rbac::rows(&guard)),
-        serve(groups::apiextensions::rows()),
+        serve(groups::apiextensions::rows(config.definitions)),
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),

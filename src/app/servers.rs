@@ -19,6 +19,7 @@ use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::extensions::definitions::CustomResourceDefinition;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -75,6 +76,7 @@ pub async fn control_plane(
         components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
+        definitions: Arc::new(CustomResourceDefinition),
     };
     let mut plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
     for group in own {
