@@ -1,6 +1,6 @@
 //! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
-use super::{StructuralSchema, embedded, openapi};
+use super::{CompileError, StructuralSchema, embedded, openapi};
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest};
@@ -39,7 +39,22 @@ impl KindSchema {
         })
     }
 
-    /// The parsed schema.
+    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and versions with
+    /// equal schemas cost the memory of one.
+    pub fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
+        Self { gvk, schema, source }
+    }
+
+    /// Compiles the schema of a kind from JSON that was accepted before.
+    ///
+    /// # Errors
+    /// As [`StructuralSchema::compile_json`].
+    pub fn compile(gvk: GroupVersionKind, source: Bytes) -> std::result::Result<Self, CompileError> {
+        let schema = Arc::new(StructuralSchema::compile_json(&source)?);
+        Ok(Self::shared(gvk, schema, source))
+    }
+
+    /// The compiled schema.
     pub fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema
     }
@@ -64,7 +79,9 @@ impl Schema for KindSchema {
         };
         let pruned = self.schema.prune(object);
         findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
-        findings.extend(embedded::coerce(&self.schema.root, object));
+        let embedded = embedded::coerce(&self.schema.root, object, &FieldPath::default(), false);
+        let unknown = embedded.map_err(|e| self.refuse(&e))?;
+        findings.extend(unknown);
         Ok(findings)
     }
 

@@ -136,7 +136,7 @@ impl ApplySchema for Typed<'_> {
     fn key_default(self, name: &str) -> Option<Value> {
         match self.0 {
             Location::Meta(t) => t.key_default(name),
-            _ => self.node()?.property(name)?.default.as_deref().cloned(),
+            _ => self.node()?.property(name)?.default.as_deref().map(|d| d.value.clone()),
         }
     }
 
