@@ -53,8 +53,6 @@ pub mod storage;
 pub mod client;
 
 // ── foundations: these import none of the modules above ──
-// Generated kinds, descriptors and schema fragments.
-pub mod api;
 // Certificate signing requests and distinguished names, parsed as strict DER.
 pub mod x509;
 // Task groups, the compute pool, one-shot signals, work queues.
@@ -65,5 +63,7 @@ pub mod telemetry;
 // Crates of this workspace, under the names they are used by here.
 // Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.
 pub use torana_apimachinery as apimachinery;
+// The built-in kinds as data: decoding, protobuf, OpenAPI, merge schemas.
+pub use torana_kube_schema as api;
 // Cancellation points for long synchronous computations; a literal of an object.
 pub use torana_apimachinery::{interrupt, json};

@@ -4,11 +4,11 @@
 //! is built and dropped with the [`Components`]. Paths and whole documents are assembled by `endpoints`.
 
 use super::{Emit, Field, FreeForm, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
-use crate::apimachinery::value::{Map, Value};
-use crate::json;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Read as _;
+use torana_apimachinery::json;
+use torana_apimachinery::value::{Map, Value};
 
 /// All descriptions, deflated: NUL-terminated, each definition's own before those of its fields, in table order.
 static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
@@ -163,7 +163,7 @@ impl Components {
 }
 
 fn literal(json: &str) -> Value {
-    crate::apimachinery::codec::json::decode(json.as_bytes()).expect("the table holds JSON")
+    torana_apimachinery::codec::json::decode(json.as_bytes()).expect("the table holds JSON")
 }
 
 fn describe(out: &mut Map, text: Option<&str>) {

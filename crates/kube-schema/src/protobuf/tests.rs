@@ -1,10 +1,10 @@
 //! Unit tests of the codec; `tests/codecs.rs` round-trips every kind.
 
 use super::*;
-use crate::api::{by_gvk, types};
-use crate::apimachinery::codec::protobuf;
-use crate::apimachinery::value::Map;
-use crate::json;
+use crate::{by_gvk, types};
+use torana_apimachinery::codec::protobuf;
+use torana_apimachinery::json;
+use torana_apimachinery::value::Map;
 
 fn message(def: &'static TypeDef, object: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -46,7 +46,7 @@ fn non_pointer_fields_of_a_service_port_are_always_written() {
 
 #[test]
 fn inlined_structs_are_nested_messages() {
-    let def = crate::api::by_name("io.k8s.api.core.v1.Volume").unwrap();
+    let def = crate::by_name("io.k8s.api.core.v1.Volume").unwrap();
     let volume = json!({"name": "v", "configMap": {"name": "c"}});
     let bytes = message(def, &volume);
     // volumeSource{configMap{localObjectReference{name}}}
@@ -67,7 +67,7 @@ fn unknown_fields_are_skipped_and_wrong_wire_types_rejected() {
 
 #[test]
 fn overly_deep_schemas_are_rejected() {
-    let def = crate::api::by_name(SCHEMA).unwrap();
+    let def = crate::by_name(SCHEMA).unwrap();
     let not = def.field("not").unwrap().tag;
     let mut bytes = Vec::new();
     for _ in 0..300 {
@@ -96,7 +96,7 @@ fn schemas_at_the_json_depth_limit_are_encoded() {
             outer.insert("not", inner);
             Value::Object(outer)
         });
-        message(crate::api::by_name(SCHEMA).unwrap(), &schema).len()
+        message(crate::by_name(SCHEMA).unwrap(), &schema).len()
     });
     assert!(written.unwrap().join().unwrap() > 999);
 }

@@ -3,9 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use torana::api;
-use torana::apimachinery::codec::budget::{DecodeBudget, decoded_size_limit};
-use torana::apimachinery::codec::{cbor, json, yaml};
+use torana_apimachinery::codec::budget::{DecodeBudget, decoded_size_limit};
+use torana_apimachinery::codec::{cbor, json, yaml};
+use torana_kube_schema as api;
 
 thread_local! {
     static NOW: Cell<isize> = const { Cell::new(0) };
@@ -188,7 +188,7 @@ fn protobuf_trees_are_within_their_budget() {
     let pod = api::by_gvk("", "v1", "Pod").expect("the table has it");
     let field = |number: u8, content: Vec<u8>| {
         let mut out = Vec::new();
-        torana::apimachinery::codec::protobuf::put_bytes(&mut out, number, &content);
+        torana_apimachinery::codec::protobuf::put_bytes(&mut out, number, &content);
         out
     };
     let cases = [

@@ -1,13 +1,13 @@
 //! Canonical forms of scalars that Go unmarshals from text: base64, times, quantities, `IntOrString`.
 
 use super::DecodeError;
-use crate::apimachinery::codec::json;
-use crate::apimachinery::patch::json_type;
-use crate::apimachinery::value::{Str, Value};
-use crate::apimachinery::{quantity, time};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use torana_apimachinery::codec::json;
+use torana_apimachinery::patch::json_type;
+use torana_apimachinery::value::{Str, Value};
+use torana_apimachinery::{quantity, time};
 
 /// Go's `base64.StdEncoding`: padding is required, non-zero trailing bits are accepted.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -1,9 +1,9 @@
 //! Generates objects of any built-in kind from the schema table, with all fields filled or a random subset. Shared by
 //! the codec tests and the cross-check against the crates (`tests/kube-rs`).
 
-use torana::api::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
-use torana::apimachinery::value::{Map, Value};
-use torana::json;
+use torana_apimachinery::json;
+use torana_apimachinery::value::{Map, Value};
+use torana_kube_schema::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
 
 /// The one definition with unbounded recursion.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";

@@ -1,7 +1,7 @@
 //! Adapter from the schema table to strategic merge patch: [`PatchType`] implements [`PatchSchema`] for built-in kinds.
 
 use super::{Field, FreeForm, PatchStrategy, Ty, TypeDef};
-use crate::apimachinery::patch::strategic::{FieldPatch, PatchSchema};
+use torana_apimachinery::patch::strategic::{FieldPatch, PatchSchema};
 
 /// The schema at the patch's current position.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +67,9 @@ impl PatchSchema for PatchType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apimachinery::Value;
-    use crate::apimachinery::patch::strategic;
-    use crate::json;
+    use torana_apimachinery::Value;
+    use torana_apimachinery::json;
+    use torana_apimachinery::patch::strategic;
 
     fn patch(kind: (&str, &str, &str), mut doc: Value, patch: &str) -> Result<Value, String> {
         let def = super::super::by_gvk(kind.0, kind.1, kind.2).unwrap();

@@ -6,11 +6,11 @@ mod generator;
 
 use generator::Generator;
 use proptest::prelude::*;
-use torana::api::decode::normalize;
-use torana::api::protobuf::{decode_message, encode_message};
-use torana::api::{Field, TypeDef, by_gvk, types};
-use torana::apimachinery::codec::{cbor, json, yaml};
-use torana::apimachinery::value::Value;
+use torana_apimachinery::codec::{cbor, json, yaml};
+use torana_apimachinery::value::Value;
+use torana_kube_schema::decode::normalize;
+use torana_kube_schema::protobuf::{decode_message, encode_message};
+use torana_kube_schema::{Field, TypeDef, by_gvk, types};
 
 fn normal(def: &'static TypeDef, mut v: Value) -> Value {
     let findings = normalize(def, &mut v).unwrap_or_else(|e| panic!("{}: {e}", def.name));

@@ -3,8 +3,8 @@
 //! tree instead of decoded from text: numbers are coerced rather than refused, and errors have different messages.
 
 use super::DecodeError;
-use crate::api::{Ty, TypeDef};
-use crate::apimachinery::value::Value;
+use crate::{Ty, TypeDef};
+use torana_apimachinery::value::Value;
 
 /// Coerces the scalars of `v` to the types of `def`. Types that unmarshal themselves (times, quantities) and unknown
 /// fields are left to [`super::normalize`].
@@ -90,10 +90,10 @@ fn kind(v: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use torana_apimachinery::json;
 
     fn deployment(spec: Value) -> Result<Value, String> {
-        let def = crate::api::by_gvk("apps", "v1", "Deployment").unwrap();
+        let def = crate::by_gvk("apps", "v1", "Deployment").unwrap();
         let mut v = json!({"spec": spec});
         coerce(def, &mut v).map(|()| v.get("spec").clone()).map_err(|e| e.0)
     }

@@ -2,9 +2,9 @@
 
 use super::decode::zero;
 use super::{Emit, Field, FreeForm, ListType, MapType, Ty, TypeDef};
-use crate::apimachinery::Value;
-use crate::apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
-use crate::apimachinery::codec::json;
+use torana_apimachinery::Value;
+use torana_apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
+use torana_apimachinery::codec::json;
 
 /// A position in the schema. List and map semantics come from the field that holds a value, so the field is kept
 /// rather than only its type.

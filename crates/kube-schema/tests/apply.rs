@@ -5,12 +5,12 @@ mod generator;
 
 use generator::Generator;
 use proptest::prelude::*;
-use torana::api::apply_schema::ApplyType;
-use torana::api::decode::normalize;
-use torana::api::{Field, TypeDef, types};
-use torana::apimachinery::apply::{self, ApplyRequest, FieldSet, Writer, typed, update_managed_fields};
-use torana::apimachinery::status::Status;
-use torana::apimachinery::value::Value;
+use torana_apimachinery::apply::{self, ApplyRequest, FieldSet, Writer, typed, update_managed_fields};
+use torana_apimachinery::status::Status;
+use torana_apimachinery::value::Value;
+use torana_kube_schema::apply_schema::ApplyType;
+use torana_kube_schema::decode::normalize;
+use torana_kube_schema::{Field, TypeDef, types};
 
 const MANAGED: [&str; 2] = ["metadata", "managedFields"];
 
@@ -92,7 +92,7 @@ fn bare(v: &Value) -> Value {
 
 /// A configuration that only identifies the object.
 fn nothing(config: &Value) -> Value {
-    torana::json!({"apiVersion": (config.get("apiVersion").clone()), "kind": (config.get("kind").clone()), "metadata": {"name": "n"}})
+    torana_apimachinery::json!({"apiVersion": (config.get("apiVersion").clone()), "kind": (config.get("kind").clone()), "metadata": {"name": "n"}})
 }
 
 /// The field set of an object after normalisation.

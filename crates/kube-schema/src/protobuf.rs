@@ -14,10 +14,10 @@ pub use write::message as encode_message;
 
 use super::decode::DecodeError;
 use super::{Field, TypeDef};
-use crate::apimachinery::codec::budget::DecodeBudget;
-use crate::apimachinery::codec::protobuf::envelope;
-use crate::apimachinery::gvk::GroupVersion;
-use crate::apimachinery::value::Value;
+use torana_apimachinery::codec::budget::DecodeBudget;
+use torana_apimachinery::codec::protobuf::envelope;
+use torana_apimachinery::gvk::GroupVersion;
+use torana_apimachinery::value::Value;
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 

@@ -1,7 +1,7 @@
 use super::*;
-use crate::api::by_gvk;
-use crate::json;
+use crate::by_gvk;
 use proptest::prelude::*;
+use torana_apimachinery::json;
 
 fn decode(group: &str, version: &str, kind: &str, mut v: Value) -> Result<(Value, Vec<String>), DecodeError> {
     let def = by_gvk(group, version, kind).expect("a built-in kind");
@@ -43,7 +43,7 @@ fn findings_are_capped_at_one_hundred() {
     let (_, findings) = decode("", "v1", "Pod", json!({"spec": Value::Object(spec)})).expect("types fit");
     assert_eq!(
         findings.len(),
-        crate::apimachinery::codec::strict_errors::StrictErrors::MAX
+        torana_apimachinery::codec::strict_errors::StrictErrors::MAX
     );
 }
 
@@ -157,7 +157,7 @@ fn json_schemas_in_crds_are_checked_recursively() {
 
 #[test]
 fn findings_of_a_part_carry_its_path_and_type_errors_do_not() {
-    let meta = crate::api::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("metadata");
+    let meta = crate::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("metadata");
     let findings = normalize_under("metadata", meta, &mut json!({"bogus": 1}));
     assert_eq!(findings, Ok(vec![r#"unknown field "metadata.bogus""#.to_owned()]));
     let error = normalize_under("metadata", meta, &mut json!({"labels": {"a": 1}})).map_err(|e| e.0);

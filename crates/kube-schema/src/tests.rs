@@ -84,10 +84,10 @@ fn the_table_stays_below_512_kib() {
 
 #[test]
 fn fields_added_by_corrections_work_in_every_codec_and_schema() {
-    use crate::apimachinery::apply::{ApplySchema, PathElement, typed::to_field_set};
-    use crate::json;
+    use torana_apimachinery::apply::{ApplySchema, PathElement, typed::to_field_set};
+    use torana_apimachinery::json;
 
-    let corrections = include_str!("../../tools/schema-gen/corrections.txt");
+    let corrections = include_str!("../../../tools/schema-gen/corrections.txt");
     let lines: Vec<&str> = corrections.lines().filter_map(|l| l.strip_prefix("field ")).collect();
     assert!(lines.len() > 50);
     let all = openapi::Components::load();
@@ -103,7 +103,7 @@ fn fields_added_by_corrections_work_in_every_codec_and_schema() {
             list if list.starts_with("[]") => json!([{}]),
             _ => json!({}),
         };
-        let mut object = crate::apimachinery::Value::object();
+        let mut object = torana_apimachinery::Value::object();
         object.set(&[name], value);
         let findings = decode::normalize(def, &mut object).expect("it has the right type");
         assert_eq!(findings, [""; 0], "{path}");

@@ -1,15 +1,15 @@
 //! Protobuf decoder: wire messages to trees. Start at [`message_with_budget`].
 
 use super::{SCHEMA, is_wrapped, order};
-use crate::api::decode::DecodeError;
-use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
-use crate::apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
-use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError};
-use crate::apimachinery::time;
-use crate::apimachinery::value::{Map, Str, Value};
+use crate::decode::DecodeError;
+use crate::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use torana_apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
+use torana_apimachinery::codec::json;
+use torana_apimachinery::codec::protobuf::{Payload, Reader, WireError};
+use torana_apimachinery::time;
+use torana_apimachinery::value::{Map, Str, Value};
 
 /// Maximum nesting depth of messages. Only JSON schemas are recursive and can reach it.
 const MAX_DEPTH: usize = 200;
@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 200;
 type Result<T> = std::result::Result<T, DecodeError>;
 
 /// Decodes a message into the tree that its JSON form would give, without empty `omitempty` values. All types are
-/// correct afterwards; always-written fields are added by [`normalize`](crate::api::decode::normalize).
+/// correct afterwards; always-written fields are added by [`normalize`](crate::decode::normalize).
 ///
 /// # Errors
 /// The message is malformed or nests too deep.
@@ -234,7 +234,7 @@ fn entry(ty: Ty, f: &Field, raw: &[u8], (depth, budget): Cx<'_>) -> Result<(Str,
         (Some(v), _) => v,
         (None, Ty::Bytes) => Value::from(""),
         (None, Ty::List(_)) => Value::Array(Vec::new()),
-        (None, _) => crate::api::decode::zero(ty),
+        (None, _) => crate::decode::zero(ty),
     };
     Ok((key, v))
 }

@@ -12,11 +12,11 @@ pub use converter::coerce;
 pub use order::sort_by_document_order;
 
 use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
-use crate::apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
-use crate::apimachinery::codec::strict_errors::StrictErrors;
-use crate::apimachinery::patch::json_type;
-use crate::apimachinery::value::{Map, Str, Value};
 use std::fmt;
+use torana_apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
+use torana_apimachinery::codec::strict_errors::StrictErrors;
+use torana_apimachinery::patch::json_type;
+use torana_apimachinery::value::{Map, Str, Value};
 
 /// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three bytes of JSON
 /// and over a hundred in the tree, so a small body could otherwise expand without bound. Objects that fit into the
@@ -294,7 +294,7 @@ impl Cx {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
             (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
             (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
-                let number = crate::apimachinery::codec::json::to_string(v);
+                let number = torana_apimachinery::codec::json::to_string(v);
                 Err(at.mismatch(&format!("number {number}"), &go_type(ty)))
             }
             (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),

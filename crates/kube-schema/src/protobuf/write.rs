@@ -1,13 +1,13 @@
 //! Protobuf encoder: trees to wire messages. Start at [`message`].
 
 use super::{SCHEMA, is_wrapped, order};
-use crate::api::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
-use crate::apimachinery::codec::json;
-use crate::apimachinery::codec::protobuf::{put_bytes, put_double, put_message, put_number};
-use crate::apimachinery::time;
-use crate::apimachinery::value::{Map, Value};
+use crate::{Emit, Field, SchemaOr, Ty, TypeDef, by_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use torana_apimachinery::codec::json;
+use torana_apimachinery::codec::protobuf::{put_bytes, put_double, put_message, put_number};
+use torana_apimachinery::time;
+use torana_apimachinery::value::{Map, Value};
 
 /// Appends the encoding of an object. Members of a wrong type, which a normalized object does not have, are written as
 /// zero values.

@@ -1,7 +1,7 @@
 //! Index of each definition's fields by protobuf number: the table is sorted by JSON name, messages are written by
 //! number. Evaluated at compile time, so there is only one table to generate and no start-up cost.
 
-use crate::api::{Field, TypeDef, table::TYPES};
+use crate::{Field, TypeDef, table::TYPES};
 
 const KINDS: usize = TYPES.len();
 const ROWS: usize = rows();
