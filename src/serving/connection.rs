@@ -12,7 +12,7 @@ mod io;
 
 pub(super) use activity::{Activity, signals};
 
-use super::bulk::BulkReads;
+use super::bulk::BulkTurns;
 use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     /// Limits the number of handshakes that compute at the same time.
     pub(super) handshakes: Arc<FairSemaphore>,
     /// Uploads take turns, too.
-    pub(super) bulk: BulkReads,
+    pub(super) bulk: BulkTurns,
     pub(super) protocols: Protocols,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) metrics: PortMetrics,
