@@ -73,12 +73,18 @@ fn the_minimum_of_events_is_bounded_in_bytes() {
         history.push(now, feed.put("ns/a"), &state);
     }
     let all = history.stats();
-    assert!(all.0 == 90 && all.1 > 20_000, "the events are larger than the minimum: {all:?}");
+    assert!(
+        all.0 == 90 && all.1 > 20_000,
+        "the events are larger than the minimum: {all:?}"
+    );
     history.trim(now, usize::MAX);
     assert_eq!(history.stats(), all, "young events are kept");
     history.trim(now + Duration::from_secs(3600), usize::MAX);
     let (events, bytes, _) = history.stats();
-    assert!(events > 0 && bytes <= 20_000, "{events} events of {bytes} bytes are left");
+    assert!(
+        events > 0 && bytes <= 20_000,
+        "{events} events of {bytes} bytes are left"
+    );
 }
 
 #[test]
