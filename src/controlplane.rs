@@ -34,7 +34,7 @@ use crate::apimachinery::status::Result;
 use crate::registry::converting::ConvertingStorage;
 use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
 use crate::registry::store::Store;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
 use reviews::ReviewDependencies;
@@ -68,7 +68,7 @@ pub struct Config {
     /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
     /// The strategy of CustomResourceDefinitions.
-    pub definitions: Arc<dyn Strategy>,
+    pub definitions: Arc<dyn RestStrategy>,
 }
 
 /// Why a control plane cannot be built.
