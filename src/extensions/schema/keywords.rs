@@ -52,9 +52,6 @@ struct Checker<'p> {
 /// True if `f` holds for the schema or one in it.
 pub fn any(s: &Value, f: &mut dyn FnMut(&Value) -> bool) -> bool {
     checkpoint();
-    if s.as_object().is_none() {
-        return false;
-    }
     f(s) || children(s).any(|c| any(c, f))
 }
 
@@ -68,7 +65,7 @@ pub fn children(s: &Value) -> impl Iterator<Item = &Value> {
     let single = ["items", "not", "additionalProperties", "additionalItems"]
         .into_iter()
         .map(|w| s.get(w));
-    maps.chain(lists).chain(single)
+    maps.chain(lists).chain(single).filter(|s| s.as_object().is_some())
 }
 
 /// True if a schema, apart from those in it, violates a rule.
