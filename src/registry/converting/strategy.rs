@@ -152,7 +152,13 @@ mod tests {
     /// Serves `v1` of what is stored as `v2`.
     struct Versions;
 
-    impl Conversion for Versions {
+    impl Pair for Versions {
+        fn hub(&self) -> String {
+            "v2".to_owned()
+        }
+        fn spoke(&self) -> String {
+            "v1".to_owned()
+        }
         fn serve(&self, mut stored: Value) -> Value {
             stored.set(&["apiVersion"], "v1");
             stored
