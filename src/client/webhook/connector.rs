@@ -54,12 +54,15 @@ impl Connector {
 }
 
 impl Inner {
+    async fn dial(&self, address: &str) -> Result<Dialed, DialError> {
+        dial::dial_watched(address, &self.tls, Offer::Any, &self.outbound, 0).await
+    }
+
     async fn connect(&self) -> Result<Dialed, DialError> {
-        let dial = async |address: &str| dial::dial_watched(address, &self.tls, Offer::Any, &self.outbound, 0).await;
         match &self.target {
             Target::Url(uri) => {
                 let host = uri.host().unwrap_or_default();
-                dial(&format!("{host}:{}", uri.port_u16().unwrap_or(443))).await
+                self.dial(&format!("{host}:{}", uri.port_u16().unwrap_or(443))).await
             }
             Target::Service {
                 namespace, name, port, ..
@@ -67,7 +70,7 @@ impl Inner {
                 let addresses = self.services.addresses(namespace, name, *port).map_err(DialError)?;
                 let mut failed = None;
                 for address in addresses.iter().take(ADDRESSES) {
-                    match dial(address).await {
+                    match self.dial(address).await {
                         Ok(dialed) => return Ok(dialed),
                         Err(e) => failed = failed.or(Some(e)),
                     }
@@ -141,10 +144,19 @@ impl Write for Io {
     }
 }
 
+/// An error and its causes.
+fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
 /// The cause of a failed exchange in Go's wording.
 pub(super) fn error_text(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    for cause in causes {
+    for cause in chain(error) {
         if let Some(dial) = cause.downcast_ref::<DialError>() {
             return dial.0.clone();
         }
@@ -157,6 +169,5 @@ pub(super) fn error_text(error: &(dyn Error + 'static)) -> String {
             return dial::system_error("read", e);
         }
     }
-    let last = std::iter::successors(Some(error), |e| e.source()).last();
-    last.map_or_else(String::new, ToString::to_string)
+    chain(error).last().map_or_else(String::new, ToString::to_string)
 }

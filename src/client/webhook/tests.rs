@@ -134,7 +134,7 @@ async fn responses_are_bounded_and_redirects_not_followed() {
     let moved = FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
         count.fetch_add(1, Ordering::Relaxed);
         let to = format!("https://{}/elsewhere", req.headers()["host"].to_str().unwrap());
-        async { Response::builder().status(307).header("Location", to).body(Bytes::new()).unwrap() }
+        async move { Response::builder().status(307).header("Location", to).body(Bytes::new()).unwrap() }
     })
     .await;
     let refused = by_url(&moved).post(soon()).await.unwrap_err();

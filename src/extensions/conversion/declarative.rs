@@ -128,8 +128,8 @@ fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, Str
                 if !found.contains_key(next) {
                     let mut way = found[here].clone();
                     way.push(step.clone());
-                    found.insert(next, way);
-                    queue.push_back(next);
+                    found.insert(*next, way);
+                    queue.push_back(*next);
                 }
             }
         }

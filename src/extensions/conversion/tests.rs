@@ -6,7 +6,7 @@ use crate::apimachinery::field::FieldPath;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::client::webhook::testing::{FakeWebhook, webhooks};
 use crate::json;
-use crate::registry::converting::ConvertingStorage;
+use crate::registry::schema::ManagerInfo;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use crate::storage::{Draft, Error, ListOptions, MinRevision, Precondition, Storage};
 use crate::telemetry::Telemetry;
@@ -75,10 +75,8 @@ impl Served {
         let kind = conversions
             .versions(definition, &[compiled("v1", "one"), compiled("v2", "two")])
             .unwrap();
-        let kind = Arc::new(kind);
-        let served = |i| -> Arc<dyn Storage> { Arc::new(ConvertingStorage::new(stored.clone(), kind.clone(), i)) };
         Self {
-            versions: [served(V1), served(V2)],
+            versions: [V1, V2].map(|i| kind.storage(stored.clone(), i)),
             engine,
             stored,
             telemetry,
@@ -307,6 +305,46 @@ async fn definitions_with_the_same_webhook_share_its_connections() {
     };
     let _other = conversions.webhook(&other).unwrap();
     assert_eq!(conversions.known.lock().unwrap().len(), 1, "unused ones are forgotten");
+}
+
+#[test]
+fn ownership_follows_a_field_to_its_other_name() {
+    let metrics = ConversionMetrics::new(Telemetry::new().registry());
+    let conversions = Conversions::new(webhooks(Ok(Vec::new())), metrics);
+    let mut definition = definition(json!({"strategy": "None"}));
+    let rules = "[{from: v1, to: v2, rules: [{move: {from: .spec.one, to: .spec.two}}]}]";
+    definition.set(&["metadata", "annotations", declarative::ANNOTATION], rules);
+    let versions = [compiled("v1", "one"), compiled("v2", "two")];
+    let versions = conversions.versions(&definition, &versions).unwrap();
+    let (v1, v2) = (versions.schema(V1), versions.schema(V2));
+    let who = |manager: &'static str, api_version: &'static str| ManagerInfo {
+        manager,
+        subresource: "",
+        now: "2026-01-01T00:00:00Z",
+        api_version,
+    };
+    let config = |version: &str, field: &str, value: &str| {
+        let mut config = json!({"apiVersion": (format!("x.io/{version}")), "kind": "Thing", "metadata": {"name": "a"}});
+        config.set(&["spec", field], value);
+        config
+    };
+    let live = v1.apply(None, config("v1", "one", "x"), &who("old", "x.io/v1"), false, &[]).unwrap();
+    let mut live = live.clone();
+    live.set(&["spec", "two"], live.at(&["spec", "one"]).clone());
+    live.unset(&["spec", "one"]);
+    live.set(&["apiVersion"], "x.io/v2");
+    let refused = v2.apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), false, &[]);
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, 409, "{refused:?}");
+    let forced = v2.apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), true, &[]).unwrap();
+    let owners: Vec<&str> = forced
+        .at(&["metadata", "managedFields"])
+        .items()
+        .iter()
+        .filter(|entry| !entry.at(&["fieldsV1", "f:spec"]).is_null())
+        .map(|entry| entry.str_at(&["manager"]))
+        .collect();
+    assert_eq!(owners, ["new"], "the field has changed hands under both names");
 }
 
 #[test]

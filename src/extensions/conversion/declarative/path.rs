@@ -78,11 +78,6 @@ impl Keys {
         let (_, parent) = self.0.split_last()?;
         (!parent.is_empty()).then(|| Self(parent.to_vec()))
     }
-
-    /// The last key.
-    pub fn last(&self) -> &Str {
-        self.0.last().expect("a path has at least one key")
-    }
 }
 
 impl Items {
