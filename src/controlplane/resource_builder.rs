@@ -158,12 +158,7 @@ impl ResourceBuilder {
         });
         // Only fields that both versions can select by.
         let selectable = hub.selectable.as_ref().map(|s| SelectableFields {
-            names: s
-                .names
-                .iter()
-                .filter_map(|n| (pair.field)(n))
-                .map(Str::new)
-                .collect(),
+            names: s.names.iter().filter_map(|n| (pair.field)(n)).map(Str::new).collect(),
             extract: {
                 let extract = s.extract.clone();
                 Arc::new(move |v| {

@@ -83,7 +83,11 @@ impl Conversions {
     ///
     /// # Errors
     /// Upstream's text if the webhook's configuration cannot be used; the definition then serves no request.
-    pub fn versions(&self, definition: &Value, versions: &[CompiledVersion]) -> Result<Arc<DefinitionVersions>, String> {
+    pub fn versions(
+        &self,
+        definition: &Value,
+        versions: &[CompiledVersion],
+    ) -> Result<Arc<DefinitionVersions>, String> {
         let group = definition.str_at(&["spec", "group"]);
         let specs = definition.at(&["spec", "versions"]).items();
         let storage = specs.iter().find(|v| v.get("storage").as_bool() == Some(true));

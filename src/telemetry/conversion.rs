@@ -73,6 +73,8 @@ impl ConversionMetrics {
         self.durations.with_label_values(&result).observe(took.as_secs_f64());
         let succeeded = if failure.is_none() { "true" } else { "false" };
         let versions = [crd, from, to, succeeded];
-        self.by_definition.with_label_values(&versions).observe(took.as_secs_f64());
+        self.by_definition
+            .with_label_values(&versions)
+            .observe(took.as_secs_f64());
     }
 }

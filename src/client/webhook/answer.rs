@@ -19,7 +19,9 @@ pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &
     }
     let shown = match content_type {
         Some(media) if !media.trim_start().starts_with("text/") => "unknown".to_owned(),
-        _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).trim().to_owned(),
+        _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN)])
+            .trim()
+            .to_owned(),
     };
     let fixed = match status.as_u16() {
         400 => "the server rejected our request for an unknown reason",
@@ -57,12 +59,32 @@ mod tests {
     fn error_responses_have_upstreams_texts() {
         let status = br#"{"kind":"Status","status":"Failure","message":"no"}"#;
         for (code, media, body, text) in [
-            (500, Some("text/plain; charset=utf-8"), &b"boom\n"[..], r#"an error on the server ("boom") has prevented the request from succeeding"#),
-            (500, Some("application/json"), b"{}", r#"an error on the server ("unknown") has prevented the request from succeeding"#),
+            (
+                500,
+                Some("text/plain; charset=utf-8"),
+                &b"boom\n"[..],
+                r#"an error on the server ("boom") has prevented the request from succeeding"#,
+            ),
+            (
+                500,
+                Some("application/json"),
+                b"{}",
+                r#"an error on the server ("unknown") has prevented the request from succeeding"#,
+            ),
             (500, Some("application/json"), status, "no"),
-            (404, None, b"404 page not found", "the server could not find the requested resource"),
+            (
+                404,
+                None,
+                b"404 page not found",
+                "the server could not find the requested resource",
+            ),
             (503, None, b"", "the server is currently unable to handle the request"),
-            (302, None, b"", "the server responded with the status code 302 but did not return more information"),
+            (
+                302,
+                None,
+                b"",
+                "the server responded with the status code 302 but did not return more information",
+            ),
             (403, Some("text/plain"), b"go away", "go away"),
         ] {
             assert_eq!(error_text(StatusCode::from_u16(code).unwrap(), media, body), text);

@@ -62,9 +62,7 @@ impl Entered<'_> {
     /// Records how the call ended.
     pub fn record(self, took: Duration, failure: Option<&CallError>) {
         let mut state = self.0.lock();
-        let slow = failure.filter(|why| {
-            took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_))
-        });
+        let slow = failure.filter(|why| took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_)));
         let Some(why) = slow else {
             *state = State::default();
             return;
@@ -122,7 +120,7 @@ mod tests {
             fail(&circuit).await;
         }
         tokio::time::advance(FIRST_PAUSE).await;
-        drop(circuit.enter(TIMEOUT).unwrap());
+        let _given_up = circuit.enter(TIMEOUT).unwrap();
         tokio::time::advance(TIMEOUT).await;
         assert!(circuit.enter(TIMEOUT).is_ok());
     }
@@ -132,7 +130,10 @@ mod tests {
         let circuit = Circuit::default();
         for _ in 0..10 {
             let refused = CallError::Transport("refused".to_owned());
-            circuit.enter(TIMEOUT).unwrap().record(Duration::from_millis(1), Some(&refused));
+            circuit
+                .enter(TIMEOUT)
+                .unwrap()
+                .record(Duration::from_millis(1), Some(&refused));
             let answered = CallError::Status(500, "no".to_owned());
             circuit.enter(TIMEOUT).unwrap().record(TIMEOUT, Some(&answered));
         }

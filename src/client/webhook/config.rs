@@ -234,9 +234,16 @@ mod tests {
             ("https://x.io", "https://x.io/", "x.io"),
         ] {
             let config = WebhookConfig::parse(&json!({"url": url})).unwrap();
-            assert_eq!((config.target.url().as_str(), config.target.host().as_str()), (called, host));
+            assert_eq!(
+                (config.target.url().as_str(), config.target.host().as_str()),
+                (called, host)
+            );
         }
-        for wrong in [json!({}), json!({"url": "http://x"}), json!({"url": "https://x", "caBundle": "?"})] {
+        for wrong in [
+            json!({}),
+            json!({"url": "http://x"}),
+            json!({"url": "https://x", "caBundle": "?"}),
+        ] {
             assert!(WebhookConfig::parse(&wrong).is_err(), "{wrong:?}");
         }
     }

@@ -70,7 +70,10 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
         async { Response::new(Bytes::from_static(b"ok")) }
     };
     let fake = FakeWebhook::start(&["s.n.svc"], answer).await;
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     // The first address refuses connections.
     let addresses = [dead, fake.address].map(|a| a.to_string().into()).to_vec();
     let webhook = webhooks(Ok(addresses)).connect(&service(&fake), LIMITS).unwrap();
@@ -96,7 +99,10 @@ async fn failures_have_upstreams_texts() {
         missing.post(soon()).await.unwrap_err().to_string(),
         "Post \"https://s.n.svc:443/convert?timeout=10s\": service \"s\" not found"
     );
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let url = format!("https://{dead}/");
     let config = WebhookConfig::parse(&json!({"url": (url.as_str())})).unwrap();
     let refused = webhooks(Ok(Vec::new())).connect(&config, LIMITS).unwrap();
@@ -134,7 +140,13 @@ async fn responses_are_bounded_and_redirects_not_followed() {
     let moved = FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
         count.fetch_add(1, Ordering::Relaxed);
         let to = format!("https://{}/elsewhere", req.headers()["host"].to_str().unwrap());
-        async move { Response::builder().status(307).header("Location", to).body(Bytes::new()).unwrap() }
+        async move {
+            Response::builder()
+                .status(307)
+                .header("Location", to)
+                .body(Bytes::new())
+                .unwrap()
+        }
     })
     .await;
     let refused = by_url(&moved).post(soon()).await.unwrap_err();
@@ -153,7 +165,11 @@ async fn a_webhook_that_asks_to_come_back_is_called_again() {
         let first = count.fetch_add(1, Ordering::Relaxed) == 0;
         async move {
             match first {
-                true => Response::builder().status(503).header("Retry-After", "0").body(Bytes::new()).unwrap(),
+                true => Response::builder()
+                    .status(503)
+                    .header("Retry-After", "0")
+                    .body(Bytes::new())
+                    .unwrap(),
                 false => Response::new(Bytes::from_static(b"ok")),
             }
         }
@@ -183,8 +199,14 @@ async fn callers_beyond_the_limit_fail_and_a_silent_webhook_costs_only_its_timeo
         let failed = caller.await.unwrap().unwrap_err();
         assert_eq!(
             failed.to_string(),
-            format!("Post \"https://{}/convert?timeout=1s\": context deadline exceeded", fake.address)
+            format!(
+                "Post \"https://{}/convert?timeout=1s\": context deadline exceeded",
+                fake.address
+            )
         );
     }
-    assert!(webhook.post(call(Duration::from_millis(1))).await.is_err(), "and places are free again");
+    assert!(
+        webhook.post(call(Duration::from_millis(1))).await.is_err(),
+        "and places are free again"
+    );
 }

@@ -64,9 +64,7 @@ pub fn request(version: Version, uid: &str, desired: &str, objects: &[Vec<u8>]) 
         }
         out.extend_from_slice(object);
     }
-    out.extend_from_slice(
-        b"]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\"result\":{\"metadata\":{}}}}\n",
-    );
+    out.extend_from_slice(b"]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\"result\":{\"metadata\":{}}}}\n");
     out
 }
 
@@ -169,7 +167,10 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, String> {
         return Err("missing metadata in converted object".to_owned());
     };
     if given.as_object().is_none() {
-        return Err(format!("invalid metadata of type {} in converted object", go_type(given)));
+        return Err(format!(
+            "invalid metadata of type {} in converted object",
+            go_type(given)
+        ));
     }
     let mut metadata = original.clone();
     for part in ["labels", "annotations"] {

@@ -20,10 +20,7 @@ const V2: usize = 1;
 fn compiled(name: &str, field: &str) -> CompiledVersion {
     let mut schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer", "default": 1}}}}});
-    schema.set(
-        &["properties", "spec", "properties", field],
-        json!({"type": "string"}),
-    );
+    schema.set(&["properties", "spec", "properties", field], json!({"type": "string"}));
     let gvk = GroupVersionKind::new("x.io", name, "Thing");
     CompiledVersion {
         name: name.to_owned(),
@@ -90,7 +87,9 @@ impl Served {
         v.set(&["apiVersion"], ["x.io/v1", "x.io/v2"][version]);
         v.set(&["spec", ["one", "two"][version]], "x");
         let draft = Draft::new(&v, Vec::new());
-        let put = self.versions[version].put(name, Precondition::Absent, draft, None).await;
+        let put = self.versions[version]
+            .put(name, Precondition::Absent, draft, None)
+            .await;
         put.map(|e| e.decode()).map_err(|e| e.to_string())
     }
 
@@ -112,7 +111,10 @@ where
         let change = change.clone();
         async move {
             let mut review = json::decode(request.body()).unwrap();
-            assert_eq!(review.at(&["response"]), &json!({"uid": "", "convertedObjects": null, "result": {"metadata": {}}}));
+            assert_eq!(
+                review.at(&["response"]),
+                &json!({"uid": "", "convertedObjects": null, "result": {"metadata": {}}})
+            );
             let asked = review.unset(&["request"]).unwrap();
             let desired = asked.str_at(&["desiredAPIVersion"]).to_owned();
             let objects = asked.get("objects").items().iter().map(|o| {
@@ -155,14 +157,21 @@ async fn a_webhook_converts_what_is_stored_in_another_version() {
         assert!(a.at(&["spec", "unknown"]).is_null(), "the result is pruned");
         let b = served.create(V2, "b").await.unwrap();
         assert_eq!(b.str_at(&["spec", "two"]), "x");
-        let raw = served.stored.get("b", MinRevision::Any).await.unwrap().unwrap().decode();
+        let raw = served
+            .stored
+            .get("b", MinRevision::Any)
+            .await
+            .unwrap()
+            .unwrap()
+            .decode();
         assert_eq!((raw.api_version(), raw.str_at(&["spec", "one"])), ("x.io/v1", "x"));
         let listed = served.versions[V2].list(ListOptions::latest("")).await.unwrap();
         assert_eq!(listed.entries.len(), 2);
         let text = String::from_utf8(served.telemetry.text()).unwrap();
         let count = r#"apiserver_conversion_webhook_request_total{failure_type="",result="success"} 3"#;
         assert!(text.contains(count), "{text}");
-        let by = r#"duration_seconds_count{crd_name="things.x.io",from_version="v1",succeeded="true",to_version="v2"} 2"#;
+        let by =
+            r#"duration_seconds_count{crd_name="things.x.io",from_version="v1",succeeded="true",to_version="v2"} 2"#;
         assert!(text.contains(by), "{text}");
     }
 }
@@ -170,7 +179,9 @@ async fn a_webhook_converts_what_is_stored_in_another_version() {
 #[tokio::test]
 async fn a_webhook_may_change_labels_and_annotations_only() {
     let fake = converting(|review| {
-        let objects = review.at_mut(&["response", "convertedObjects"]).and_then(Value::as_array_mut);
+        let objects = review
+            .at_mut(&["response", "convertedObjects"])
+            .and_then(Value::as_array_mut);
         for object in objects.unwrap() {
             object.set(&["metadata", "labels", "added"], "1");
             object.unset(&["metadata", "annotations"]);
@@ -193,13 +204,25 @@ type Change = fn(&mut Value);
 #[tokio::test]
 async fn responses_that_lie_are_refused_in_upstreams_words() {
     fn object(review: &mut Value) -> &mut Value {
-        &mut review.at_mut(&["response", "convertedObjects"]).unwrap().as_array_mut().unwrap()[0]
+        &mut review
+            .at_mut(&["response", "convertedObjects"])
+            .unwrap()
+            .as_array_mut()
+            .unwrap()[0]
     }
     let cases: &[(Change, &str)] = &[
-        (|r| r.set(&["response", "uid"], "other"), "failed: expected response.uid=\""),
+        (
+            |r| r.set(&["response", "uid"], "other"),
+            "failed: expected response.uid=\"",
+        ),
         (|r| r.set(&["response"], Value::Null), "failed: no response provided"),
         (
-            |r| r.set(&["response", "result"], json!({"status": "Failure", "message": "not today"})),
+            |r| {
+                r.set(
+                    &["response", "result"],
+                    json!({"status": "Failure", "message": "not today"}),
+                )
+            },
             "failed: not today",
         ),
         (
@@ -284,9 +307,15 @@ async fn failed_calls_name_the_url_and_the_cause() {
         format!("{prefix}an error on the server (\"boom\") has prevented the request from succeeding")
     );
     let (why, _) = read(|_| async { Response::new("garbage".into()) }).await;
-    assert!(why.starts_with(&format!("{prefix}couldn't get version/kind; json parse error: ")), "{why}");
+    assert!(
+        why.starts_with(&format!("{prefix}couldn't get version/kind; json parse error: ")),
+        "{why}"
+    );
     let (why, url) = read(|_| async { Response::new(vec![b'['; 2 << 20].into()) }).await;
-    assert!(why.starts_with(&format!("{prefix}Post \"{url}\": the response is larger than ")), "{why}");
+    assert!(
+        why.starts_with(&format!("{prefix}Post \"{url}\": the response is larger than ")),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -328,15 +357,25 @@ fn ownership_follows_a_field_to_its_other_name() {
         config.set(&["spec", field], value);
         config
     };
-    let live = v1.apply(None, config("v1", "one", "x"), &who("old", "x.io/v1"), false, &[]).unwrap();
+    let live = v1
+        .apply(None, config("v1", "one", "x"), &who("old", "x.io/v1"), false, &[])
+        .unwrap();
     let mut live = live.clone();
     live.set(&["spec", "two"], live.at(&["spec", "one"]).clone());
     live.unset(&["spec", "one"]);
     live.set(&["apiVersion"], "x.io/v2");
-    let refused = v2.apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), false, &[]);
+    let refused = v2.apply(
+        Some(&live),
+        config("v2", "two", "y"),
+        &who("new", "x.io/v2"),
+        false,
+        &[],
+    );
     let refused = refused.unwrap_err();
     assert_eq!(refused.code, 409, "{refused:?}");
-    let forced = v2.apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), true, &[]).unwrap();
+    let forced = v2
+        .apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), true, &[])
+        .unwrap();
     let owners: Vec<&str> = forced
         .at(&["metadata", "managedFields"])
         .items()

@@ -79,6 +79,10 @@ impl Conversion for WebhookConversion {
         }))
     }
 
+    fn asks_others(&self) -> bool {
+        true
+    }
+
     /// Webhooks may change labels and annotations.
     fn keeps_labels(&self) -> bool {
         false
@@ -121,7 +125,8 @@ impl Review {
         let began = Instant::now();
         let caller = self.caller.clone();
         let (count, first) = (self.objects.len(), &self.objects[0]);
-        let version_of = |api_version: &str| GroupVersion::parse(api_version).map_or_else(String::new, |gv| gv.version.to_string());
+        let version_of =
+            |api_version: &str| GroupVersion::parse(api_version).map_or_else(String::new, |gv| gv.version.to_string());
         let (from, to) = (version_of(first.api_version()), version_of(&self.desired));
         let what = gvk(first);
         let outcome = self.exchange(&what).await;
@@ -185,7 +190,9 @@ fn refusal(what: &str, why: &Unacceptable, index: usize, of_several: bool) -> St
         (Unacceptable::Metadata(why), true) => (format!("invalid metadata in object at index {index}"), why),
         (Unacceptable::Metadata(why), false) => ("invalid metadata".to_owned(), why),
         // The checks of version and kind name the only index, those of identity do not.
-        (Unacceptable::Object(why), false) if why.starts_with("invalid ") => ("invalid object at index 0".to_owned(), why),
+        (Unacceptable::Object(why), false) if why.starts_with("invalid ") => {
+            ("invalid object at index 0".to_owned(), why)
+        }
         (Unacceptable::Object(why), false) => ("invalid object".to_owned(), why),
     };
     format!("conversion webhook for {what} returned {kind}: {why}")

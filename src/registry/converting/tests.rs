@@ -200,6 +200,10 @@ impl Conversion for Renaming {
     fn keeps_labels(&self) -> bool {
         !self.relabels
     }
+
+    fn asks_others(&self) -> bool {
+        self.later
+    }
 }
 
 fn versions(conversion: &Arc<Renaming>, stored: usize) -> Arc<KindVersions> {
@@ -291,7 +295,11 @@ async fn bytes_in_the_served_version_and_shape_are_served_as_they_are() {
     let got = over(&stored, &Arc::new(other), 0).get("a", MinRevision::Any).await;
     assert!(got.unwrap().unwrap().decode().at(&["spec", "one"]).is_null());
     let got = v1.get("a", MinRevision::Any).await.unwrap().unwrap();
-    assert_eq!(got.decode().str_at(&["spec", "one"]), "x", "what is not served is still stored");
+    assert_eq!(
+        got.decode().str_at(&["spec", "one"]),
+        "x",
+        "what is not served is still stored"
+    );
     assert_eq!(calls(&conversion), [0usize; 0]);
 }
 
@@ -326,10 +334,19 @@ async fn a_write_stores_the_storage_version_though_nothing_else_changes() {
         let live = v1.get("a", MinRevision::Any).await.unwrap().unwrap();
         assert!(live.stale, "the registry must not take the update for a no-op");
         let draft = Draft::new(&live.decode(), vec![]);
-        let put = v1.put("a", Precondition::Unchanged(live.revision), draft, None).await.unwrap();
+        let put = v1
+            .put("a", Precondition::Unchanged(live.revision), draft, None)
+            .await
+            .unwrap();
         assert_eq!(put.revision != revision, writes);
         revision = put.revision;
-        let raw = stored.storage.get("a", MinRevision::Any).await.unwrap().unwrap().decode();
+        let raw = stored
+            .storage
+            .get("a", MinRevision::Any)
+            .await
+            .unwrap()
+            .unwrap()
+            .decode();
         assert_eq!((raw.api_version(), raw.str_at(&["spec", "two"])), ("g/v2", "x"));
     }
 }
@@ -363,7 +380,13 @@ async fn watches_deliver_in_order_until_an_object_cannot_be_converted() {
         let kind = versions(&conversion, 0);
         let v2 = over(&stored, &kind, 1);
         let mut watch = v2.watch(from_the_beginning()).await.unwrap();
-        for (version, name) in [("g/v1", "a"), ("g/v2", "b"), ("g/v1", "c"), ("g/v1", "bad"), ("g/v2", "d")] {
+        for (version, name) in [
+            ("g/v1", "a"),
+            ("g/v2", "b"),
+            ("g/v1", "c"),
+            ("g/v1", "bad"),
+            ("g/v2", "d"),
+        ] {
             write(&stored.storage, name, &thing(version, name, "x")).await;
         }
         for name in ["a", "b", "c"] {
@@ -377,7 +400,10 @@ async fn watches_deliver_in_order_until_an_object_cannot_be_converted() {
             panic!("the failure is delivered")
         };
         assert_eq!(why.to_string(), "cannot convert bad");
-        assert!(watch.next().await.is_none() && watch.try_next().is_none(), "nothing follows");
+        assert!(
+            watch.next().await.is_none() && watch.try_next().is_none(),
+            "nothing follows"
+        );
     }
 }
 
@@ -438,11 +464,20 @@ async fn respelling_the_version_gives_what_a_conversion_gives() {
     v.set(&["metadata", "managedFields"], crate::json!([{"manager": "m"}]));
     v.set(&["metadata", "labels", "l"], "1");
     write(&stored.storage, "a", &v).await;
-    let read = async || over(&stored, &kind, 1).get("a", MinRevision::Any).await.unwrap().unwrap();
+    let read = async || {
+        over(&stored, &kind, 1)
+            .get("a", MinRevision::Any)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     let converted = read().await;
     over(&stored, &kind, 0).get("a", MinRevision::Any).await.unwrap();
     let raw = stored.storage.get("a", MinRevision::Any).await.unwrap().unwrap();
-    assert!(raw.shape.is(Own("one").fingerprint()), "from now on the bytes are known to be in shape");
+    assert!(
+        raw.shape.is(Own("one").fingerprint()),
+        "from now on the bytes are known to be in shape"
+    );
     let respelled = read().await;
     assert_eq!(respelled.json, converted.json);
     assert_eq!(
@@ -559,6 +594,34 @@ async fn large_objects_are_converted_off_the_reactor_and_in_order() {
 }
 
 #[tokio::test]
+async fn readers_of_an_object_share_one_call() {
+    let stored = stored();
+    let [_, conversion] = conversions();
+    let kind = versions(&conversion, 0);
+    for name in ["a", "b", "bad"] {
+        write(&stored.storage, name, &thing("g/v1", name, "x")).await;
+    }
+    let v2 = over(&stored, &kind, 1);
+    let mut first = v2.get("a", MinRevision::Any).boxed();
+    assert!((&mut first).now_or_never().is_none(), "it waits for the conversion");
+    let others = futures_util::future::join_all((0..20).map(|_| v2.get("a", MinRevision::Any)));
+    let mut others = others.boxed();
+    assert!((&mut others).now_or_never().is_none());
+    // Whoever asked first is gone; the others go on with its call.
+    drop(first);
+    for got in others.await {
+        assert_eq!(got.unwrap().unwrap().decode().api_version(), "g/v2");
+    }
+    assert_eq!(calls(&conversion), [1]);
+    // A list that fails does not fail those who need another of its objects.
+    let mut list = v2.list(ListOptions::latest("")).boxed();
+    assert!((&mut list).now_or_never().is_none());
+    let got = v2.get("b", MinRevision::Any).await;
+    assert!(got.is_ok());
+    assert!(list.await.is_err());
+}
+
+#[tokio::test]
 async fn a_cancelled_read_leaves_nothing_behind() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     struct Stuck;
@@ -590,5 +653,9 @@ async fn a_cancelled_read_leaves_nothing_behind() {
     });
     let v2 = over(&stored, &kind, 1);
     assert!(v2.get("a", MinRevision::Any).now_or_never().is_none());
-    assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "the call is given up with its reader");
+    assert_eq!(
+        DROPPED.load(Ordering::Relaxed),
+        1,
+        "the call is given up with its reader"
+    );
 }

@@ -107,7 +107,11 @@ fn immediate(reader: &Reader, test: Option<&Arc<dyn Select>>, item: WatchItem) -
             if unchanged {
                 return Ok(WatchItem::Change(t, event));
             }
-            match event.encodings.cached_event(reader.key(Some(t))).filter(|_| test.is_none()) {
+            match event
+                .encodings
+                .cached_event(reader.key(Some(t)))
+                .filter(|_| test.is_none())
+            {
                 Some(served) => Ok(WatchItem::Change(t, served)),
                 None => Err(WatchItem::Change(t, event)),
             }
@@ -154,7 +158,11 @@ async fn convert_together(
     }
     reader.all(&mut entries).await?;
     let mut entries = entries.into_iter();
-    let mut next = || entries.next().expect("there is one converted entry for each that was given");
+    let mut next = || {
+        entries
+            .next()
+            .expect("there is one converted entry for each that was given")
+    };
     let mut served = VecDeque::with_capacity(items.len());
     for item in items {
         match (item, test) {

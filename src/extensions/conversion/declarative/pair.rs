@@ -122,7 +122,9 @@ impl Pair {
     pub fn complete(&mut self) {
         let moved = self.moves.iter().flat_map(|m| &m.paths);
         let only = self.sides.iter().flat_map(|s| &s.only).map(|o| &o.path);
-        let parents = moved.chain(only).flat_map(|p| std::iter::successors(p.parent(), Keys::parent));
+        let parents = moved
+            .chain(only)
+            .flat_map(|p| std::iter::successors(p.parent(), Keys::parent));
         let mut around: Vec<Keys> = parents.collect();
         around.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(&b.0)));
         around.dedup();
@@ -170,7 +172,10 @@ impl Pair {
             self.rename(object, forward);
         }
         for keys in self.around.iter().filter(|_| !given.objects.is_empty()) {
-            let wanted = given.objects.iter().any(|path| path.as_str() == Some(&keys.to_string()));
+            let wanted = given
+                .objects
+                .iter()
+                .any(|path| path.as_str() == Some(&keys.to_string()));
             if wanted && keys.get(object).is_none() {
                 keys.put(object, Value::object());
             }

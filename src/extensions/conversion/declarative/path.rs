@@ -34,7 +34,10 @@ impl Keys {
         let keys = text.strip_prefix('.')?.split('.');
         let keys: Vec<Str> = keys.map(Str::new).collect();
         let is_plain = |key: &Str| {
-            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'$'))
+            !key.is_empty()
+                && key
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'$'))
         };
         keys.iter().all(is_plain).then_some(Self(keys))
     }

@@ -54,7 +54,9 @@ pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<String> {
             && let Some(i) = shapes.iter().position(|s| node(s, &around).is_none())
         {
             let (path, version) = (&only.path, names[i]);
-            reasons.push(format!("{path}: {around} does not exist in {version}: make the rule for that"));
+            reasons.push(format!(
+                "{path}: {around} does not exist in {version}: make the rule for that"
+            ));
         }
     }
     let [mut moved, to] = shapes;
@@ -181,14 +183,7 @@ fn alone(only: &Only, field: &Value, version: &str) -> Result<(), String> {
 
 /// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless the schema
 /// of the second one, `other`, has them.
-fn shift(
-    root: &mut Value,
-    other: &Value,
-    moves: &[Move],
-    version: &str,
-    prefix: &str,
-    reasons: &mut Vec<String>,
-) {
+fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<String>) {
     let mut taken = Vec::with_capacity(moves.len());
     for m in moves {
         match take(root, &m.paths[0], version) {
@@ -244,7 +239,10 @@ fn rename_values(m: &Move, field: &mut Value) -> Result<(), String> {
     let allowed = field.get("enum").items().to_vec();
     let renamed: Vec<Value> = allowed.iter().map(|v| m.renamed(v.clone(), true)).collect();
     let back: Vec<Value> = renamed.iter().map(|v| m.renamed(v.clone(), false)).collect();
-    let missing = m.values.iter().find(|(a, _)| !allowed.contains(&Value::String(a.clone())));
+    let missing = m
+        .values
+        .iter()
+        .find(|(a, _)| !allowed.contains(&Value::String(a.clone())));
     if let Some((a, _)) = missing {
         return Err(format!("{a:?} is not in its enum"));
     }
@@ -275,13 +273,22 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
     if !moved.get(RENAMED).is_null() {
         let values = |schema: &Value| schema.get("enum").items().iter().cloned().collect::<HashSet<_>>();
         if values(moved) != values(to) {
-            reasons.push(format!("{shown}: its enum in {} must have the values that the rule gives", names[1]));
+            reasons.push(format!(
+                "{shown}: its enum in {} must have the values that the rule gives",
+                names[1]
+            ));
         }
     }
     for (part, suffix) in [("items", "[*]"), ("additionalProperties", "[*]")] {
         match (moved.get(part), to.get(part)) {
             (Value::Object(_), Value::Object(_)) => {
-                differences(moved.get(part), to.get(part), &format!("{path}{suffix}"), names, reasons);
+                differences(
+                    moved.get(part),
+                    to.get(part),
+                    &format!("{path}{suffix}"),
+                    names,
+                    reasons,
+                );
             }
             (a, b) if a == b => {}
             _ => reasons.push(format!("{shown}: {part} differs between {} and {}", names[0], names[1])),
@@ -301,7 +308,10 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
     }
     for key in fields(to) {
         if ours.as_object().is_none_or(|m| !m.contains_key(&key)) {
-            reasons.push(format!("{path}.{key} of {} has no counterpart in {}: it needs a rule", names[1], names[0]));
+            reasons.push(format!(
+                "{path}.{key} of {} has no counterpart in {}: it needs a rule",
+                names[1], names[0]
+            ));
         }
     }
 }

@@ -13,7 +13,9 @@ pub(super) fn pairs(document: &Value) -> Result<Vec<Pair>, String> {
         return Err("must be a list of {from, to, rules}".to_owned());
     };
     let pairs = entries.iter().enumerate();
-    pairs.map(|(i, entry)| pair(entry).map_err(|why| format!("[{i}]{why}"))).collect()
+    pairs
+        .map(|(i, entry)| pair(entry).map_err(|why| format!("[{i}]{why}")))
+        .collect()
 }
 
 fn pair(entry: &Value) -> Result<Pair, String> {

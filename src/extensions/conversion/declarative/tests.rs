@@ -1,9 +1,9 @@
 use super::*;
-use crate::json;
-use crate::registry::converting::Shape as _;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::extensions::conversion::shape::SchemaShape;
 use crate::extensions::schema::KindSchema;
+use crate::json;
+use crate::registry::converting::Shape as _;
 use proptest::prelude::*;
 
 /// Every kind of rule.
@@ -90,12 +90,24 @@ fn thing(version: &str, spec: Value) -> Value {
 #[test]
 fn rules_are_applied_in_both_directions() {
     let definition = both(RULES);
-    assert_eq!(validate(&definition).iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(
+        validate(&definition)
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        [""; 0]
+    );
     let by = conversion(&definition);
-    let old = thing("v1beta1", json!({"colour": "red", "replicas": 2, "network": {"port": 80}, "mode": "Old",
-        "rules": [{"host": "a", "hostname": "b"}, {"host": "c"}], "same": null}));
-    let new = thing("v1", json!({"color": "red", "scale": {"replicas": 2}, "port": 80, "mode": "Legacy",
-        "rules": [{"hostname": "a", "host": "b"}, {"hostname": "c"}], "engine": "classic", "api": "gen2", "same": null}));
+    let old = thing(
+        "v1beta1",
+        json!({"colour": "red", "replicas": 2, "network": {"port": 80}, "mode": "Old",
+        "rules": [{"host": "a", "hostname": "b"}, {"host": "c"}], "same": null}),
+    );
+    let new = thing(
+        "v1",
+        json!({"color": "red", "scale": {"replicas": 2}, "port": 80, "mode": "Legacy",
+        "rules": [{"hostname": "a", "host": "b"}, {"hostname": "c"}], "engine": "classic", "api": "gen2", "same": null}),
+    );
     assert_eq!(convert(&by, &old, "v1"), new);
     assert_eq!(convert(&by, &new, "v1beta1"), old);
 }
@@ -103,7 +115,10 @@ fn rules_are_applied_in_both_directions() {
 #[test]
 fn what_a_version_cannot_say_is_kept_in_an_annotation() {
     let by = conversion(&both(RULES));
-    let new = thing("v1", json!({"mode": "New", "engine": "turbo", "api": "gen2", "network": {}, "scale": {}}));
+    let new = thing(
+        "v1",
+        json!({"mode": "New", "engine": "turbo", "api": "gen2", "network": {}, "scale": {}}),
+    );
     let old = convert(&by, &new, "v1beta1");
     assert_eq!(old.get("spec"), &json!({"mode": "New", "network": {}, "scale": {}}));
     let kept = old.at(&["metadata", "annotations"]).get("conversion.torana.dev/v1");
@@ -113,7 +128,12 @@ fn what_a_version_cannot_say_is_kept_in_an_annotation() {
     let mut changed = old.clone();
     changed.unset(&["metadata", "annotations"]);
     assert_eq!(convert(&by, &changed, "v1").at(&["spec", "engine"]), &"classic".into());
-    for garbage in ["{", "[]", r#"{"fields":[],"objects":{}}"#, r#"{"fields":{".metadata.name":"b"},"objects":[1,".kind"]}"#] {
+    for garbage in [
+        "{",
+        "[]",
+        r#"{"fields":[],"objects":{}}"#,
+        r#"{"fields":{".metadata.name":"b"},"objects":[1,".kind"]}"#,
+    ] {
         let mut changed = old.clone();
         changed.set(&["metadata", "annotations", "conversion.torana.dev/v1"], garbage);
         let read = convert(&by, &changed, "v1");
@@ -131,7 +151,11 @@ fn versions_without_a_pair_are_converted_through_others() {
         spec.set(&[field], json!({"type": "string"}));
         schema(spec)
     };
-    let versions = [("v1alpha1", spec("tint")), ("v1beta1", spec("colour")), ("v1", spec("color"))];
+    let versions = [
+        ("v1alpha1", spec("tint")),
+        ("v1beta1", spec("colour")),
+        ("v1", spec("color")),
+    ];
     let definition = definition(rules, &versions);
     assert!(validate(&definition).is_empty());
     let by = conversion(&definition);
@@ -155,15 +179,30 @@ fn rules_that_lose_something_are_refused_with_the_reason() {
     let a = || json!({"a": {"type": "string"}});
     let b = || json!({"b": {"type": "string"}});
     let cases: [(String, Value, Value, &str); 17] = [
-        ("[{from: v1beta1, to: v1}]".into(), a(), none(), ".spec.a has no counterpart in v1: it needs a rule"),
-        ("[{from: v1beta1, to: v1}]".into(), none(), b(), ".spec.b of v1 has no counterpart in v1beta1: it needs a rule"),
+        (
+            "[{from: v1beta1, to: v1}]".into(),
+            a(),
+            none(),
+            ".spec.a has no counterpart in v1: it needs a rule",
+        ),
+        (
+            "[{from: v1beta1, to: v1}]".into(),
+            none(),
+            b(),
+            ".spec.b of v1 has no counterpart in v1beta1: it needs a rule",
+        ),
         (
             "[{from: v1beta1, to: v1}]".into(),
             a(),
             json!({"a": {"type": "integer"}}),
             ".spec.a: type differs between v1beta1 and v1",
         ),
-        (one("{move: {from: .spec.x, to: .spec.b}}"), a(), b(), ".spec.x does not exist in v1beta1"),
+        (
+            one("{move: {from: .spec.x, to: .spec.b}}"),
+            a(),
+            b(),
+            ".spec.x does not exist in v1beta1",
+        ),
         (
             one("{move: {from: .spec.a, to: .spec.b}}"),
             json!({"a": {"type": "string"}, "b": {"type": "string"}}),
@@ -212,8 +251,18 @@ fn rules_that_lose_something_are_refused_with_the_reason() {
             b(),
             ".spec.a.x: an object around it takes unknown fields in v1beta1",
         ),
-        (one("{move: {from: .metadata.name, to: .spec.b}}"), a(), b(), "are the same in all versions"),
-        (one("{move: {from: spec.a, to: .spec.b}}"), a(), b(), "it must have the form .a.b or .a[*].b"),
+        (
+            one("{move: {from: .metadata.name, to: .spec.b}}"),
+            a(),
+            b(),
+            "are the same in all versions",
+        ),
+        (
+            one("{move: {from: spec.a, to: .spec.b}}"),
+            a(),
+            b(),
+            "it must have the form .a.b or .a[*].b",
+        ),
         (one("{shift: {}}"), a(), b(), "has the unknown field \"shift\""),
         ("[{from: v1beta1, to: v2}]".into(), a(), a(), "there is no version v2"),
         ("[]".into(), a(), a(), "no rules lead from v1beta1 to v1"),
@@ -221,12 +270,21 @@ fn rules_that_lose_something_are_refused_with_the_reason() {
     for (rules, from, to, why) in cases {
         let refused = refusal(&rules, from, to);
         assert!(refused.contains(why), "{rules}: {refused}\nexpected {why}");
-        assert!(refused.starts_with("metadata.annotations[torana.dev/conversion]: Invalid value: "), "{refused}");
+        assert!(
+            refused.starts_with("metadata.annotations[torana.dev/conversion]: Invalid value: "),
+            "{refused}"
+        );
     }
     let mut with_webhook = both(RULES);
     with_webhook.set(&["spec", "conversion", "strategy"], "Webhook");
-    let refused = validate(&with_webhook).iter().map(ToString::to_string).collect::<String>();
-    assert!(refused.contains("must not be set when spec.conversion.strategy is Webhook"), "{refused}");
+    let refused = validate(&with_webhook)
+        .iter()
+        .map(ToString::to_string)
+        .collect::<String>();
+    assert!(
+        refused.contains("must not be set when spec.conversion.strategy is Webhook"),
+        "{refused}"
+    );
 }
 
 fn text() -> impl Strategy<Value = Value> {
