@@ -2,7 +2,7 @@
 
 use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{Admission, AdmitAll};
+use crate::admission::{Admission, AdmitAll, ObjectLookup};
 use crate::api;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
@@ -124,12 +124,9 @@ pub async fn serve() -> Served {
         fields: None,
     };
     let namespaces = engine.resource(config("namespaces"));
-    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new({
-        let cluster = crate::admission::ObjectLookup::default();
-        let key = (String::new(), "namespaces".to_owned());
-        cluster.set_storages([(key, namespaces.clone())].into());
-        cluster
-    }));
+    let stores = StoreLookup::default();
+    let cluster = ObjectLookup::new(Arc::new(stores.clone()));
+    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new(cluster));
     let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
     ns.subresources.push(Subresource {
         name: "status",
@@ -142,6 +139,7 @@ pub async fn serve() -> Served {
         store(cm, lifecycle, engine.resource(config("configmaps"))),
         store(ns, Arc::new(AdmitAll), namespaces),
     ];
+    stores.add(resources.iter().map(|(_, store)| store));
     let served = Served {
         service: ApiGroupVersion::new(GroupVersion::new("", "v1"), resources),
         engine,
