@@ -181,7 +181,7 @@ impl<F> UnprotectedHandler for FnHandler<F>
 where
     F: Fn(&Request) -> Response + Send + Sync + 'static,
 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         (self.0)(&req)
     }
 }

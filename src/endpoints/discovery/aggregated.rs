@@ -266,7 +266,7 @@ pub struct Negotiating {
 
 #[async_trait]
 impl UnprotectedHandler for Negotiating {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match self.aggregated.respond(req.headers()) {
             Some(response) => response,
             None => self.plain.serve(req, authorized).await,
