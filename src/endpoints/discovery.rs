@@ -58,7 +58,7 @@ impl UnprotectedHandler for Route {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match self.refusal(&req) {
             Some(refusal) => respond::status(&refusal, req.headers(), &Query::of(&req)),
-            None => self.handler.serve(req, authorized).await,
+            None => self.handler.clone().serve(req, authorized).await,
         }
     }
 }

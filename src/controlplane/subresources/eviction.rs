@@ -18,10 +18,12 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 use crate::endpoints::options::DeleteQuery;
+use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::{DeleteOptions, WriteOptions};
+use crate::registry::store::{DeleteOptions, Store, WriteOptions};
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
+use std::sync::Arc;
 
 /// Attempts to delete a pod that no budget counts, when it changes concurrently.
 const RETRIES: usize = 20;

@@ -11,11 +11,11 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::schema::BuiltinSchema;
-use crate::registry::Schema;
 use crate::registry::resource::{Columns, SubresourceHandler};
 use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::{Schema, Store, StoreLookup};
 use async_trait::async_trait;
 use std::sync::Arc;
 

@@ -269,7 +269,7 @@ impl UnprotectedHandler for Negotiating {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match self.aggregated.respond(req.headers()) {
             Some(response) => response,
-            None => self.plain.serve(req, authorized).await,
+            None => self.plain.clone().serve(req, authorized).await,
         }
     }
 }

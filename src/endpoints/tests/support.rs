@@ -12,7 +12,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::{NameRule, Plain, RestStrategy, Rules, Strategy};
-use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::registry::{Resource, Schema, Store, StoreLookup, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
@@ -85,7 +85,7 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
 
 /// A running service. Dropping it shuts the engine down and removes the directory.
 pub struct Served {
-    service: ApiGroupVersion,
+    service: Arc<ApiGroupVersion>,
     engine: Arc<Engine>,
     _dir: tempfile::TempDir,
 }
@@ -141,7 +141,7 @@ pub async fn serve() -> Served {
     ];
     stores.add(resources.iter().map(|(_, store)| store));
     let served = Served {
-        service: ApiGroupVersion::new(GroupVersion::new("", "v1"), resources),
+        service: Arc::new(ApiGroupVersion::new(GroupVersion::new("", "v1"), resources)),
         engine,
         _dir: dir,
     };
@@ -159,7 +159,8 @@ impl Served {
 
     /// Enables CBOR.
     pub fn with_cbor(mut self) -> Self {
-        self.service.codecs.cbor = true;
+        let service = Arc::get_mut(&mut self.service).expect("no request has been sent");
+        service.codecs.cbor = true;
         self
     }
 
@@ -183,7 +184,7 @@ impl Served {
         context.info = Some(Arc::new(info));
         context.warnings = Some(crate::request::Warnings::default());
         let user = UserInfo::system("tester", &[]);
-        self.service.serve(req, Authorized::for_test(user)).await
+        self.service.clone().serve(req, Authorized::for_test(user)).await
     }
 
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
