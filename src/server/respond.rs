@@ -11,6 +11,7 @@ use http::StatusCode;
 use http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
 };
+use std::sync::Arc;
 
 /// Go's content type for plain text.
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
