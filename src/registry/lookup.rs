@@ -78,3 +78,48 @@ impl Cluster for StoreLookup {
         store.create_value(&Context::system(""), namespace).await.map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::AdmitAll;
+    use crate::controlplane::resource_builder::GroupVersionBuilder;
+    use crate::controlplane::reviews::NoStorage;
+
+    fn store(group: &'static str, version: &'static str, plural: &str, kind: &str) -> Arc<Store> {
+        let row = GroupVersionBuilder { group, version }.kind(plural, kind);
+        let row = Arc::new(row.namespaced().build());
+        Arc::new(Store::new(row, Arc::new(NoStorage), Arc::new(AdmitAll)))
+    }
+
+    #[test]
+    fn stores_added_later_are_found_through_earlier_clones() {
+        let lookup = StoreLookup::default();
+        let handler = lookup.clone();
+        assert_eq!(handler.get("", "pods").err().map(|s| s.code), Some(503));
+        lookup.add([&store("", "v1", "pods", "Pod")].into_iter());
+        assert_eq!(handler.get("", "pods").unwrap().resource().kind, "Pod");
+        assert!(handler.get("apps", "pods").is_err());
+    }
+
+    #[test]
+    fn first_version_of_a_resource_is_found() {
+        let lookup = StoreLookup::default();
+        let scalers = |version| {
+            store(
+                "autoscaling",
+                version,
+                "horizontalpodautoscalers",
+                "HorizontalPodAutoscaler",
+            )
+        };
+        lookup.add([&scalers("v2"), &scalers("v1")].into_iter());
+        let found = lookup.get("autoscaling", "horizontalpodautoscalers").unwrap();
+        assert_eq!(found.resource().gvr.version, "v2");
+        assert_eq!(
+            lookup.resource_of("autoscaling", "HorizontalPodAutoscaler"),
+            Some(("horizontalpodautoscalers".to_owned(), true))
+        );
+        assert_eq!(lookup.resource_of("autoscaling", "Pod"), None);
+    }
+}
