@@ -183,7 +183,9 @@ fn targets(text: &str) -> BTreeSet<String> {
                 '{' => depth += 1,
                 '}' if depth == 0 => break,
                 '}' => depth -= 1,
-                ',' if depth == 0 => drop(found.insert(name(&group[i + 1..]))),
+                ',' if depth == 0 => {
+                    found.insert(name(&group[i + 1..]));
+                }
                 _ => {}
             }
         }

@@ -22,7 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of admission or of the handler.
-    pub async fn create_through(
+    pub(crate) async fn create_through(
         &self,
         cx: &Context,
         name: &str,
@@ -48,7 +48,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of admission or of the handler.
-    pub async fn review(
+    pub(crate) async fn review(
         &self,
         cx: &Context,
         handler: &dyn CreateHandler,
@@ -77,7 +77,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of admission or of the handler.
-    pub async fn update_through(
+    pub(crate) async fn update_through(
         &self,
         cx: &Context,
         name: &str,
@@ -96,7 +96,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of the plugin that rejects it.
-    pub async fn admit_connect(
+    pub(crate) async fn admit_connect(
         &self,
         cx: &Context,
         name: &str,

@@ -80,7 +80,7 @@ impl Unmet {
 impl FilterSpec {
     /// The unmet needs of this filter around others with the unmet needs `inner`.
     pub const fn around(&self, inner: Unmet) -> Unmet {
-        Unmet(inner.0 & !bits(self.sets) | bits(self.needs))
+        Unmet((inner.0 & !bits(self.sets)) | bits(self.needs))
     }
 }
 
