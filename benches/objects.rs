@@ -17,8 +17,10 @@ use torana::controlplane::{self, ControlPlane, KubeletConfig};
 use torana::endpoints::negotiate::{Media, Negotiated, Transform};
 use torana::endpoints::options::Query;
 use torana::endpoints::respond::{self, list::ListMeta};
+use torana::registry::StoreLookup;
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
+use torana::registry::strategy::Change;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::{Draft, Listing, Revision, Storage};
 use torana::tasks::TaskGroup;
@@ -122,7 +124,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         }
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    controlplane::build(config, &storage, &admission).expect("a usable range")
+    controlplane::build(config, &StoreLookup::default(), &storage, &admission).expect("a usable range")
 }
 
 fn main() {
@@ -137,14 +139,14 @@ fn main() {
         let mut pod = json::decode(POD.as_bytes()).expect("JSON");
         schema.normalize(&mut pod).expect("a pod");
         strategy.default(&mut pod);
-        strategy.prepare_create(&mut pod);
+        strategy.prepare(&mut pod, Change::Create);
         pod
     };
-    let errors = strategy.validate_create(&made());
+    let errors = strategy.validate(&made(), Change::Create);
     assert!(errors.is_empty(), "{errors:?}");
     measure("pod: decode, default, validate, encode", micros(40), || {
         let pod = made();
-        black_box(strategy.validate_create(&pod));
+        black_box(strategy.validate(&pod, Change::Create));
         black_box(json::to_vec(&pod));
     });
 

@@ -28,10 +28,10 @@ pub use storages::Storages;
 pub use version::prefix;
 
 use crate::admission::Admission;
-use crate::admission::object_lookup::CustomKinds;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::install::PublishedDocuments;
+use crate::registry::CustomKinds;
 use crate::registry::Store;
 use crate::server::generic::GenericServer;
 use crate::tasks::TaskGroup;
@@ -92,7 +92,8 @@ impl CustomResources {
             established.note(change);
             finalized.note(change);
         });
-        let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone());
+        let next = server.delegate().unprotected_handler();
+        let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone(), next);
         server.mux().unlisted_handle_prefix("/apis/", Arc::new(handler));
         let own = Self {
             definitions,
