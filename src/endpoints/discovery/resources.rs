@@ -3,8 +3,8 @@
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::registry::Verbs;
 use crate::registry::resource::Resource;
-use crate::registry::{Subresource, Verbs};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 
