@@ -26,6 +26,7 @@ mod store;
 mod token_objects;
 pub mod tool;
 mod trust;
+mod webhooks;
 
 pub use builder::GatewayBuilder;
 
@@ -180,7 +181,15 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
-    let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores);
+    let outbound = Outbound::from_environment()?
+        .with_socket_dirs(options.aggregator.socket_dirs.clone())
+        .refusing(OwnAddress {
+            bound: address,
+            advertised: options.advertise_address,
+        });
+    let services = webhooks::Services::default();
+    let conversions = webhooks::conversions(&provider, &outbound, &services, &telemetry);
+    let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
     lookup.set_custom_kinds(custom.kinds());
     let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
@@ -212,12 +221,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
-            outbound: Outbound::from_environment()?
-                .with_socket_dirs(options.aggregator.socket_dirs.clone())
-                .refusing(OwnAddress {
-                    bound: address,
-                    advertised: options.advertise_address,
-                }),
+            outbound,
             policy,
             identity_headers: authentication.identity_headers.clone(),
             documents: aggregator::DocumentLimits {
@@ -244,6 +248,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             resolver: None,
         },
     );
+    services.set(aggregator.resolver().clone());
     trust::follow_identity(identity, aggregator, &tasks);
     let trust = trust::published(&options, &port, &tasks);
     let advertise = Advertise {

@@ -20,6 +20,7 @@ use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::extensions::conversion::Conversions;
 use crate::extensions::custom_resources::{self, CustomResources, Definition};
 use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
@@ -149,6 +150,7 @@ pub fn extensions(
     plane: &ControlPlane,
     serving: &Serving,
     stores: &Arc<Stores>,
+    conversions: Conversions,
 ) -> (GenericServer, CustomResources, InformerHandle<Definition>) {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let served = serving.enabled.groups(plane);
@@ -160,6 +162,7 @@ pub fn extensions(
         admission: definitions.admission().clone(),
         definitions,
         storages: stores.clone(),
+        conversions,
         endpoint: serving.endpoint(GroupVersion::default(), Vec::new()),
         published: serving.published.clone(),
         telemetry: serving.telemetry.clone(),

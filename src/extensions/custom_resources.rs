@@ -31,6 +31,7 @@ use crate::admission::Admission;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::install::PublishedDocuments;
+use crate::extensions::conversion::Conversions;
 use crate::registry::CustomKinds;
 use crate::registry::Store;
 use crate::server::generic::GenericServer;
@@ -50,6 +51,8 @@ pub struct Config {
     pub definitions: Arc<Store>,
     /// Opens and closes the storage of custom resources.
     pub storages: Arc<dyn Storages>,
+    /// Converts custom resources between versions.
+    pub conversions: Conversions,
     /// Admits writes of custom resources.
     pub admission: Arc<dyn Admission>,
     /// The settings of all group versions; its group version and resources are not used.
@@ -75,7 +78,7 @@ impl CustomResources {
     pub fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
         let store = config.definitions;
         let (definitions, feed) = Informer::new(store.storage().clone(), Definition::from_entry);
-        let builder = Builder::new(config.storages, config.admission, config.endpoint);
+        let builder = Builder::new(config.storages, config.conversions, config.admission, config.endpoint);
         let catalog = Arc::new(Catalog::new(builder));
         let discovery = Arc::new(Discovery::new(
             catalog.clone(),

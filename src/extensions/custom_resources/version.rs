@@ -11,10 +11,11 @@ use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionReso
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::resources::storage_version_hash;
+use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain};
-use crate::registry::{Resource, Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Request, Response};
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
@@ -51,6 +52,7 @@ pub(super) enum Unavailable {
 /// Builds versions.
 pub(super) struct Builder {
     storages: Opened,
+    conversions: Conversions,
     admission: Arc<dyn Admission>,
     endpoint: ApiGroupVersion,
     schemas: Schemas,
@@ -116,9 +118,15 @@ impl LazyVersion {
 }
 
 impl Builder {
-    pub fn new(storages: Arc<dyn Storages>, admission: Arc<dyn Admission>, endpoint: ApiGroupVersion) -> Self {
+    pub fn new(
+        storages: Arc<dyn Storages>,
+        conversions: Conversions,
+        admission: Arc<dyn Admission>,
+        endpoint: ApiGroupVersion,
+    ) -> Self {
         Self {
             storages: Opened::new(storages),
+            conversions,
             admission,
             endpoint,
             schemas: Schemas::default(),
@@ -139,20 +147,25 @@ impl Builder {
     ) -> Result<Result<Arc<ServedVersion>, String>, Unavailable> {
         let bytes = definition.stored.len();
         let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
-        let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
-        let row = match row.ok_or(Unavailable::Busy)? {
-            Ok(row) => Arc::new(row),
+        let compiled = off_thread(bytes * MEMORY_PER_BYTE, move || builder.compile(&of, &name)).await;
+        let Compiled { row, versions, served } = match compiled.ok_or(Unavailable::Busy)? {
+            Ok(compiled) => compiled,
             Err(why) => {
                 tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
                 return Ok(Err(why));
             }
         };
-        let resource = GroupResource::new(&definition.group, definition.requested.plural());
-        let storage = self.storages.get(&resource).await.ok_or(Unavailable::Busy)?;
+        let stored = self
+            .storages
+            .get(&row.group_resource())
+            .await
+            .ok_or(Unavailable::Busy)?;
+        let storage = versions.storage(stored, served);
         let admission = RefuseCreates {
             inner: self.admission.clone(),
             terminating: terminating.clone(),
         };
+        let row = Arc::new(row);
         let endpoint = ApiGroupVersion {
             gv: row.gvk().group_version(),
             retired: Some(retired.clone()),
@@ -165,18 +178,9 @@ impl Builder {
         })))
     }
 
-    /// The row of a version. Compiles its schema, which takes long if it is large.
-    ///
-    /// # Errors
-    /// Why the version cannot be served, for the log.
-    pub fn row(&self, definition: &Definition, version: &str) -> Result<Resource, String> {
-        let tree = definition.tree();
-        let versions = tree.at(&["spec", "versions"]).items();
-        let spec = versions.iter().find(|v| v.str_at(&["name"]) == version);
-        let of = definition.versions.iter().find(|v| v.name == version);
-        let (Some(spec), Some(of)) = (spec, of) else {
-            return Err(format!("there is no version {version:?}"));
-        };
+    /// Compiles a version. Takes long if the schemas are large. Those of the other versions are compiled as well, since
+    /// stored objects may be in any of them.
+    fn compile(&self, definition: &Definition, version: &str) -> Result<Compiled, String> {
         let names = &definition.accepted;
         for (what, name) in [
             ("resource", names.plural()),
@@ -187,46 +191,89 @@ impl Builder {
                 return Err(format!("the server could not properly serve the {what}"));
             }
         }
-        let gvr = GroupVersionResource::new(&definition.group, version, names.plural());
-        let gvk = GroupVersionKind::new(&definition.group, version, names.kind());
-        let structural = self.schemas.compile(spec.at(&["schema", "openAPIV3Schema"]))?;
-        let schema = KindSchema::new(gvk.clone(), structural.clone(), spec.at(&["schema", "openAPIV3Schema"]));
-        let mut subresources = Vec::new();
-        if of.status {
-            subresources.push(Subresource {
-                name: "status",
-                kind: gvk,
-                verbs: Verbs::GET_PATCH_UPDATE,
-                behaviour: SubresourceBehaviour::Status,
+        let tree = definition.tree();
+        let mut all = Vec::new();
+        for spec in tree.at(&["spec", "versions"]).items() {
+            let name = spec.str_at(&["name"]);
+            let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
+            let schema = spec.at(&["schema", "openAPIV3Schema"]);
+            all.push(CompiledVersion {
+                name: name.to_owned(),
+                schema: Arc::new(KindSchema::new(gvk, self.schemas.compile(schema)?, schema)),
+                fields: None,
             });
         }
-        let reversed: Vec<&str> = definition.group.rsplit('.').collect();
-        Ok(Resource {
-            kind: names.kind().into(),
-            list_kind: names.list_kind().into(),
-            singular: names.singular().into(),
-            short_names: names.short().to_vec(),
-            categories: names.categories().to_vec(),
-            namespaced: definition.namespaced,
-            verbs: Verbs::ALL,
-            backing: Backing::Stored {
-                prefix: prefix(&gvr.group_resource()),
-            },
-            schema: Arc::new(schema),
-            definition: Str::from(format!("{}.{version}.{}", reversed.join("."), names.kind())),
-            strategy: Arc::new(SchemaStrategy::new(structural, of.status, Arc::new(Plain))),
-            columns: None,
-            selectable: None,
-            deprecation: of.deprecated.then(|| deprecation(definition, of).into()),
-            unstructured: true,
-            returns_deleted: false,
-            unconditional_update: false,
-            create_on_update: false,
-            meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
-            storage_version_hash: definition.storage_version_hash(),
-            subresources,
-            gvr,
-        })
+        let served = all.iter().position(|v| v.name == version);
+        let of = definition.versions.iter().find(|v| v.name == version);
+        let (Some(served), Some(of)) = (served, of) else {
+            return Err(format!("there is no version {version:?}"));
+        };
+        let structural = all[served].schema.structural().clone();
+        let versions = self.conversions.versions(&tree, &all)?;
+        let row = row(definition, of, versions.schema(served), structural);
+        Ok(Compiled { row, versions, served })
+    }
+
+    /// The row of a version, for documents.
+    ///
+    /// # Errors
+    /// Why the version cannot be served, for the log.
+    pub fn row(&self, definition: &Definition, version: &str) -> Result<Resource, String> {
+        self.compile(definition, version).map(|compiled| compiled.row)
+    }
+}
+
+/// A version before its storage is opened.
+struct Compiled {
+    row: Resource,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    served: usize,
+}
+
+fn row(
+    definition: &Definition,
+    version: &Version,
+    schema: Arc<dyn Schema>,
+    structural: Arc<StructuralSchema>,
+) -> Resource {
+    let names = &definition.accepted;
+    let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
+    let mut subresources = Vec::new();
+    if version.status {
+        subresources.push(Subresource {
+            name: "status",
+            kind: GroupVersionKind::new(&definition.group, &version.name, names.kind()),
+            verbs: Verbs::GET_PATCH_UPDATE,
+            behaviour: SubresourceBehaviour::Status,
+        });
+    }
+    let reversed: Vec<&str> = definition.group.rsplit('.').collect();
+    Resource {
+        kind: names.kind().into(),
+        list_kind: names.list_kind().into(),
+        singular: names.singular().into(),
+        short_names: names.short().to_vec(),
+        categories: names.categories().to_vec(),
+        namespaced: definition.namespaced,
+        verbs: Verbs::ALL,
+        backing: Backing::Stored {
+            prefix: prefix(&gvr.group_resource()),
+        },
+        schema,
+        definition: Str::from(format!("{}.{}.{}", reversed.join("."), version.name, names.kind())),
+        strategy: Arc::new(SchemaStrategy::new(structural, version.status, Arc::new(Plain))),
+        columns: None,
+        selectable: None,
+        deprecation: version.deprecated.then(|| deprecation(definition, version).into()),
+        unstructured: true,
+        returns_deleted: false,
+        unconditional_update: false,
+        create_on_update: false,
+        meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
+        storage_version_hash: definition.storage_version_hash(),
+        subresources,
+        gvr,
     }
 }
 
