@@ -12,6 +12,7 @@ mod dry_run;
 pub mod errors;
 pub(crate) mod meta;
 pub mod resource;
+pub mod scale;
 pub mod schema;
 mod size_fallback;
 pub mod store;

@@ -184,10 +184,8 @@ pub(super) fn attributes(
 
 /// Encodes the object for storage, together with its selectable fields.
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
-    let fields = resource
-        .selectable
-        .as_ref()
-        .map_or_else(Vec::new, |s| (s.extract)(object));
+    let stored = resource.selectable.as_ref().filter(|s| s.reads.is_none());
+    let fields = stored.map_or_else(Vec::new, |s| (s.extract)(object));
     Draft::new(object, fields)
 }
 
