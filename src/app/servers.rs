@@ -16,7 +16,6 @@ use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
-use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
 use crate::registry::resource::{Backing, Resource};
@@ -186,9 +185,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     let registration = serving.enabled.of(&plane.apiregistration);
     let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
-    server
-        .mux()
-        .handle("/openapi/v2", Arc::new(OpenApiV2::new(served.collect())));
+    published.openapi_v2.set(served.collect());
+    server.mux().handle("/openapi/v2", published.openapi_v2.clone());
     server.mux().handle(ROOT, published.openapi.clone());
     server
         .mux()

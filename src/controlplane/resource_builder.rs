@@ -45,6 +45,7 @@ impl GroupVersionBuilder {
         ResourceBuilder(Resource {
             gvr: GroupVersionResource::new(self.group, self.version, plural),
             kind: kind.into(),
+            list_kind: format!("{kind}List").into(),
             singular: kind.to_ascii_lowercase().into(),
             short_names: Vec::new(),
             categories: Vec::new(),
@@ -58,6 +59,8 @@ impl GroupVersionBuilder {
             strategy: Arc::new(Plain),
             columns: None,
             selectable: None,
+            deprecation: None,
+            unstructured: false,
             returns_deleted: false,
             unconditional_update: true,
             meta_checks: metadata::checks(self.group, kind),

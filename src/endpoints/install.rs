@@ -19,6 +19,8 @@ pub struct PublishedDocuments {
     pub api: Arc<AggregatedDiscovery>,
     /// The OpenAPI v3 documents.
     pub openapi: Arc<OpenApiV3>,
+    /// The OpenAPI v2 document.
+    pub openapi_v2: Arc<OpenApiV2>,
     /// The `host:port` reported to clients of the core group (`serverAddressByClientCIDRs`).
     pub server_address: String,
 }
@@ -30,6 +32,7 @@ impl PublishedDocuments {
             apis: Arc::new(AggregatedDiscovery::new()),
             api: Arc::new(AggregatedDiscovery::new()),
             openapi: Arc::new(OpenApiV3::new()),
+            openapi_v2: Arc::default(),
             server_address,
         }
     }

@@ -258,8 +258,10 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// The kind. The list kind is this with a `List` suffix.
+    /// The kind.
     pub kind: Str,
+    /// The kind of lists, usually the kind with a `List` suffix.
+    pub list_kind: Str,
     /// The singular name in lower case.
     pub singular: Str,
     /// Short names, such as `cm`.
@@ -282,6 +284,11 @@ pub struct Resource {
     pub columns: Option<Columns>,
     /// The selectable fields; `None` if only name and namespace are.
     pub selectable: Option<SelectableFields>,
+    /// A warning for every request, in addition to the strategy's.
+    pub deprecation: Option<Str>,
+    /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the metadata always
+    /// has `continue`. True for custom resources.
+    pub unstructured: bool,
     /// A delete returns the deleted object instead of a Status.
     pub returns_deleted: bool,
     /// An update may omit resourceVersion.
@@ -313,6 +320,11 @@ impl Resource {
             Backing::Converted { hub, .. } => &hub.group,
             _ => &self.gvr.group,
         }
+    }
+
+    /// A warning for every request for the resource.
+    pub fn deprecation(&self) -> Option<&str> {
+        self.deprecation.as_deref().or_else(|| self.strategy.deprecation())
     }
 
     /// The key prefix; `None` if nothing is stored.

@@ -138,6 +138,7 @@ impl Kind {
         let mut row = Resource {
             gvr: GroupVersionResource::new(&gv.group, &gv.version, self.plural),
             kind: Str::new(self.kind),
+            list_kind: Str::from(format!("{}List", self.kind)),
             singular: Str::from(self.kind.to_lowercase()),
             short_names: self.short_names,
             categories: self.categories,
@@ -149,6 +150,8 @@ impl Kind {
             strategy: Arc::new(strategy),
             columns: Some(columns(self.columns)),
             selectable: None,
+            deprecation: None,
+            unstructured: false,
             returns_deleted: false,
             unconditional_update: false,
             meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
