@@ -2,7 +2,7 @@
 
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV3, core_documents, group_version_document, v3};
+use super::openapi::{OpenApiV2, OpenApiV3, core_documents, group_version_document, v3};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::resource::Resource;
 use crate::server::container::WebService;

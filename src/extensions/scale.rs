@@ -1,8 +1,8 @@
 //! The scale subresource of custom resources (upstream's `ScaleREST` in
 //! `k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go`).
 //!
-//! Entry point: [`ScalePaths::of_version`], then [`ScalePaths::subresource`] to serve it and [`ScaleStrategy`] to validate
-//! the fields in every write.
+//! Entry point: [`ScalePaths::of_version`], then [`Scale`] to serve it and [`ScaleStrategy`] to validate the fields in
+//! every write.
 
 mod handler;
 mod validation;
@@ -139,16 +139,6 @@ impl ScalePaths {
         })
     }
 
-    /// The subresource of objects in `parent`. `schema` is that of the Scale.
-    pub fn subresource(self, parent: Arc<Store>, schema: Arc<dyn Schema>) -> Subresource {
-        Subresource {
-            name: "scale",
-            kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
-            verbs: Verbs::GET_PATCH_UPDATE,
-            behaviour: SubresourceBehaviour::Custom(Arc::new(ScaleHandler::new(self, &parent, schema))),
-        }
-    }
-
     /// The Scale of an object, and whether the object has the number of wanted replicas.
     ///
     /// # Errors
@@ -161,6 +151,31 @@ impl ScalePaths {
         let narrow = |n: i64| i64::from(n as i32);
         let scale = scale_of(object, narrow(wanted.unwrap_or(0)), narrow(observed), selector);
         Ok((scale, wanted.is_some()))
+    }
+}
+
+/// The subresource of a kind. Its requests are refused until [`bind`](Self::bind) is called.
+pub struct Scale(Arc<ScaleHandler>);
+
+impl Scale {
+    /// The subresource with these paths; `schema` is that of `autoscaling/v1` Scale.
+    pub fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
+        Self(Arc::new(ScaleHandler::new(paths, schema)))
+    }
+
+    /// The entry for the resource.
+    pub fn subresource(&self) -> Subresource {
+        Subresource {
+            name: "scale",
+            kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
+            verbs: Verbs::GET_PATCH_UPDATE,
+            behaviour: SubresourceBehaviour::Custom(self.0.clone()),
+        }
+    }
+
+    /// Sets the store of the objects, whose resource must not contain this subresource: it would own itself.
+    pub fn bind(&self, parent: &Store) {
+        self.0.bind(parent);
     }
 }
 

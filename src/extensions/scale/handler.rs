@@ -11,7 +11,7 @@ use crate::registry::scale::API_VERSION;
 use crate::registry::schema::ManagerInfo;
 use crate::registry::{Columns, Context, Schema, Store, WriteOptions};
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 /// Stands for a number that the object does not have, so that a patch which leaves it alone can be told.
@@ -20,17 +20,27 @@ const UNSET: i64 = i32::MIN as i64;
 pub(super) struct ScaleHandler {
     paths: ScalePaths,
     /// Without admission: the endpoint admits the Scale.
-    parent: Store,
+    parent: OnceLock<Store>,
     schema: Arc<dyn Schema>,
 }
 
 impl ScaleHandler {
-    pub fn new(paths: ScalePaths, parent: &Store, schema: Arc<dyn Schema>) -> Self {
+    pub fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
         Self {
             paths,
-            parent: parent.without_admission(),
+            parent: OnceLock::new(),
             schema,
         }
+    }
+
+    /// Sets the store. Later calls have no effect.
+    pub fn bind(&self, parent: &Store) {
+        let _ = self.parent.set(parent.without_admission());
+    }
+
+    fn parent(&self) -> Result<&Store> {
+        let unbound = || Status::service_unavailable("the resource is not served yet");
+        self.parent.get().ok_or_else(unbound)
     }
 
     /// The Scale of an object as patches see it: with managed fields.
@@ -77,7 +87,7 @@ impl ScaleHandler {
 #[async_trait]
 impl SubresourceHandler for ScaleHandler {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
-        let object = self.parent.get_value(&cx.namespace, name).await?;
+        let object = self.parent()?.get_value(&cx.namespace, name).await?;
         match self.paths.scale(&object).map_err(Status::raw_error)? {
             (scale, true) => Ok(scale),
             (_, false) => {
@@ -90,7 +100,7 @@ impl SubresourceHandler for ScaleHandler {
     }
 
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
-        self.patchable(&self.parent.get_value(&cx.namespace, name).await?)
+        self.patchable(&self.parent()?.get_value(&cx.namespace, name).await?)
     }
 
     fn schema(&self) -> Option<Arc<dyn Schema>> {
@@ -103,7 +113,7 @@ impl SubresourceHandler for ScaleHandler {
 
     async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
         Err(Status::method_not_supported(
-            &self.parent.resource().group_resource(),
+            &self.parent()?.resource().group_resource(),
             "create",
         ))
     }
@@ -119,7 +129,8 @@ impl SubresourceHandler for ScaleHandler {
                 object.name()
             )));
         }
-        let gr = self.parent.resource().group_resource();
+        let parent = self.parent()?;
+        let gr = parent.resource().group_resource();
         let options = WriteOptions {
             subresource: "scale".to_owned(),
             uid: write.uid.clone(),
@@ -129,7 +140,7 @@ impl SubresourceHandler for ScaleHandler {
             None => Err(Status::not_found(&gr, name)),
             Some(live) => self.scaled(live, object.clone(), write.manager.as_deref()),
         };
-        let updated = self.parent.update(cx, name, &mut transform, false, &options).await?;
+        let updated = parent.update(cx, name, &mut transform, false, &options).await?;
         let (scale, _) = self
             .paths
             .scale(&updated.object.to_value())
