@@ -242,7 +242,7 @@ pub fn build(
         return Err(BuildError::Duplicate(what));
     }
     // A second store over a resource's storage with another strategy, for subresources that bypass the usual one.
-    let second_store = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::Strategy>| {
+    let second_store = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::RestStrategy>| {
         let (row, store) = plane.served(group, plural);
         let mut row = (**row).clone();
         row.strategy = strategy;
@@ -257,7 +257,7 @@ pub fn build(
     // Past admission, here and below: the request was admitted as another object (a Binding, Eviction or Scale).
     let bindings = second_store("", "pods", Arc::new(subresources::binding::BindingStrategy));
     binding.fill(Arc::new(bindings.without_admission()));
-    let approving: Arc<dyn crate::registry::Strategy> = Arc::new(strategies::csr::Approval);
+    let approving: Arc<dyn crate::registry::RestStrategy> = Arc::new(strategies::csr::Approval);
     approval.fill(second_store(
         "certificates.k8s.io",
         "certificatesigningrequests",

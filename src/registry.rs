@@ -23,5 +23,5 @@ pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;
 pub use store::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Store, Updated, WriteOptions};
-pub use strategy::{Context, GarbageCollection, Strategy};
+pub use strategy::{Context, GarbageCollection, RestStrategy, Strategy};
 pub(crate) use update::parse_version;

@@ -15,7 +15,7 @@ use crate::registry::resource::{
     Backing, Columns, Connect, CreateHandler, Resource, SelectableFields, Subresource, SubresourceBehaviour,
     SubresourceHandler, Verbs,
 };
-use crate::registry::strategy::{Plain, Strategy};
+use crate::registry::strategy::{Plain, RestStrategy, Strategy};
 use crate::storage::Storage;
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl ResourceBuilder {
     }
 
     /// As [`Self::strategy`], for a strategy that is used elsewhere too.
-    pub fn shared_strategy(mut self, strategy: Arc<dyn Strategy>) -> Self {
+    pub fn shared_strategy(mut self, strategy: Arc<dyn RestStrategy>) -> Self {
         self.0.strategy = strategy;
         self
     }
@@ -146,7 +146,7 @@ impl ResourceBuilder {
         mut self,
         hub: &Resource,
         pair: &'static VersionPair,
-        strategy: Arc<dyn Strategy>,
+        strategy: Arc<dyn RestStrategy>,
         default: fn(&mut Value),
     ) -> Self {
         let own = self.0;

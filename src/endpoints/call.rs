@@ -50,7 +50,7 @@ impl Call {
             },
         };
         // Deprecated kinds warn on every request, including failing ones.
-        if let Some(text) = route.served.0.strategy.deprecation() {
+        if let Some(text) = route.served.0.strategy.rules().deprecation {
             cx.warnings.add(text);
         }
         Self {

@@ -148,7 +148,7 @@ impl ApiGroupVersion {
         if !matches!(action, Action::Get | Action::List | Action::Watch) {
             call.late = Some(telemetry.requests.late());
         }
-        if resource.strategy.deprecation().is_some() {
+        if resource.strategy.rules().deprecation.is_some() {
             call.cx.audit.annotate("k8s.io/deprecated", "true");
             let labels = [group.as_str(), "", name.as_str(), call.subresource(), version.as_str()];
             telemetry.requested_deprecated_apis.with_label_values(&labels).set(1);

@@ -7,7 +7,7 @@
 
 use super::meta;
 use super::store::{ResultObject, Store, WriteOptions};
-use super::strategy::Context;
+use super::strategy::{Change, Context, Outcome};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::object::ObjectView;
@@ -80,15 +80,20 @@ async fn once(
     options: &WriteOptions,
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let strategy = &store.resource.strategy;
-    strategy.prepare_create(&mut object);
-    strategy.begin_create(cx, &mut object).await?;
-    let outcome = checked(store, cx, &object, options).await;
-    if cx.dry_run || !matches!(outcome, Ok(Ok(_))) {
-        strategy.rollback(cx, &object, None).await;
-    } else {
-        strategy.created(cx, &object).await;
+    strategy.prepare(&mut object, Change::Create);
+    let effects = strategy.effects();
+    if let Some(effects) = effects {
+        effects.begin(cx, &mut object, None).await?;
     }
-    outcome
+    let written = checked(store, cx, &object, options).await;
+    if let Some(effects) = effects {
+        let outcome = match written {
+            Ok(Ok(_)) if !cx.dry_run => Outcome::Created,
+            _ => Outcome::Abandoned { old: None },
+        };
+        effects.end(cx, &object, outcome).await;
+    }
+    written
 }
 
 fn unversioned(mut object: Value) -> Value {
@@ -121,7 +126,7 @@ async fn checked(
             &found,
         ));
     }
-    for text in resource.strategy.warnings(object, None) {
+    for text in resource.strategy.warnings(object, Change::Create) {
         cx.warnings.add(text);
     }
     let attributes = meta::attributes(store, cx, Operation::Create, object.name(), None, options);
@@ -140,7 +145,7 @@ async fn checked(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        let ttl = resource.strategy.ttl_seconds(object);
+        let ttl = resource.strategy.rules().ttl_seconds;
         let draft = meta::draft(resource, object);
         let may_forget = options.manager.is_some();
         match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {

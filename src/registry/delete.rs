@@ -12,7 +12,7 @@
 
 use super::resource::Resource;
 use super::store::{DeleteOptions, Deleted, ResultObject, Store, WriteOptions};
-use super::strategy::{Context, GarbageCollection};
+use super::strategy::{Context, GarbageCollection, Outcome};
 use super::{errors, meta};
 use crate::admission::Operation;
 use crate::apimachinery::gvk::GroupResource;
@@ -50,7 +50,9 @@ pub(super) async fn delete_as(
         };
         let old = Arc::new(live.decode());
         check_preconditions(&store.resource, name, &old, options, marked)?;
-        store.resource.strategy.check_delete(&old)?;
+        if let Some(deletion) = store.resource.strategy.deletion() {
+            deletion.check(&old)?;
+        }
         let plan = plan(&store.resource, &old, options);
         // While an earlier delete's grace period runs, nothing changes, so admission is skipped.
         if !marked && plan != Plan::Pending {
@@ -63,7 +65,7 @@ pub(super) async fn delete_as(
             }
             Plan::Go => match remove(store, cx, &key, &live).await {
                 Ok(object) => {
-                    store.resource.strategy.deleted(cx, &old).await;
+                    deleted(store, cx, &old).await;
                     return Ok(Deleted { object, gone: true });
                 }
                 Err(Error::Conflict(newer)) => {
@@ -86,7 +88,7 @@ pub(super) async fn delete_as(
                 marked = true;
                 match remove(store, cx, &key, &entry).await {
                     Ok(object) => {
-                        store.resource.strategy.deleted(cx, &entry.decode()).await;
+                        deleted(store, cx, &entry.decode()).await;
                         return Ok(Deleted { object, gone: true });
                     }
                     Err(Error::Conflict(newer)) => current = newer,
@@ -97,6 +99,12 @@ pub(super) async fn delete_as(
             Err(Error::Conflict(newer)) => current = newer,
             Err(e) => return Err(errors::write(&e, &gr, name)),
         }
+    }
+}
+
+async fn deleted(store: &Store, cx: &Context, object: &Value) {
+    if let Some(effects) = store.resource.strategy.effects() {
+        effects.end(cx, object, Outcome::Deleted).await;
     }
 }
 
@@ -193,13 +201,13 @@ enum Plan {
 }
 
 fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
-    let strategy = &resource.strategy;
+    let deletion = resource.strategy.deletion();
     let mut new = old.clone();
     // Upstream treats a negative grace period as one second.
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
     let running = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
     // The grace period set by this delete. `None`: the kind has no graceful deletion, or its grace period is over.
-    let grace = match (old.is_being_deleted(), strategy.grace(old, requested)) {
+    let grace = match (old.is_being_deleted(), deletion.and_then(|d| d.grace(old, requested))) {
         (_, None) => None,
         (false, Some(grace)) => Some(grace),
         (true, Some(_)) => match (running, requested) {
@@ -211,13 +219,13 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
             (Some(_), _) => return Plan::Pending,
         },
     };
-    if let Some(finalizers) = collector_finalizers(strategy.garbage_collection(), old, options) {
+    if let Some(finalizers) = collector_finalizers(resource.strategy.rules().garbage_collection, old, options) {
         match finalizers.is_empty() {
             true => new.unset_meta("finalizers"),
             false => new.set_meta("finalizers", finalizers),
         }
     }
-    let held = !new.finalizers().is_empty() || strategy.holds_deletion(&new);
+    let held = !new.finalizers().is_empty() || resource.holds_deletion(&new);
     let first = !old.is_being_deleted();
     match grace {
         None if !held => return Plan::Go,
@@ -243,7 +251,9 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
             new.set_meta("generation", generation + 1);
         }
     }
-    strategy.mark_deleting(&mut new);
+    if let Some(deletion) = deletion {
+        deletion.mark(&mut new);
+    }
     if held || grace.is_some_and(|g| g > 0) {
         Plan::Mark(new)
     } else {

@@ -2,7 +2,7 @@
 
 use super::resource::Resource;
 use super::store::{Store, WriteOptions};
-use super::strategy::{Context, NameRule};
+use super::strategy::{Change, Context, NameRule};
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -70,7 +70,7 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
 fn kind_rules(resource: &Resource) -> MetaRules {
     MetaRules {
         namespaced: resource.namespaced,
-        name: match resource.strategy.name_rule() {
+        name: match resource.strategy.rules().names {
             NameRule::Subdomain => name_is_dns_subdomain,
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
@@ -86,7 +86,7 @@ pub(super) fn validate_create(resource: &Resource, object: &Value) -> ErrorList 
     let meta = object.get("metadata");
     let path = FieldPath::new("metadata");
     let mut errors = validate_object_meta(meta, kind_rules(resource), &path);
-    errors.extend(resource.strategy.validate_create(object));
+    errors.extend(resource.strategy.validate(object, Change::Create));
     if errors.is_empty() {
         errors = validate_object_meta(meta, MetaRules::generic(resource.namespaced), &path);
     }
@@ -111,11 +111,7 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
     if against_old {
         errors.extend(validate_object_meta_update(new_meta, old_meta, kind, &path));
     }
-    errors.extend(match subresource {
-        "" => resource.strategy.validate_update(new, old),
-        "status" => resource.strategy.validate_status_update(new, old),
-        part => resource.strategy.validate_subresource_update(part, new, old),
-    });
+    errors.extend(resource.strategy.validate(new, Change::Update { old, subresource }));
     errors
 }
 

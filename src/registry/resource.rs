@@ -1,12 +1,12 @@
 //! [`Resource`]: the declarative description of one resource in one version, used by the verbs, discovery and OpenAPI.
 //!
-//! Behaviour that data cannot express is in [`Strategy`] and in the handlers of subresources. The built-in table is
+//! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of subresources. The built-in table is
 //! in `controlplane`; custom resources are built from their CRDs.
 
 use super::converting::Conversion;
 use super::schema::Schema;
 use super::store::WriteOptions;
-use super::strategy::{Context, MetaChecks, Strategy};
+use super::strategy::{Context, MetaChecks, RestStrategy};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -279,7 +279,7 @@ pub struct Resource {
     /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.ConfigMap`.
     pub definition: Str,
     /// The kind's behaviour.
-    pub strategy: Arc<dyn Strategy>,
+    pub strategy: Arc<dyn RestStrategy>,
     /// The table columns; `None` prints name and age.
     pub columns: Option<Columns>,
     /// The selectable fields; `None` if only name and namespace are.
@@ -338,6 +338,11 @@ impl Resource {
     /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// True if the kind's strategy holds a deleted object, whatever its finalizers.
+    pub(super) fn holds_deletion(&self, object: &Value) -> bool {
+        self.strategy.deletion().is_some_and(|d| d.holds(object))
     }
 
     /// The key of an object relative to the resource's prefix.

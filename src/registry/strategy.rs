@@ -2,13 +2,19 @@
 //! preparation, validation and side effects.
 //!
 //! Corresponds to upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`. The order of
-//! the calls is in the docs of [`Strategy`].
+//! the calls is in the docs of [`Strategy`]. The registry calls a [`RestStrategy`], which every `Strategy` is.
+
+mod hooks;
+mod rest;
+mod rules;
+
+pub use hooks::{DeleteStrategy, Outcome, SideEffects};
+pub use rest::{Change, RestStrategy};
+pub use rules::{GarbageCollection, MetaChecks, NameRule, Rules};
 
 use crate::apimachinery::field::ErrorList;
-use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
-use async_trait::async_trait;
 use std::sync::Arc;
 
 /// The caller-related inputs of a verb.
@@ -42,96 +48,17 @@ impl Context {
     }
 }
 
-/// The check of object names. The messages are upstream's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// DNS-1123 subdomain: most kinds.
-    Subdomain,
-    /// DNS-1123 label: namespaces.
-    Label,
-    /// DNS-1035 label: services.
-    Label1035,
-    /// Any valid path segment: RBAC, CRD-like names, APIServices.
-    PathSegment,
-    /// DNS-1123 subdomain with declarative validation (ReplicationControllers, DeviceClasses), which ignores
-    /// `generateName`.
-    Declared,
-}
-
-/// The metadata validation that a kind performs in addition to the registry's generic one. The checks overlap, and
-/// like upstream, the duplicate causes are not removed from the response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetaChecks {
-    /// Requires finalizers to be well-known or domain-qualified.
-    pub strict_finalizers: bool,
-    /// How many times an update validates the metadata as that of a new object.
-    pub as_new: usize,
-    /// An update validates the metadata against the stored one.
-    pub against_old: bool,
-    /// An update of status or another part also validates the metadata against the stored one.
-    pub in_subresources: bool,
-}
-
-impl MetaChecks {
-    /// Most kinds: an update is validated both as a new object and against the stored one.
-    pub const BOTH: Self = Self {
-        strict_finalizers: true,
-        as_new: 1,
-        against_old: true,
-        in_subresources: true,
-    };
-    /// Kinds whose updates are validated only against the stored object.
-    pub const AGAINST_OLD: Self = Self {
-        as_new: 0,
-        ..Self::BOTH
-    };
-    /// Kinds whose updates are validated only as new objects.
-    pub const AS_NEW: Self = Self {
-        against_old: false,
-        in_subresources: false,
-        ..Self::BOTH
-    };
-    /// Kinds without metadata validation of their own.
-    pub const NONE: Self = Self {
-        as_new: 0,
-        against_old: false,
-        in_subresources: false,
-        strict_finalizers: false,
-    };
-
-    /// A copy that accepts finalizers of any form.
-    pub const fn any_finalizers(self) -> Self {
-        Self {
-            strict_finalizers: false,
-            ..self
-        }
-    }
-}
-
-/// What happens to dependents if a delete specifies no propagation policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GarbageCollection {
-    /// They are deleted in the background.
-    Background,
-    /// They stay: the finalizer `orphan` is set (Job, ReplicationController).
-    Orphan,
-    /// The kind ignores propagation policies (events).
-    Unsupported,
-}
-
 /// The behaviour of a kind. All methods have defaults, which suit kinds without special behaviour.
 ///
 /// Order on create: [`default`](Self::default) → mutating admission → [`prepare_create`](Self::prepare_create) →
-/// [`begin_create`](Self::begin_create) → object metadata and [`validate_create`](Self::validate_create) →
-/// [`warnings`](Self::warnings) → validating admission → storage → [`created`](Self::created), or
-/// [`rollback`](Self::rollback) after a failure. Updates follow the same order with the old object as an extra
-/// argument. The synchronous methods are pure functions of their arguments; the async ones may allocate resources,
-/// which `rollback` must release.
-#[async_trait]
+/// [`SideEffects::begin`] → object metadata and [`validate_create`](Self::validate_create) →
+/// [`warnings`](Self::warnings) → validating admission → storage → [`SideEffects::end`]. Updates follow the same order
+/// with the old object as an extra argument. All methods are pure functions of their arguments; what is not goes into
+/// [`SideEffects`].
 pub trait Strategy: Send + Sync + 'static {
-    /// The check of object names.
-    fn name_rule(&self) -> NameRule {
-        NameRule::Subdomain
+    /// The constants of the kind.
+    fn rules(&self) -> Rules {
+        Rules::DEFAULT
     }
 
     /// Sets defaults on a decoded object, like upstream's `SetDefaults_*`.
@@ -186,11 +113,6 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate_update(new, old)
     }
 
-    /// A warning added to every request for the kind, whatever its verb and outcome.
-    fn deprecation(&self) -> Option<&'static str> {
-        None
-    }
-
     /// Warnings about a new or changed object.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
@@ -201,83 +123,22 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Runs before validation of a create: allocates cluster IPs, node ports and the like.
-    async fn begin_create(&self, _cx: &Context, _object: &mut Value) -> Result<()> {
-        Ok(())
-    }
-
-    /// Runs before validation of an update: allocates, and records what to release afterwards.
-    async fn begin_update(&self, _cx: &Context, _new: &mut Value, _old: &Value) -> Result<()> {
-        Ok(())
-    }
-
-    /// Runs if a begun create (`old` is `None`) or update did not take effect, because it was rejected, lost a
-    /// conflict or was a dry run. Must release what was allocated.
-    async fn rollback(&self, _cx: &Context, _object: &Value, _old: Option<&Value>) {}
-
-    /// Runs after the create is durable.
-    async fn created(&self, _cx: &Context, _object: &Value) {}
-
-    /// Runs after the update is durable.
-    async fn updated(&self, _cx: &Context, _new: &Value, _old: &Value) {}
-
-    /// Runs after the object has been removed.
-    async fn deleted(&self, _cx: &Context, _object: &Value) {}
-
-    /// Rejects deletes of protected objects, such as the `default` namespace.
-    ///
-    /// # Errors
-    /// 403 or 409 with upstream's message.
-    fn check_delete(&self, _object: &Value) -> Result<()> {
-        Ok(())
-    }
-
-    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a namespace).
-    /// Such an object is only marked, and is removed by the update after which this returns false.
-    fn holds_deletion(&self, _object: &Value) -> bool {
-        false
-    }
-
-    /// A warning for deletes that do not specify what happens to dependents (Jobs, which orphan their pods).
-    fn missing_propagation_warning(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// What happens to dependents if a delete specifies no propagation policy.
-    fn garbage_collection(&self) -> GarbageCollection {
-        GarbageCollection::Background
-    }
-
-    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all but pods).
-    fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
-        None
-    }
-
-    /// Adds the kind's own marks when a delete marks the object because of finalizers or grace, such as the
-    /// `status.phase` of a namespace.
-    fn mark_deleting(&self, _object: &mut Value) {}
-
-    /// False while something other than `metadata.finalizers` holds the object (`spec.finalizers` of a namespace).
-    fn may_vanish(&self, _object: &Value) -> bool {
-        true
-    }
-
-    /// The time to live of a stored object in seconds (events).
-    fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
-        None
-    }
-
-    /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
-    fn wire_annotations(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// The paths that writers of the main resource, or of `subresource`, never own.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "status" => &["spec", "metadata.labels", "metadata.annotations"],
             _ => &[],
         }
+    }
+
+    /// What writes do besides changing the object, such as allocating cluster IPs.
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        None
+    }
+
+    /// What deletes do besides removing the object. Without it, nothing is protected and there is no grace period.
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        None
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::meta;
 use super::store::{ResultObject, Store, Transform, Updated, WriteOptions};
-use super::strategy::Context;
+use super::strategy::{Change, Context, Outcome};
 use super::{create, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -131,25 +131,27 @@ async fn swap(
     check_version(store, name, &mut new, live)?;
 
     meta::keep_system_fields(&mut new, &old);
-    match options.subresource.as_str() {
-        "" => strategy.prepare_update(&mut new, &old),
-        "status" => strategy.prepare_status_update(&mut new, &old),
-        part => strategy.prepare_subresource_update(part, &mut new, &old),
+    let subresource = &options.subresource;
+    strategy.prepare(&mut new, Change::Update { old: &old, subresource });
+    let effects = strategy.effects();
+    if let Some(effects) = effects {
+        effects.begin(cx, &mut new, Some(&old)).await?;
     }
-    strategy.begin_update(cx, &mut new, &old).await?;
-    let outcome = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
-    match &outcome {
-        Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
-            strategy.updated(cx, &new, &old).await;
+    let written = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
+    if let Some(effects) = effects {
+        match &written {
+            Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
+                effects.end(cx, &new, Outcome::Updated { old: &old }).await;
+            }
+            Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
+                effects.end(cx, gone, Outcome::Updated { old: &old }).await;
+                effects.end(cx, gone, Outcome::Deleted).await;
+            }
+            // Also for no-op updates.
+            _ => effects.end(cx, &new, Outcome::Abandoned { old: Some(&old) }).await,
         }
-        Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
-            strategy.updated(cx, gone, &old).await;
-            strategy.deleted(cx, gone).await;
-        }
-        // Failures, dry runs and no-op updates: release what begin_update allocated.
-        _ => strategy.rollback(cx, &new, Some(&old)).await,
     }
-    match outcome {
+    match written {
         Ok(written) => Ok(Ok(written)),
         Err(Failure::Status(s)) => Err(s),
         Err(Failure::Storage(Error::Conflict(newer))) => Ok(Err(newer)),
@@ -182,11 +184,8 @@ async fn checked(
     if !found.is_empty() {
         return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
     }
-    let warnings = match options.subresource.as_str() {
-        "" | "scale" => resource.strategy.warnings(new, Some(old)),
-        part => resource.strategy.subresource_warnings(part, new, old),
-    };
-    for text in warnings {
+    let subresource = &options.subresource;
+    for text in resource.strategy.warnings(new, Change::Update { old, subresource }) {
         cx.warnings.add(text);
     }
     store.admission.validate(attributes, new).await?;
@@ -208,7 +207,7 @@ async fn checked(
         let gone = store.storage.delete(&key, live.revision).await;
         return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
     }
-    let ttl = resource.strategy.ttl_seconds(new);
+    let ttl = resource.strategy.rules().ttl_seconds;
     let when = Precondition::Unchanged(live.revision);
     let put = size_fallback::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
     put.await.map(ResultObject::Stored).map_err(Failure::Storage)
@@ -223,8 +222,8 @@ fn goes_with(resource: &super::Resource, new: &Value, old: &Value) -> bool {
     old.is_being_deleted()
         && new.finalizers().is_empty()
         && grace == 0
-        && !resource.strategy.holds_deletion(new)
-        && (!old.finalizers().is_empty() || resource.strategy.holds_deletion(old))
+        && !resource.holds_deletion(new)
+        && (!old.finalizers().is_empty() || resource.holds_deletion(old))
 }
 
 fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &WriteOptions) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::apimachinery::value::Value;
 use crate::client::target;
 use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
-use crate::registry::strategy::{NameRule, Strategy};
+use crate::registry::strategy::{NameRule, Rules, Strategy};
 
 /// Strategy of APIServices.
 pub struct ApiService;
@@ -47,8 +47,8 @@ pub fn set_local_condition(object: &mut Value) {
 }
 
 impl Strategy for ApiService {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::PathSegment)
     }
 
     fn default(&self, object: &mut Value) {

@@ -11,7 +11,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::validation::csr as check;
-use crate::registry::strategy::{Context, NameRule, Strategy};
+use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
 use std::collections::HashMap;
 
@@ -44,29 +44,9 @@ fn is_answer(c: &Value) -> bool {
     matches!(c.str_at(&["type"]), "Approved" | "Denied")
 }
 
-#[async_trait]
 impl Strategy for Csr {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
-    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        // The identity comes from authentication; whatever the client sent is discarded.
-        for key in ["username", "uid", "groups", "extra"] {
-            object.unset(&["spec", key]);
-        }
-        object.set(&["spec", "username"], cx.user.name.as_str());
-        if !cx.user.uid.is_empty() {
-            object.set(&["spec", "uid"], cx.user.uid.as_str());
-        }
-        let list = |all: &[String]| all.iter().map(|g| Value::from(g.as_str())).collect::<Vec<_>>();
-        if !cx.user.groups.is_empty() {
-            object.set(&["spec", "groups"], list(&cx.user.groups));
-        }
-        for (key, values) in &cx.user.extra {
-            object.set(&["spec", "extra", key], list(values));
-        }
-        Ok(())
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::PathSegment)
     }
 
     fn prepare_create(&self, object: &mut Value) {
@@ -122,14 +102,45 @@ impl Strategy for Csr {
             _ => &["spec", "status"],
         }
     }
+
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SideEffects for Csr {
+    async fn begin(&self, cx: &Context, object: &mut Value, old: Option<&Value>) -> Result<()> {
+        if old.is_some() {
+            return Ok(());
+        }
+        // The identity comes from authentication; whatever the client sent is discarded.
+        for key in ["username", "uid", "groups", "extra"] {
+            object.unset(&["spec", key]);
+        }
+        object.set(&["spec", "username"], cx.user.name.as_str());
+        if !cx.user.uid.is_empty() {
+            object.set(&["spec", "uid"], cx.user.uid.as_str());
+        }
+        let list = |all: &[String]| all.iter().map(|g| Value::from(g.as_str())).collect::<Vec<_>>();
+        if !cx.user.groups.is_empty() {
+            object.set(&["spec", "groups"], list(&cx.user.groups));
+        }
+        for (key, values) in &cx.user.extra {
+            object.set(&["spec", "extra", key], list(values));
+        }
+        Ok(())
+    }
+
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
 /// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
 pub struct Approval;
 
 impl Strategy for Approval {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::PathSegment)
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
@@ -155,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn create_records_the_requester() {
         let mut v = json!({"spec": {"username": "somebody", "groups": ["x"]}});
-        Csr.begin_create(&Context::system(""), &mut v).await.unwrap();
+        Csr.begin(&Context::system(""), &mut v, None).await.unwrap();
         assert_eq!(v.str_at(&["spec", "username"]), "system:apiserver");
         assert_eq!(v.at(&["spec", "groups"]), &json!(["system:masters"]));
     }

@@ -4,7 +4,7 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;
 use crate::controlplane::validation;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{Rules, Strategy};
 
 /// Strategy of ConfigMaps.
 pub struct ConfigMap;
@@ -98,8 +98,11 @@ impl Strategy for ServiceAccount {
 pub struct ComponentStatus;
 
 impl Strategy for ComponentStatus {
-    fn deprecation(&self) -> Option<&'static str> {
-        Some("v1 ComponentStatus is deprecated in v1.19+")
+    fn rules(&self) -> Rules {
+        Rules {
+            deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
+            ..Rules::DEFAULT
+        }
     }
 }
 

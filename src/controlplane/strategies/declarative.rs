@@ -7,7 +7,7 @@ use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
-use crate::registry::strategy::{GarbageCollection, NameRule, Strategy};
+use crate::registry::strategy::{Rules, Strategy};
 
 /// A strategy assembled from functions and constants. Start from [`BASE`] and override what the kind needs.
 #[derive(Clone, Copy)]
@@ -38,14 +38,8 @@ pub struct DeclarativeStrategy {
     pub status_preserved_metadata: &'static [&'static str],
     /// Paths excluded from field ownership in status updates.
     pub status_reset_fields: &'static [&'static str],
-    /// Syntax of the object's name.
-    pub names: NameRule,
-    /// Garbage collection policy for deletes that specify none.
-    pub dependents: GarbageCollection,
-    /// Annotations that represent fields of upstream's internal type.
-    pub wire_annotations: &'static [&'static str],
-    /// Warning for deletes without a propagation policy.
-    pub missing_propagation_warning: Option<&'static str>,
+    /// The constants of the kind.
+    pub rules: Rules,
 }
 
 fn no_errors(_: &Value) -> ErrorList {
@@ -71,10 +65,7 @@ pub const BASE: DeclarativeStrategy = DeclarativeStrategy {
     status: None,
     status_preserved_metadata: &[],
     status_reset_fields: &["spec"],
-    names: NameRule::Subdomain,
-    dependents: GarbageCollection::Background,
-    missing_propagation_warning: None,
-    wire_annotations: &[],
+    rules: Rules::DEFAULT,
 };
 
 /// The base of kinds with a spec, a generation and a status.
@@ -85,8 +76,8 @@ pub const WITH_SPEC_AND_STATUS: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 impl Strategy for DeclarativeStrategy {
-    fn name_rule(&self) -> NameRule {
-        self.names
+    fn rules(&self) -> Rules {
+        self.rules
     }
 
     fn default(&self, object: &mut Value) {
@@ -145,18 +136,6 @@ impl Strategy for DeclarativeStrategy {
             "status" => (self.warn_status)(new),
             _ => Vec::new(),
         }
-    }
-
-    fn garbage_collection(&self) -> GarbageCollection {
-        self.dependents
-    }
-
-    fn missing_propagation_warning(&self) -> Option<&'static str> {
-        self.missing_propagation_warning
-    }
-
-    fn wire_annotations(&self) -> &'static [&'static str] {
-        self.wire_annotations
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {

@@ -14,7 +14,7 @@ use crate::controlplane::defaults::devices as defaults;
 use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::subresources::LateStore;
 use crate::controlplane::validation::devices as check;
-use crate::registry::strategy::{Context, NameRule, Strategy};
+use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub const GROUP: &str = "resource.k8s.io";
 pub const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: |v| check::class(v, None),
     validate_update: Some(|new, old| check::class(new, Some(old))),
-    names: NameRule::Declared,
+    rules: Rules::named(NameRule::Declared),
     generation: &["spec"],
     ..BASE
 };
@@ -103,7 +103,6 @@ fn refuse(kind: &str, v: &Value, mut found: ErrorList, own: ErrorList) -> Result
     Err(Status::invalid(GROUP, kind, v.name(), &found))
 }
 
-#[async_trait]
 impl Strategy for ResourceClaimTemplate {
     fn default(&self, object: &mut Value) {
         if let Some(spec) = object.at_mut(&["spec", "spec"]) {
@@ -119,14 +118,25 @@ impl Strategy for ResourceClaimTemplate {
         check::template_update(new, old)
     }
 
-    async fn begin_create(&self, _cx: &Context, object: &mut Value) -> Result<()> {
-        let requests = object.at(&["spec", "spec", "devices", "requests"]);
-        let found = access::admin_in_requests(&self.namespaces, object.namespace(), requests).await;
-        refuse("ResourceClaimTemplate", object, found, check::template(object))
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
     }
 }
 
 #[async_trait]
+impl SideEffects for ResourceClaimTemplate {
+    async fn begin(&self, _cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+        if old.is_some() {
+            return Ok(());
+        }
+        let requests = new.at(&["spec", "spec", "devices", "requests"]);
+        let found = access::admin_in_requests(&self.namespaces, new.namespace(), requests).await;
+        refuse("ResourceClaimTemplate", new, found, check::template(new))
+    }
+
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
+}
+
 impl Strategy for ResourceClaim {
     fn default(&self, object: &mut Value) {
         defaults::claim(object);
@@ -138,12 +148,6 @@ impl Strategy for ResourceClaim {
 
     fn validate_create(&self, object: &Value) -> ErrorList {
         check::claim(object)
-    }
-
-    async fn begin_create(&self, _cx: &Context, object: &mut Value) -> Result<()> {
-        let requests = object.at(&["spec", "devices", "requests"]);
-        let found = access::admin_in_requests(&self.namespaces, object.namespace(), requests).await;
-        refuse("ResourceClaim", object, found, check::claim(object))
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
@@ -160,14 +164,6 @@ impl Strategy for ResourceClaim {
         drop_deallocated(new, old);
     }
 
-    /// Applies to status updates in effect: the main resource cannot change the fields checked here.
-    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        let mut found = access::admin_in_results(&self.namespaces, new, old).await;
-        found.extend(access::binding(&*self.authorizer, cx, new, old).await);
-        found.extend(access::devices(&*self.authorizer, cx, new, old).await);
-        refuse("ResourceClaim", new, found, check::claim_status(new, old))
-    }
-
     fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
         check::claim_status(new, old)
     }
@@ -178,6 +174,28 @@ impl Strategy for ResourceClaim {
             _ => &["status"],
         }
     }
+
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SideEffects for ResourceClaim {
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+        let Some(old) = old else {
+            let requests = new.at(&["spec", "devices", "requests"]);
+            let found = access::admin_in_requests(&self.namespaces, new.namespace(), requests).await;
+            return refuse("ResourceClaim", new, found, check::claim(new));
+        };
+        // Applies to status updates in effect: the main resource cannot change the fields checked here.
+        let mut found = access::admin_in_results(&self.namespaces, new, old).await;
+        found.extend(access::binding(&*self.authorizer, cx, new, old).await);
+        found.extend(access::devices(&*self.authorizer, cx, new, old).await);
+        refuse("ResourceClaim", new, found, check::claim_status(new, old))
+    }
+
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
 /// Removes the device status entries of devices that are no longer allocated to the claim.

@@ -7,7 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, same, set_default, set_default_str};
 use crate::controlplane::validation;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{Rules, Strategy};
 
 /// Strategy of the deprecated Endpoints.
 pub struct Endpoints;
@@ -33,8 +33,11 @@ impl Strategy for Endpoints {
         validation::endpoints::endpoints(new)
     }
 
-    fn deprecation(&self) -> Option<&'static str> {
-        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    fn rules(&self) -> Rules {
+        Rules {
+            deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+            ..Rules::DEFAULT
+        }
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

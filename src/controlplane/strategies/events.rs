@@ -3,7 +3,7 @@
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::validation;
-use crate::registry::strategy::{GarbageCollection, NameRule, Strategy};
+use crate::registry::strategy::{GarbageCollection, NameRule, Rules, Strategy};
 
 /// Strategy of events written through core/v1.
 pub struct CoreEvent {
@@ -12,20 +12,17 @@ pub struct CoreEvent {
 }
 
 impl Strategy for CoreEvent {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
+    fn rules(&self) -> Rules {
+        Rules {
+            names: NameRule::PathSegment,
+            garbage_collection: GarbageCollection::Unsupported,
+            ttl_seconds: Some(self.ttl_seconds),
+            ..Rules::DEFAULT
+        }
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::events::core_event(object)
-    }
-
-    fn garbage_collection(&self) -> GarbageCollection {
-        GarbageCollection::Unsupported
-    }
-
-    fn ttl_seconds(&self, _object: &Value) -> Option<u64> {
-        Some(self.ttl_seconds)
     }
 }
 
@@ -33,19 +30,18 @@ impl Strategy for CoreEvent {
 pub struct NewEvent(pub CoreEvent);
 
 impl Strategy for NewEvent {
+    fn rules(&self) -> Rules {
+        Rules {
+            names: NameRule::Subdomain,
+            ..self.0.rules()
+        }
+    }
+
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::events::new_event(object)
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
         validation::events::new_event_update(new, old)
-    }
-
-    fn garbage_collection(&self) -> GarbageCollection {
-        self.0.garbage_collection()
-    }
-
-    fn ttl_seconds(&self, object: &Value) -> Option<u64> {
-        self.0.ttl_seconds(object)
     }
 }

@@ -11,7 +11,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, restore, set_default_str, strings};
-use crate::registry::strategy::{NameRule, Strategy};
+use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy};
 
 /// Label that holds the namespace's name, so that selectors can match on it.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -50,8 +50,8 @@ pub(crate) fn finalizers(object: &Value, indexed: bool) -> ErrorList {
 }
 
 impl Strategy for Namespace {
-    fn name_rule(&self) -> NameRule {
-        NameRule::Label
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::Label)
     }
 
     fn default(&self, object: &mut Value) {
@@ -108,7 +108,20 @@ impl Strategy for Namespace {
         )])
     }
 
-    fn check_delete(&self, object: &Value) -> Result<()> {
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec"],
+            _ => &["status"],
+        }
+    }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+impl DeleteStrategy for Namespace {
+    fn check(&self, object: &Value) -> Result<()> {
         if IMMORTAL.contains(&object.name()) {
             return Err(Status::forbidden(
                 &GroupResource::new("", "namespaces"),
@@ -119,24 +132,17 @@ impl Strategy for Namespace {
         Ok(())
     }
 
-    fn mark_deleting(&self, object: &mut Value) {
+    fn holds(&self, object: &Value) -> bool {
+        !object.at(&["spec", "finalizers"]).items().is_empty()
+    }
+
+    fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn mark(&self, object: &mut Value) {
         object.set(&["status", "phase"], "Terminating");
         object.unset_meta("deletionGracePeriodSeconds");
-    }
-
-    fn holds_deletion(&self, object: &Value) -> bool {
-        !self.may_vanish(object)
-    }
-
-    fn may_vanish(&self, object: &Value) -> bool {
-        object.at(&["spec", "finalizers"]).items().is_empty()
-    }
-
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["spec"],
-            _ => &["status"],
-        }
     }
 }
 
@@ -170,7 +176,7 @@ mod tests {
         Namespace.prepare_update(&mut new, &old);
         assert_eq!(new.get("spec"), old.get("spec"));
         assert_eq!(new.label(NAME_LABEL), Some("a"));
-        assert!(!Namespace.may_vanish(&new));
+        assert!(Namespace.holds(&new));
     }
 
     #[test]
@@ -180,14 +186,10 @@ mod tests {
             aggregate(&Namespace.validate_status_update(&v, &v)),
             "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
         );
+        assert!(Namespace.check(&json!({"metadata": {"name": "kube-public"}})).is_err());
         assert!(
             Namespace
-                .check_delete(&json!({"metadata": {"name": "kube-public"}}))
-                .is_err()
-        );
-        assert!(
-            Namespace
-                .check_delete(&json!({"metadata": {"name": "kube-node-lease"}}))
+                .check(&json!({"metadata": {"name": "kube-node-lease"}}))
                 .is_ok()
         );
     }

@@ -5,7 +5,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::controlplane::defaults::network as defaults;
 use crate::controlplane::validation::{ingress, network as check, policy, service};
 use crate::json;
-use crate::registry::strategy::NameRule;
+use crate::registry::strategy::{NameRule, Rules};
 
 /// Ingresses.
 pub const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
@@ -45,7 +45,7 @@ pub const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
 pub const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::ip_address,
     validate_update: Some(check::ip_address_update),
-    names: NameRule::PathSegment,
+    rules: Rules::named(NameRule::PathSegment),
     ..BASE
 };
 
@@ -62,7 +62,7 @@ pub const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
     validate: policy::budget,
     validate_status: policy::budget_status,
     // Upstream checks the metadata only generically: any path segment is a valid name.
-    names: NameRule::PathSegment,
+    rules: Rules::named(NameRule::PathSegment),
     status: Some(|| json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})),
     ..WITH_SPEC_AND_STATUS
 };

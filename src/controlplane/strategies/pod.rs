@@ -9,11 +9,12 @@ mod parts;
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, regular_containers, restore, strings};
 use crate::controlplane::{defaults, validation};
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// Strategy of pods.
 pub struct Pod;
@@ -172,17 +173,6 @@ impl Strategy for Pod {
         }
     }
 
-    fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
-        let phase = object.str_at(&["status", "phase"]);
-        if object.str_at(&["spec", "nodeName"]).is_empty() || matches!(phase, "Succeeded" | "Failed") {
-            return Some(0);
-        }
-        let own = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
-        let seconds = requested.or(own).unwrap_or(0);
-        // As upstream, a negative grace period means one second.
-        Some(if seconds < 0 { 1 } else { seconds })
-    }
-
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         if old.is_some() {
             return Vec::new();
@@ -222,6 +212,33 @@ impl Strategy for Pod {
             _ => &[],
         }
     }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+impl DeleteStrategy for Pod {
+    fn check(&self, _object: &Value) -> status::Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self, _object: &Value) -> bool {
+        false
+    }
+
+    fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        let phase = object.str_at(&["status", "phase"]);
+        if object.str_at(&["spec", "nodeName"]).is_empty() || matches!(phase, "Succeeded" | "Failed") {
+            return Some(0);
+        }
+        let own = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
+        let seconds = requested.or(own).unwrap_or(0);
+        // As upstream, a negative grace period means one second.
+        Some(if seconds < 0 { 1 } else { seconds })
+    }
+
+    fn mark(&self, _object: &mut Value) {}
 }
 
 #[cfg(test)]

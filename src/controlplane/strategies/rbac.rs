@@ -10,7 +10,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default_str};
 use crate::controlplane::validation;
-use crate::registry::strategy::{Context, NameRule, Strategy};
+use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
 
 /// The API group of the RBAC kinds.
@@ -24,23 +24,27 @@ pub struct Role {
     pub guard: EscalationGuard,
 }
 
-#[async_trait]
 impl Strategy for Role {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::PathSegment)
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
         validation::rbac::role(object, self.namespaced)
     }
 
-    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        self.guard.role(cx, self.namespaced, object, None).await
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SideEffects for Role {
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+        self.guard.role(cx, self.namespaced, new, old).await
     }
 
-    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        self.guard.role(cx, self.namespaced, new, Some(old)).await
-    }
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
 /// Strategy of RoleBindings and ClusterRoleBindings.
@@ -51,10 +55,9 @@ pub struct RoleBinding {
     pub guard: EscalationGuard,
 }
 
-#[async_trait]
 impl Strategy for RoleBinding {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::PathSegment)
     }
 
     fn default(&self, object: &mut Value) {
@@ -74,11 +77,16 @@ impl Strategy for RoleBinding {
         validation::rbac::binding_update(new, old, self.namespaced)
     }
 
-    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        self.guard.binding(cx, self.namespaced, object, None).await
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SideEffects for RoleBinding {
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+        self.guard.binding(cx, self.namespaced, new, old).await
     }
 
-    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        self.guard.binding(cx, self.namespaced, new, Some(old)).await
-    }
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }

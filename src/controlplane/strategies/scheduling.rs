@@ -7,7 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{required_choice, set_default};
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// The API group of PriorityClasses.
 pub const GROUP: &str = "scheduling.k8s.io";
@@ -105,7 +105,13 @@ impl Strategy for PriorityClass {
         out
     }
 
-    fn check_delete(&self, v: &Value) -> Result<()> {
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+impl DeleteStrategy for PriorityClass {
+    fn check(&self, v: &Value) -> Result<()> {
         if !SYSTEM_CLASSES.iter().any(|c| c.name == v.name()) {
             return Ok(());
         }
@@ -116,4 +122,14 @@ impl Strategy for PriorityClass {
             "this is a system priority class and cannot be deleted",
         ))
     }
+
+    fn holds(&self, _v: &Value) -> bool {
+        false
+    }
+
+    fn grace(&self, _v: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn mark(&self, _v: &mut Value) {}
 }

@@ -22,7 +22,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::{IpAllocator, PortAllocator};
 use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
-use crate::registry::strategy::{Context, NameRule, Strategy};
+use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use addresses::AddressRegistry;
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
@@ -80,11 +80,10 @@ pub(super) fn owner(service: &Value) -> String {
     format!("{}/{}", service.namespace(), service.name())
 }
 
-#[async_trait]
 impl Strategy for Service {
-    fn name_rule(&self) -> NameRule {
+    fn rules(&self) -> Rules {
         // Relaxed in v1.36 (`RelaxedServiceNameValidation`): names may begin with a digit.
-        NameRule::Label
+        Rules::named(NameRule::Label)
     }
 
     fn default(&self, object: &mut Value) {
@@ -133,42 +132,42 @@ impl Strategy for Service {
         }
     }
 
-    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        let addresses = &*self.addresses;
-        self.allocators.begin_create(object, addresses, cx.dry_run).await
-    }
-
-    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        let addresses = &*self.addresses;
-        self.allocators.begin_update(new, old, addresses, cx.dry_run).await
-    }
-
-    async fn rollback(&self, cx: &Context, object: &Value, old: Option<&Value>) {
-        if !cx.dry_run {
-            self.release(object, old).await;
-        }
-    }
-
-    async fn updated(&self, cx: &Context, new: &Value, old: &Value) {
-        if !cx.dry_run {
-            self.release(old, Some(new)).await;
-        }
-    }
-
-    async fn deleted(&self, cx: &Context, object: &Value) {
-        if cx.dry_run {
-            return;
-        }
-        self.release(object, None).await;
-        if let Some(cleanup) = self.cleanup.get() {
-            cleanup.remove(object.namespace(), object.name()).await;
-        }
-    }
-
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "status" => &["spec"],
             _ => &["status"],
+        }
+    }
+
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SideEffects for Service {
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+        let addresses = &*self.addresses;
+        match old {
+            None => self.allocators.begin_create(new, addresses, cx.dry_run).await,
+            Some(old) => self.allocators.begin_update(new, old, addresses, cx.dry_run).await,
+        }
+    }
+
+    async fn end(&self, cx: &Context, object: &Value, outcome: Outcome<'_>) {
+        if cx.dry_run {
+            return;
+        }
+        match outcome {
+            Outcome::Created => {}
+            Outcome::Updated { old } => self.release(old, Some(object)).await,
+            Outcome::Abandoned { old } => self.release(object, old).await,
+            Outcome::Deleted => {
+                self.release(object, None).await;
+                if let Some(cleanup) = self.cleanup.get() {
+                    cleanup.remove(object.namespace(), object.name()).await;
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::controlplane::fields::{restore, same};
 use crate::controlplane::validation;
 use crate::controlplane::validation::workloads as check;
 use crate::json;
-use crate::registry::strategy::{GarbageCollection, NameRule};
+use crate::registry::strategy::{GarbageCollection, NameRule, Rules};
 
 fn replicas() -> Value {
     json!({"replicas": 0})
@@ -49,7 +49,10 @@ pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
 pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replication_controller,
     validate: check::replication_controller,
-    names: NameRule::Declared,
+    rules: Rules {
+        garbage_collection: GarbageCollection::Orphan,
+        ..Rules::named(NameRule::Declared)
+    },
     validate_status: check::replicas_status,
     warn: |new, old| {
         // An upstream quirk: on update, warnings are about the old template.
@@ -63,12 +66,14 @@ pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
         out
     },
     status: Some(replicas),
-    dependents: GarbageCollection::Orphan,
     ..WITH_SPEC_AND_STATUS
 };
 
 pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
-    wire_annotations: &["deprecated.deployment.rollback.to"],
+    rules: Rules {
+        wire_annotations: &["deprecated.deployment.rollback.to"],
+        ..Rules::DEFAULT
+    },
     default: defaults::deployment,
     prepare_update: |new, old| {
         // Annotations count too, since the controller copies them to ReplicaSets.
@@ -134,7 +139,7 @@ pub const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
         out
     },
     status: Some(|| json!({"replicas": 0, "availableReplicas": 0})),
-    names: NameRule::Label,
+    rules: Rules::named(NameRule::Label),
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -142,7 +147,10 @@ const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "m
 
 /// DaemonSets. The template has its own generation, kept in a deprecated annotation.
 pub const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
-    wire_annotations: &[TEMPLATE_GENERATION],
+    rules: Rules {
+        wire_annotations: &[TEMPLATE_GENERATION],
+        ..Rules::DEFAULT
+    },
     default: defaults::daemon_set,
     prepare_create: |v| {
         let generation = template_generation(v).max(1);
@@ -194,10 +202,13 @@ pub const JOB: DeclarativeStrategy = DeclarativeStrategy {
         out.extend(template_warnings(new, old, &["spec", "template"]));
         out
     },
-    dependents: GarbageCollection::Orphan,
-    missing_propagation_warning: Some(
-        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
-    ),
+    rules: Rules {
+        garbage_collection: GarbageCollection::Orphan,
+        missing_propagation_warning: Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        ),
+        ..Rules::DEFAULT
+    },
     ..WITH_SPEC_AND_STATUS
 };
 

@@ -8,7 +8,7 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::store::WriteOptions;
-use crate::registry::strategy::{Context, NameRule, Strategy};
+use crate::registry::strategy::{Context, DeleteStrategy, NameRule, Rules, Strategy};
 use async_trait::async_trait;
 
 /// Strategy of the store that finalize writes through: accepts metadata and spec, keeps the status (upstream's
@@ -16,8 +16,8 @@ use async_trait::async_trait;
 pub(in crate::controlplane) struct FinalizeStrategy;
 
 impl Strategy for FinalizeStrategy {
-    fn name_rule(&self) -> NameRule {
-        NameRule::Label
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::Label)
     }
     fn default(&self, object: &mut Value) {
         Namespace.default(object);
@@ -28,14 +28,11 @@ impl Strategy for FinalizeStrategy {
     fn validate_update(&self, new: &Value, _old: &Value) -> ErrorList {
         namespace::finalizers(new, true)
     }
-    fn holds_deletion(&self, object: &Value) -> bool {
-        Namespace.holds_deletion(object)
-    }
-    fn may_vanish(&self, object: &Value) -> bool {
-        Namespace.may_vanish(object)
-    }
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
         &["status"]
+    }
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(&Namespace)
     }
 }
 

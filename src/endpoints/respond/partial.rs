@@ -26,7 +26,7 @@ pub fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     m.insert("kind", "PartialObjectMetadata");
     m.insert("apiVersion", format!("meta.k8s.io/{version}"));
     let mut metadata = object.get("metadata").clone();
-    let fields = resource.strategy.wire_annotations();
+    let fields = resource.strategy.rules().wire_annotations;
     if !fields.is_empty()
         && let Some(all) = metadata.at_mut(&["annotations"]).and_then(Value::as_object_mut)
     {

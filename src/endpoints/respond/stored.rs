@@ -124,7 +124,7 @@ pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mu
 }
 
 fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, version: &str, out: &mut Vec<u8>) {
-    let fields = resource.strategy.wire_annotations();
+    let fields = resource.strategy.rules().wire_annotations;
     if !fields.is_empty() && metadata.annotated(&entry.json, fields) {
         return json::encode(&partial(resource, entry, version), out);
     }

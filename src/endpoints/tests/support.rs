@@ -11,7 +11,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::schema::ManagerInfo;
-use crate::registry::strategy::{NameRule, Plain, Strategy};
+use crate::registry::strategy::{NameRule, Plain, RestStrategy, Rules, Strategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::storage::Storage;
@@ -47,12 +47,12 @@ impl Schema for Typed {
 pub struct Namespaces;
 
 impl Strategy for Namespaces {
-    fn name_rule(&self) -> NameRule {
-        NameRule::Label
+    fn rules(&self) -> Rules {
+        Rules::named(NameRule::Label)
     }
 }
 
-pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn Strategy>) -> Resource {
+pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn RestStrategy>) -> Resource {
     let def = api::by_gvk("", "v1", kind).expect("a core kind");
     Resource {
         gvr: GroupVersionResource::new("", "v1", plural),

@@ -26,7 +26,13 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
 
 fn warn(call: &Call, query: &DeleteQuery) {
     let unset = query.options.propagation.is_none() && query.options.orphan_dependents.is_none();
-    if let Some(text) = call.resource().strategy.missing_propagation_warning().filter(|_| unset) {
+    if let Some(text) = call
+        .resource()
+        .strategy
+        .rules()
+        .missing_propagation_warning
+        .filter(|_| unset)
+    {
         call.cx.warnings.add(text);
     }
 }

@@ -11,7 +11,7 @@ use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::schema::{KindSchema, SchemaStrategy};
 use crate::registry::resource::{Backing, Column, Columns, Resource, SubresourceHandler};
 use crate::registry::strategy::{MetaChecks, Plain};
-use crate::registry::{Store, Strategy, Subresource, SubresourceBehaviour, Verbs};
+use crate::registry::{RestStrategy, Store, Strategy, Subresource, SubresourceBehaviour, Verbs};
 use crate::storage::Storage;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Kind {
     categories: Vec<Str>,
     status: bool,
     columns: Vec<(&'static str, &'static str, &'static str)>,
-    strategy: Arc<dyn Strategy>,
+    strategy: Arc<dyn RestStrategy>,
     subresources: Vec<OwnSubresource>,
 }
 

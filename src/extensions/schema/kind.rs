@@ -12,8 +12,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
-use crate::registry::strategy::{Context, GarbageCollection, NameRule, Strategy};
-use async_trait::async_trait;
+use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -112,12 +111,12 @@ pub struct SchemaStrategy {
     schema: Arc<StructuralSchema>,
     /// True if the kind has a status subresource; writes to the main resource then leave `status` alone.
     status: bool,
-    inner: Arc<dyn Strategy>,
+    inner: Arc<dyn RestStrategy>,
 }
 
 impl SchemaStrategy {
     /// The strategy of a kind with this schema; `inner` runs after it.
-    pub fn new(schema: Arc<StructuralSchema>, status: bool, inner: Arc<dyn Strategy>) -> Self {
+    pub fn new(schema: Arc<StructuralSchema>, status: bool, inner: Arc<dyn RestStrategy>) -> Self {
         Self { schema, status, inner }
     }
 }
@@ -133,14 +132,9 @@ fn same_content(new: &Value, old: &Value) -> bool {
     bare(new) == bare(old)
 }
 
-#[async_trait]
-impl Strategy for SchemaStrategy {
-    fn missing_propagation_warning(&self) -> Option<&'static str> {
-        self.inner.missing_propagation_warning()
-    }
-
-    fn name_rule(&self) -> NameRule {
-        self.inner.name_rule()
+impl RestStrategy for SchemaStrategy {
+    fn rules(&self) -> Rules {
+        self.inner.rules()
     }
 
     fn default(&self, object: &mut Value) {
@@ -148,111 +142,47 @@ impl Strategy for SchemaStrategy {
         self.inner.default(object);
     }
 
-    fn prepare_create(&self, object: &mut Value) {
-        if self.status {
-            object.unset(&["status"]);
-        }
-        object.set_meta("generation", 1i64);
-        self.inner.prepare_create(object);
-    }
-
-    fn validate_create(&self, object: &Value) -> ErrorList {
-        let mut errors = self.schema.validate(object, None);
-        errors.extend(self.inner.validate_create(object));
-        errors
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        if self.status {
-            match old.get("status") {
-                Value::Null => drop(new.unset(&["status"])),
-                status => new.set(&["status"], status.clone()),
+    fn prepare(&self, object: &mut Value, change: Change<'_>) {
+        match change {
+            Change::Create => {
+                if self.status {
+                    object.unset(&["status"]);
+                }
+                object.set_meta("generation", 1i64);
+                self.inner.prepare(object, change);
+            }
+            Change::Update {
+                subresource: "status", ..
+            } => self.inner.prepare(object, change),
+            Change::Update { old, .. } => {
+                if self.status {
+                    match old.get("status") {
+                        Value::Null => drop(object.unset(&["status"])),
+                        status => object.set(&["status"], status.clone()),
+                    }
+                }
+                self.inner.prepare(object, change);
+                let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(1);
+                let changed = i64::from(!same_content(object, old));
+                object.set_meta("generation", generation + changed);
             }
         }
-        self.inner.prepare_update(new, old);
-        let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(1);
-        let changed = i64::from(!same_content(new, old));
-        new.set_meta("generation", generation + changed);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
-        let mut errors = self.schema.validate(new, Some(old));
-        errors.extend(self.inner.validate_update(new, old));
+    fn validate(&self, object: &Value, change: Change<'_>) -> ErrorList {
+        let mut errors = match change {
+            Change::Update {
+                old,
+                subresource: "status",
+            } => self.schema.validate_status(object, Some(old)),
+            _ => self.schema.validate(object, change.old()),
+        };
+        errors.extend(self.inner.validate(object, change));
         errors
     }
 
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        self.inner.prepare_status_update(new, old);
-    }
-
-    fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
-        let mut errors = self.schema.validate_status(new, Some(old));
-        errors.extend(self.inner.validate_status_update(new, old));
-        errors
-    }
-
-    fn deprecation(&self) -> Option<&'static str> {
-        self.inner.deprecation()
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        self.inner.warnings(new, old)
-    }
-
-    fn subresource_warnings(&self, subresource: &str, new: &Value, old: &Value) -> Vec<String> {
-        self.inner.subresource_warnings(subresource, new, old)
-    }
-
-    async fn begin_create(&self, cx: &Context, object: &mut Value) -> Result<()> {
-        self.inner.begin_create(cx, object).await
-    }
-
-    async fn begin_update(&self, cx: &Context, new: &mut Value, old: &Value) -> Result<()> {
-        self.inner.begin_update(cx, new, old).await
-    }
-
-    async fn rollback(&self, cx: &Context, object: &Value, old: Option<&Value>) {
-        self.inner.rollback(cx, object, old).await;
-    }
-
-    async fn created(&self, cx: &Context, object: &Value) {
-        self.inner.created(cx, object).await;
-    }
-
-    async fn updated(&self, cx: &Context, new: &Value, old: &Value) {
-        self.inner.updated(cx, new, old).await;
-    }
-
-    async fn deleted(&self, cx: &Context, object: &Value) {
-        self.inner.deleted(cx, object).await;
-    }
-
-    fn check_delete(&self, object: &Value) -> Result<()> {
-        self.inner.check_delete(object)
-    }
-
-    fn holds_deletion(&self, object: &Value) -> bool {
-        self.inner.holds_deletion(object)
-    }
-
-    fn garbage_collection(&self) -> GarbageCollection {
-        self.inner.garbage_collection()
-    }
-
-    fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
-        self.inner.grace(object, requested)
-    }
-
-    fn mark_deleting(&self, object: &mut Value) {
-        self.inner.mark_deleting(object);
-    }
-
-    fn may_vanish(&self, object: &Value) -> bool {
-        self.inner.may_vanish(object)
-    }
-
-    fn ttl_seconds(&self, object: &Value) -> Option<u64> {
-        self.inner.ttl_seconds(object)
+    fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
+        self.inner.warnings(object, change)
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
@@ -261,5 +191,39 @@ impl Strategy for SchemaStrategy {
             _ if self.status => &["status"],
             _ => self.inner.reset_fields(subresource),
         }
+    }
+
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        self.inner.effects()
+    }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        self.inner.deletion()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Strategy;
+
+    struct Resizable;
+
+    impl Strategy for Resizable {
+        fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, _old: &Value) {
+            new.set(&["through"], subresource);
+        }
+    }
+
+    #[test]
+    fn subresource_updates_reach_the_kinds_strategy() {
+        let schema = crate::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let old = crate::json!({"metadata": {"generation": 1}});
+        let mut new = old.clone();
+        let subresource = "resize";
+        strategy.prepare(&mut new, Change::Update { old: &old, subresource });
+        assert_eq!(new.str_at(&["through"]), "resize");
     }
 }

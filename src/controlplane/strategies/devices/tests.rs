@@ -47,7 +47,7 @@ fn bound() -> (Value, Value) {
 async fn binding_and_device_status_require_permissions() {
     let (mut new, old) = bound();
     let cx = Context::system("ns");
-    let refused = claims(vec![]).begin_update(&cx, &mut new, &old).await.unwrap_err();
+    let refused = claims(vec![]).begin(&cx, &mut new, Some(&old)).await.unwrap_err();
     assert_eq!(refused.code, 422);
     assert!(
         refused.message.contains("status.allocation: Forbidden: changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb=\"update\" permission: ")
@@ -56,7 +56,7 @@ async fn binding_and_device_status_require_permissions() {
         refused.message
     );
     let allowed = claims(vec!["update/binding//", "arbitrary-node:update/driver/ns/d.io"]);
-    assert!(allowed.begin_update(&cx, &mut new, &old).await.is_ok());
+    assert!(allowed.begin(&cx, &mut new, Some(&old)).await.is_ok());
 }
 
 #[test]

@@ -34,25 +34,25 @@ fn cx() -> Context {
 async fn create(s: &Service, mut v: Value) -> Result<Value> {
     s.default(&mut v);
     s.prepare_create(&mut v);
-    s.begin_create(&cx(), &mut v).await?;
+    s.begin(&cx(), &mut v, None).await?;
     let errors = s.validate_create(&v);
     if errors.is_empty() {
         return Ok(v);
     }
-    s.rollback(&cx(), &v, None).await;
+    s.end(&cx(), &v, Outcome::Abandoned { old: None }).await;
     Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
 }
 
 async fn update(s: &Service, mut v: Value, old: &Value) -> Result<Value> {
     s.default(&mut v);
     s.prepare_update(&mut v, old);
-    s.begin_update(&cx(), &mut v, old).await?;
+    s.begin(&cx(), &mut v, Some(old)).await?;
     let errors = s.validate_update(&v, old);
     if errors.is_empty() {
-        s.updated(&cx(), &v, old).await;
+        s.end(&cx(), &v, Outcome::Updated { old }).await;
         return Ok(v);
     }
-    s.rollback(&cx(), &v, Some(old)).await;
+    s.end(&cx(), &v, Outcome::Abandoned { old: Some(old) }).await;
     Err(crate::apimachinery::Status::invalid("", "Service", v.name(), &errors))
 }
 
@@ -169,7 +169,7 @@ async fn type_changes_allocate_and_release() {
     let h = update(&s, bare, &g).await.unwrap();
     assert_eq!(h.str_at(&["spec", "ipFamilyPolicy"]), "PreferDualStack");
     assert_eq!(h.str_at(&["spec", "clusterIP"]), g.str_at(&["spec", "clusterIP"]));
-    s.deleted(&cx(), &h).await;
+    s.end(&cx(), &h, Outcome::Deleted).await;
     assert_eq!(s.allocators.ranges[0].allocated(), 0);
 }
 
@@ -213,9 +213,9 @@ async fn dry_run_allocates_nothing() {
     s.default(&mut v);
     s.prepare_create(&mut v);
     let dry = Context { dry_run: true, ..cx() };
-    s.begin_create(&dry, &mut v).await.unwrap();
+    s.begin(&dry, &mut v, None).await.unwrap();
     assert_eq!(v.str_at(&["spec", "clusterIP"]), "10.0.0.0");
-    s.rollback(&dry, &v, None).await;
+    s.end(&dry, &v, Outcome::Abandoned { old: None }).await;
     assert_eq!(
         (s.allocators.ranges[0].allocated(), s.allocators.ports.allocated()),
         (0, 0)
@@ -243,7 +243,7 @@ async fn dry_run_invents_ports_after_the_greatest() {
     s.default(&mut v);
     s.prepare_create(&mut v);
     let dry = Context { dry_run: true, ..cx() };
-    s.begin_create(&dry, &mut v).await.unwrap();
+    s.begin(&dry, &mut v, None).await.unwrap();
     assert_eq!(v.at(&["spec", "healthCheckNodePort"]), &json!(31991));
 }
 

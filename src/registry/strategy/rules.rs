@@ -1,0 +1,112 @@
+//! The constants of a kind: [`Rules`] from its strategy, [`MetaChecks`] from its row.
+
+/// What a kind's strategy states as data.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The check of object names.
+    pub names: NameRule,
+    /// What happens to dependents if a delete specifies no propagation policy.
+    pub garbage_collection: GarbageCollection,
+    /// A warning for deletes that specify no propagation policy (Jobs, which orphan their pods).
+    pub missing_propagation_warning: Option<&'static str>,
+    /// A warning added to every request for the kind, whatever its verb and outcome.
+    pub deprecation: Option<&'static str>,
+    /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
+    pub wire_annotations: &'static [&'static str],
+    /// The time to live of stored objects in seconds (events).
+    pub ttl_seconds: Option<u64>,
+}
+
+impl Rules {
+    /// The rules of most kinds.
+    pub const DEFAULT: Self = Self {
+        names: NameRule::Subdomain,
+        garbage_collection: GarbageCollection::Background,
+        missing_propagation_warning: None,
+        deprecation: None,
+        wire_annotations: &[],
+        ttl_seconds: None,
+    };
+
+    /// [`DEFAULT`](Self::DEFAULT) with another check of names.
+    pub const fn named(names: NameRule) -> Self {
+        Self { names, ..Self::DEFAULT }
+    }
+}
+
+/// The check of object names. The messages are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain: most kinds.
+    Subdomain,
+    /// DNS-1123 label: namespaces.
+    Label,
+    /// DNS-1035 label: services.
+    Label1035,
+    /// Any valid path segment: RBAC, CRD-like names, APIServices.
+    PathSegment,
+    /// DNS-1123 subdomain with declarative validation (ReplicationControllers, DeviceClasses), which ignores
+    /// `generateName`.
+    Declared,
+}
+
+/// The metadata validation that a kind performs in addition to the registry's generic one. The checks overlap, and
+/// like upstream, the duplicate causes are not removed from the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaChecks {
+    /// Requires finalizers to be well-known or domain-qualified.
+    pub strict_finalizers: bool,
+    /// How many times an update validates the metadata as that of a new object.
+    pub as_new: usize,
+    /// An update validates the metadata against the stored one.
+    pub against_old: bool,
+    /// An update of status or another part also validates the metadata against the stored one.
+    pub in_subresources: bool,
+}
+
+impl MetaChecks {
+    /// Most kinds: an update is validated both as a new object and against the stored one.
+    pub const BOTH: Self = Self {
+        strict_finalizers: true,
+        as_new: 1,
+        against_old: true,
+        in_subresources: true,
+    };
+    /// Kinds whose updates are validated only against the stored object.
+    pub const AGAINST_OLD: Self = Self {
+        as_new: 0,
+        ..Self::BOTH
+    };
+    /// Kinds whose updates are validated only as new objects.
+    pub const AS_NEW: Self = Self {
+        against_old: false,
+        in_subresources: false,
+        ..Self::BOTH
+    };
+    /// Kinds without metadata validation of their own.
+    pub const NONE: Self = Self {
+        as_new: 0,
+        against_old: false,
+        in_subresources: false,
+        strict_finalizers: false,
+    };
+
+    /// A copy that accepts finalizers of any form.
+    pub const fn any_finalizers(self) -> Self {
+        Self {
+            strict_finalizers: false,
+            ..self
+        }
+    }
+}
+
+/// What happens to dependents if a delete specifies no propagation policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageCollection {
+    /// They are deleted in the background.
+    Background,
+    /// They stay: the finalizer `orphan` is set (Job, ReplicationController).
+    Orphan,
+    /// The kind ignores propagation policies (events).
+    Unsupported,
+}
