@@ -181,8 +181,9 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
-    let mut extensions = servers::extensions(&plane, &serving);
-    let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
+    let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores);
+    cluster.fill_custom_kinds(custom.kinds());
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
     let host = options.serving.external_hostname.clone();

@@ -14,7 +14,18 @@ pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 /// Reads of other stored objects. Plugins are built before the stores that they read (each store holds the chain), so
 /// this is filled once all stores exist. Clones share the content.
 #[derive(Clone, Default)]
-pub struct ObjectLookup(Arc<OnceLock<Storages>>, Arc<OnceLock<Kinds>>, Arc<OnceLock<Arc<Store>>>);
+pub struct ObjectLookup(
+    Arc<OnceLock<Storages>>,
+    Arc<OnceLock<Kinds>>,
+    Arc<OnceLock<Arc<Store>>>,
+    Arc<OnceLock<Arc<dyn CustomKinds>>>,
+);
+
+/// The kinds of CustomResourceDefinitions.
+pub trait CustomKinds: Send + Sync + 'static {
+    /// The plural of a kind and whether it is namespaced.
+    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+}
 
 /// Plural and scope (true: namespaced) of built-in kinds, by group and kind.
 pub type Kinds = HashMap<(String, String), (String, bool)>;
@@ -39,27 +50,19 @@ impl ObjectLookup {
         let _ = self.2.set(namespaces);
     }
 
+    /// Sets the kinds of CustomResourceDefinitions. Later calls have no effect.
+    pub fn fill_custom_kinds(&self, kinds: Arc<dyn CustomKinds>) {
+        let _ = self.3.set(kinds);
+    }
+
     /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
     /// there is no such kind.
-    ///
-    /// # Errors
-    /// 500 if the storage fails.
-    pub async fn resource_of(&self, group: &str, kind: &str) -> Result<Option<(String, bool)>> {
+    pub fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         let key = (group.to_owned(), kind.to_owned());
         if let Some(known) = self.1.get().and_then(|kinds| kinds.get(&key)) {
-            return Ok(Some(known.clone()));
+            return Some(known.clone());
         }
-        let described = self
-            .list("apiextensions.k8s.io", "customresourcedefinitions", "")
-            .await?;
-        let found = described
-            .iter()
-            .map(|d| d.get("spec"))
-            .find(|spec| spec.str_at(&["group"]) == group && spec.str_at(&["names", "kind"]) == kind);
-        Ok(found.map(|spec| {
-            let namespaced = spec.str_at(&["scope"]) == "Namespaced";
-            (spec.str_at(&["names", "plural"]).to_owned(), namespaced)
-        }))
+        self.3.get()?.resource_of(group, kind)
     }
 
     /// Creates a namespace as the server itself.

@@ -5,10 +5,13 @@ use super::store::Stores;
 use crate::admission::ObjectLookup;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
+use crate::api;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
+use crate::client::InformerHandle;
 use crate::controlplane::reviews::ReviewDependencies;
+use crate::controlplane::schema::BuiltinSchema;
 use crate::controlplane::stored_versions::convert_stored;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
@@ -18,6 +21,7 @@ use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::extensions::custom_resources::{self, CustomResources, Definition};
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -112,11 +116,15 @@ pub struct Serving {
 
 impl Serving {
     fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
+        self.endpoint(g.gv.clone(), g.resources.clone())
+    }
+
+    fn endpoint(&self, gv: GroupVersion, resources: Vec<controlplane::Served>) -> ApiGroupVersion {
         ApiGroupVersion {
             min_request_timeout: self.min_request_timeout,
             codecs: self.codecs,
             telemetry: Some(self.telemetry.clone()),
-            ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+            ..ApiGroupVersion::new(gv, resources)
         }
         .with_authorizer(self.authorizer.clone())
     }
@@ -137,14 +145,31 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
     Priorities { group, version }
 }
 
-/// The extension server: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
+/// The extension server: the CustomResourceDefinition group, and the custom resources of all definitions. The handle
+/// runs the informer of the definitions.
+pub fn extensions(
+    plane: &ControlPlane,
+    serving: &Serving,
+    stores: &Arc<Stores>,
+) -> (GenericServer, CustomResources, InformerHandle<Definition>) {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let served = serving.enabled.groups(plane);
     let own = served.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
-    server
+    let definitions = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
+    let scale = api::by_gvk("autoscaling", "v1", "Scale").expect("the schema table has Scale");
+    let config = custom_resources::Config {
+        admission: definitions.admission().clone(),
+        definitions,
+        storages: stores.clone(),
+        endpoint: serving.endpoint(GroupVersion::default(), Vec::new()),
+        published: serving.published.clone(),
+        scale: Arc::new(BuiltinSchema(scale)),
+        telemetry: serving.telemetry.clone(),
+    };
+    let (custom, feed) = CustomResources::install(&server, config);
+    (server, custom, feed)
 }
 
 /// The core server: every other built-in group, with the extension server as its delegate.

@@ -1,5 +1,6 @@
 //! [`install()`]: mounts group versions and publishes their discovery and OpenAPI documents.
 
+use super::discovery::resources::Described;
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
 use super::openapi::{OpenApiV2, OpenApiV3, core_documents, group_version_document, v3};
@@ -72,7 +73,11 @@ pub fn install(
             source,
             &gv,
             priorities(&gv),
-            resources::aggregated(&gv, rows.iter(), source == aggregated::Source::CUSTOM),
+            resources::aggregated(
+                &gv,
+                rows.iter().map(|row| Described::of(row)),
+                source == aggregated::Source::CUSTOM,
+            ),
         );
         let of = gv.clone();
         published

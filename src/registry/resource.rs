@@ -324,7 +324,7 @@ impl Resource {
 
     /// A warning for every request for the resource.
     pub fn deprecation(&self) -> Option<&str> {
-        self.deprecation.as_deref().or_else(|| self.strategy.deprecation())
+        self.deprecation.as_deref().or(self.strategy.rules().deprecation)
     }
 
     /// The key prefix; `None` if nothing is stored.

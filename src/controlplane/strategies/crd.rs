@@ -3,12 +3,18 @@
 //!
 //! Covers only the stored object; serving the defined resources is left to `extensions`.
 
-use super::common::{bump_generation, first_generation, keep_all_but_status};
+use super::common::{bump_generation, first_generation};
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{restore, set_default, set_default_str, strings};
 use crate::controlplane::validation;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
+
+/// The finalizer of definitions that are being deleted.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Strategy of CustomResourceDefinitions.
 pub struct CustomResourceDefinition;
@@ -81,7 +87,8 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_all_but_status(new, old);
+        // The metadata may be changed: the controllers remove finalizers through the status.
+        restore(new, old, &["spec"]);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -95,9 +102,52 @@ impl Strategy for CustomResourceDefinition {
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
-            "status" => &["metadata", "spec"],
+            "status" => &["spec"],
             _ => &["status"],
         }
+    }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+/// The first delete only marks the definition. The controller in `extensions` deletes the custom resources and then
+/// removes the finalizer.
+impl DeleteStrategy for CustomResourceDefinition {
+    fn check(&self, _v: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self, v: &Value) -> bool {
+        !v.is_being_deleted()
+    }
+
+    fn grace(&self, _v: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn mark(&self, v: &mut Value, old: &Value) {
+        if old.is_being_deleted() {
+            return;
+        }
+        // Unlike other kinds, whatever the propagation policy.
+        let mut finalizers = old.finalizers();
+        if !finalizers.contains(&CLEANUP) {
+            finalizers.push(CLEANUP);
+        }
+        v.set_meta(
+            "finalizers",
+            finalizers.into_iter().map(Value::from).collect::<Vec<_>>(),
+        );
+        v.unset_meta("deletionGracePeriodSeconds");
+        v.set_meta("generation", old.at(&["metadata", "generation"]).clone());
+        let mut conditions = v.at(&["status", "conditions"]).items().to_vec();
+        conditions.retain(|c| c.str_at(&["type"]) != "Terminating");
+        conditions.push(crate::json!({
+            "type": "Terminating", "status": "True", "lastTransitionTime": (time::now()), "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}));
+        v.set(&["status", "conditions"], conditions);
     }
 }
 
@@ -123,5 +173,29 @@ mod tests {
         CustomResourceDefinition.prepare_update(&mut new, &v);
         assert_eq!(new.at(&["status", "storedVersions"]), &json!(["v1", "v2"]));
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn the_first_delete_marks_the_definition() {
+        let old = json!({"metadata": {"generation": 3, "finalizers": ["x.io/own"]}, "status": {"conditions": [
+            {"type": "Established", "status": "True"}]}});
+        assert!(CustomResourceDefinition.holds(&old));
+        let mut new = old.clone();
+        new.set_meta("generation", 4i64);
+        new.set_meta("deletionTimestamp", "now");
+        new.set_meta("deletionGracePeriodSeconds", 0i64);
+        CustomResourceDefinition.mark(&mut new, &old);
+        assert_eq!(new.finalizers(), ["x.io/own", CLEANUP]);
+        assert_eq!(new.at(&["metadata", "generation"]), &3i64.into());
+        assert_eq!(new.at(&["metadata", "deletionGracePeriodSeconds"]), &Value::Null);
+        let conditions = new.at(&["status", "conditions"]).items();
+        assert_eq!(conditions[1].str_at(&["reason"]), "InstanceDeletionPending");
+        assert!(
+            !CustomResourceDefinition.holds(&new),
+            "the controller's finalizer holds it from now on"
+        );
+        let mut again = new.clone();
+        CustomResourceDefinition.mark(&mut again, &new);
+        assert_eq!(again, new);
     }
 }

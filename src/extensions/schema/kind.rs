@@ -39,6 +39,15 @@ impl KindSchema {
         })
     }
 
+    /// A kind with a schema that was parsed before; `source` is what it was parsed from.
+    pub fn new(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: &Value) -> Self {
+        Self {
+            gvk,
+            schema,
+            source: json::to_vec(source).into(),
+        }
+    }
+
     /// The parsed schema.
     pub fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema

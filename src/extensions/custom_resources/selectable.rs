@@ -2,11 +2,11 @@
 //!
 //! Entry point: [`of_version`].
 
-use super::schema::StructuralSchema;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::value::{Str, Value};
+use crate::extensions::schema::StructuralSchema;
 use crate::registry::resource::SelectableFields;
 use std::sync::Arc;
 

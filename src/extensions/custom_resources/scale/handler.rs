@@ -5,7 +5,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::extensions::columns;
+use crate::extensions::custom_resources::columns;
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::scale::API_VERSION;
 use crate::registry::schema::ManagerInfo;
