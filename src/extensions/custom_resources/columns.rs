@@ -93,7 +93,7 @@ fn columns(declared: impl IntoIterator<Item = (Column, JsonPath)>) -> Columns {
         cells.push((CellType::parse(&heading.kind), path));
         headings.push(heading);
     }
-    let cells = move |object: &Value| {
+    let cells = move |object: &Value| -> Vec<Value> {
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let name = Value::from(object.name());
         // As upstream, only the first of several values is shown, and an error leaves the cell empty.
