@@ -19,6 +19,7 @@ use torana::endpoints::options::Query;
 use torana::endpoints::respond::{self, list::ListMeta};
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
+use torana::registry::strategy::Change;
 use torana::storage::embedded::{Engine, Options, ResourceConfig};
 use torana::storage::{Draft, Listing, Revision, Storage};
 use torana::tasks::TaskGroup;
@@ -137,14 +138,14 @@ fn main() {
         let mut pod = json::decode(POD.as_bytes()).expect("JSON");
         schema.normalize(&mut pod).expect("a pod");
         strategy.default(&mut pod);
-        strategy.prepare_create(&mut pod);
+        strategy.prepare(&mut pod, Change::Create);
         pod
     };
-    let errors = strategy.validate_create(&made());
+    let errors = strategy.validate(&made(), Change::Create);
     assert!(errors.is_empty(), "{errors:?}");
     measure("pod: decode, default, validate, encode", micros(40), || {
         let pod = made();
-        black_box(strategy.validate_create(&pod));
+        black_box(strategy.validate(&pod, Change::Create));
         black_box(json::to_vec(&pod));
     });
 
