@@ -7,6 +7,7 @@ pub mod apply;
 pub mod codec;
 pub mod field;
 pub mod gvk;
+pub mod jsonpath;
 pub mod names;
 pub mod object;
 pub mod patch;

@@ -15,6 +15,7 @@ pub mod errors;
 mod lookup;
 mod meta;
 pub mod resource;
+pub mod scale;
 pub mod schema;
 mod size_fallback;
 pub mod store;

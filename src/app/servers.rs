@@ -5,11 +5,13 @@ use super::store::Stores;
 use crate::admission::ObjectLookup;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
+use crate::api;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
 use crate::client::InformerHandle;
 use crate::controlplane::reviews::ReviewDependencies;
+use crate::controlplane::schema::BuiltinSchema;
 use crate::controlplane::stored_versions::convert_stored;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
@@ -17,7 +19,6 @@ use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
-use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
 use crate::extensions::conversion::Conversions;
@@ -158,6 +159,7 @@ pub fn extensions(
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     let definitions = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
+    let scale = api::by_gvk("autoscaling", "v1", "Scale").expect("the schema table has Scale");
     let config = custom_resources::Config {
         admission: definitions.admission().clone(),
         definitions,
@@ -165,6 +167,7 @@ pub fn extensions(
         conversions,
         endpoint: serving.endpoint(GroupVersion::default(), Vec::new()),
         published: serving.published.clone(),
+        scale: Arc::new(BuiltinSchema(scale)),
         telemetry: serving.telemetry.clone(),
     };
     let (custom, feed) = CustomResources::install(&server, config);
@@ -209,9 +212,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     let registration = serving.enabled.of(&plane.apiregistration);
     let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
-    server
-        .mux()
-        .handle("/openapi/v2", Arc::new(OpenApiV2::new(served.collect())));
+    published.openapi_v2.set(served.collect());
+    server.mux().handle("/openapi/v2", published.openapi_v2.clone());
     server.mux().handle(ROOT, published.openapi.clone());
     server
         .mux()

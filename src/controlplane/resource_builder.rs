@@ -171,6 +171,7 @@ impl ResourceBuilder {
                         .collect()
                 })
             },
+            reads: None,
         });
         let (gvk, gvr) = (own.gvk(), own.gvr);
         let mut subresources = hub.subresources.clone();
@@ -214,6 +215,7 @@ impl ResourceBuilder {
         self.0.selectable = Some(SelectableFields {
             names: keys.clone(),
             extract: Arc::new(move |v| keys.iter().cloned().zip(extract(v)).collect()),
+            reads: None,
         });
         self
     }

@@ -3,7 +3,7 @@
 use super::discovery::resources::Described;
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV3, core_documents, group_version_document, v3};
+use super::openapi::{OpenApiV2, OpenApiV3, core_documents, group_version_document, v3};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::resource::Resource;
 use crate::server::container::WebService;
@@ -20,6 +20,8 @@ pub struct PublishedDocuments {
     pub api: Arc<AggregatedDiscovery>,
     /// The OpenAPI v3 documents.
     pub openapi: Arc<OpenApiV3>,
+    /// The OpenAPI v2 document.
+    pub openapi_v2: Arc<OpenApiV2>,
     /// The `host:port` reported to clients of the core group (`serverAddressByClientCIDRs`).
     pub server_address: String,
 }
@@ -31,6 +33,7 @@ impl PublishedDocuments {
             apis: Arc::new(AggregatedDiscovery::new()),
             api: Arc::new(AggregatedDiscovery::new()),
             openapi: Arc::new(OpenApiV3::new()),
+            openapi_v2: Arc::default(),
             server_address,
         }
     }

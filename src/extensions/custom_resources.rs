@@ -12,12 +12,15 @@
 //! concerns; requests in flight finish with what they started with.
 
 mod catalog;
+mod columns;
 mod definition;
 mod deprecation;
 mod discovery;
 mod establishing;
 mod finalizing;
 mod handler;
+mod scale;
+mod selectable;
 mod storages;
 mod terminating;
 mod version;
@@ -32,8 +35,7 @@ use crate::client::{Informer, InformerHandle};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::install::PublishedDocuments;
 use crate::extensions::conversion::Conversions;
-use crate::registry::CustomKinds;
-use crate::registry::Store;
+use crate::registry::{CustomKinds, Schema, Store};
 use crate::server::generic::GenericServer;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -59,6 +61,8 @@ pub struct Config {
     pub endpoint: ApiGroupVersion,
     /// Discovery and OpenAPI.
     pub published: PublishedDocuments,
+    /// The schema of `autoscaling/v1` Scale.
+    pub scale: Arc<dyn Schema>,
     /// Metrics.
     pub telemetry: Telemetry,
 }
@@ -78,7 +82,13 @@ impl CustomResources {
     pub fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
         let store = config.definitions;
         let (definitions, feed) = Informer::new(store.storage().clone(), Definition::from_entry);
-        let builder = Builder::new(config.storages, config.conversions, config.admission, config.endpoint);
+        let builder = Builder::new(
+            config.storages,
+            config.conversions,
+            config.admission,
+            config.endpoint,
+            config.scale,
+        );
         let catalog = Arc::new(Catalog::new(builder));
         let discovery = Arc::new(Discovery::new(
             catalog.clone(),

@@ -71,13 +71,13 @@ impl Verbs {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
+    pub name: Str,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
-    pub kind: &'static str,
-    /// OpenAPI format: `name` or empty.
-    pub format: &'static str,
+    pub kind: Str,
+    /// OpenAPI format, such as `name`, or empty.
+    pub format: Str,
     /// The description; empty where upstream has none.
-    pub description: &'static str,
+    pub description: Str,
     /// 0: always shown; 1: with `-o wide`.
     pub priority: i64,
 }
@@ -110,6 +110,9 @@ pub struct SelectableFields {
     pub names: Arc<[Str]>,
     /// Extracts their values from an object, one pair per name.
     pub extract: ExtractFields,
+    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector needs them, with
+    /// the parts of the object that the mask selects. That is slower, but follows a change of the fields at once.
+    pub reads: Option<Mask>,
 }
 
 /// Where a resource's objects come from.

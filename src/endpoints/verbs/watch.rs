@@ -168,7 +168,7 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     Ok(WatchOptions {
         prefix,
         single,
-        predicate: query.predicate(),
+        predicate: query.predicate(call.resource()),
         since,
         initial,
         bookmarks: query.bookmarks,

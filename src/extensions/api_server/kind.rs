@@ -180,10 +180,10 @@ impl Kind {
 /// The table columns: Name, the kind's own, Age.
 fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     let column = |name, kind, format| Column {
-        name,
-        kind,
-        format,
-        description: "",
+        name: Str::const_new(name),
+        kind: Str::const_new(kind),
+        format: Str::const_new(format),
+        description: Str::default(),
         priority: 0,
     };
     let mut all = vec![column("Name", "string", "name")];

@@ -147,6 +147,11 @@ impl Catalog {
         self.groups.load().get(group).cloned().unwrap_or_default()
     }
 
+    /// All definitions by group.
+    pub fn groups(&self) -> OrdMap<Str, Group> {
+        OrdMap::clone(&self.groups.load())
+    }
+
     /// Follows a change of a definition. Not called concurrently.
     pub fn apply(&self, change: &Change<'_, Definition>) {
         let mut groups = OrdMap::clone(&self.groups.load());

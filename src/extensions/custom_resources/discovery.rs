@@ -2,16 +2,18 @@
 //! their parts of aggregated discovery and OpenAPI.
 
 use super::catalog::{Catalog, Defined, Group};
+use super::version::Builder;
 use super::{Definition, Version};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
-use crate::endpoints::discovery::aggregated::{Priorities, Source};
+use crate::endpoints::discovery::aggregated::{self, Priorities, Source};
 use crate::endpoints::discovery::resources::{self, Described};
 use crate::endpoints::discovery::{api_group, compare_versions};
 use crate::endpoints::install::PublishedDocuments;
-use crate::endpoints::openapi::{core_documents, group_version_document, v3};
-use crate::registry::Verbs;
+use crate::endpoints::openapi::{group_version_document, v3};
+use crate::extensions::naming::Names;
+use crate::registry::{Resource, Verbs};
 use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -126,13 +128,18 @@ impl Discovery {
         let mut shown: HashMap<Str, BTreeMap<GroupVersion, Vec<Shown>>> = HashMap::new();
         loop {
             let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut documents_changed = false;
             for name in changed {
                 let group = self.catalog.group(&name);
                 let before = shown.remove(&name).unwrap_or_default();
                 let now = self.publish(&name, &group, &before);
+                documents_changed |= now != before;
                 if !now.is_empty() {
                     shown.insert(name, now);
                 }
+            }
+            if documents_changed {
+                self.publish_openapi_v2();
             }
             self.notify.notified().await;
         }
@@ -165,12 +172,6 @@ impl Discovery {
             self.published.apis.remove_group_version(Source::CUSTOM, gv);
             self.published.openapi.remove(&v3::key(gv));
         }
-        let (key, build) = core_documents::group(name);
-        match (before.is_empty(), now.is_empty()) {
-            (true, false) => self.published.openapi.set(&key, build),
-            (false, true) => self.published.openapi.remove(&key),
-            _ => {}
-        }
         now
     }
 
@@ -182,14 +183,48 @@ impl Discovery {
             .cloned()
             .collect();
         let (of, builder) = (gv.clone(), self.catalog.builder().clone());
-        let build = move || {
-            let rows = definitions
-                .iter()
-                .filter_map(|d| builder.row(&d.definition, &of.version).ok());
-            group_version_document(&of, &rows.map(Arc::new).collect::<Vec<_>>())
-        };
-        self.published.openapi.set(&v3::key(gv), Arc::new(build));
+        let hash = hash(definitions.iter().map(|d| &*d.definition));
+        let build = move || group_version_document(&of, &rows(&builder, &of.version, definitions.iter()));
+        self.published
+            .openapi
+            .set_temporary(&v3::key(gv), hash, Arc::new(build));
     }
+
+    /// As [`publish_openapi`](Self::publish_openapi), for the document of all groups.
+    fn publish_openapi_v2(&self) {
+        let catalog = self.catalog.clone();
+        self.published.openapi_v2.set_custom(Arc::new(move || {
+            let groups = catalog.groups();
+            let all = groups.iter().flat_map(|(name, group)| {
+                let builder = catalog.builder();
+                versions(group).into_iter().map(move |version| {
+                    let established = group.values().filter(|d| d.definition.conditions.established);
+                    let serving = established.filter(|d| d.definition.served(version).is_some());
+                    (GroupVersion::new(name, version), rows(builder, version, serving))
+                })
+            });
+            all.collect()
+        }));
+    }
+}
+
+/// The rows of those definitions whose version can be built.
+fn rows<'a>(
+    builder: &Builder,
+    version: &str,
+    definitions: impl Iterator<Item = &'a Arc<Defined>>,
+) -> Vec<Arc<Resource>> {
+    let built = definitions.filter_map(|d| builder.row(&d.definition, version).ok());
+    built.map(|row| Arc::new(row.resource)).collect()
+}
+
+/// Changes whenever a document of these definitions may change. The same in all gateways that run this version.
+fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
+    let mut text = env!("CARGO_PKG_VERSION").to_owned();
+    for d in definitions {
+        text.push_str(&format!("/{} {} {} {:?}", d.name, d.uid, d.generation, d.accepted));
+    }
+    aggregated::hash(text.as_bytes())
 }
 
 /// Identifies what a definition contributes to OpenAPI.
@@ -198,6 +233,7 @@ struct Shown {
     name: Str,
     uid: Str,
     generation: i64,
+    accepted: Names,
 }
 
 impl Shown {
@@ -206,6 +242,7 @@ impl Shown {
             name: definition.name.clone(),
             uid: definition.uid.clone(),
             generation: definition.generation,
+            accepted: definition.accepted.clone(),
         }
     }
 }

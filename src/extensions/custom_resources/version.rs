@@ -1,9 +1,10 @@
 //! One served version of a definition: its row, its store and its endpoint, built by the first request for it.
 
 use super::deprecation::deprecation;
+use super::scale::{Scale, ScalePaths, ScaleStrategy};
 use super::storages::Opened;
 use super::terminating::RefuseCreates;
-use super::{Definition, Storages, Version};
+use super::{Definition, Storages, Version, columns, selectable};
 use crate::admission::Admission;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldPath, aggregate};
@@ -14,7 +15,7 @@ use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
 use crate::registry::resource::Backing;
-use crate::registry::strategy::{MetaChecks, Plain};
+use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Request, Response};
 use crate::tasks::{Signal, off_thread};
@@ -56,6 +57,18 @@ pub(super) struct Builder {
     admission: Arc<dyn Admission>,
     endpoint: ApiGroupVersion,
     schemas: Schemas,
+    /// The schema of `autoscaling/v1` Scale.
+    scale: Arc<dyn Schema>,
+}
+
+/// The row of a version.
+pub(super) struct Row {
+    pub resource: Resource,
+    /// The scale subresource, if it has one; not bound to a store yet.
+    scale: Option<Scale>,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    served: usize,
 }
 
 impl std::fmt::Display for Unavailable {
@@ -123,6 +136,7 @@ impl Builder {
         conversions: Conversions,
         admission: Arc<dyn Admission>,
         endpoint: ApiGroupVersion,
+        scale: Arc<dyn Schema>,
     ) -> Self {
         Self {
             storages: Opened::new(storages),
@@ -130,6 +144,7 @@ impl Builder {
             admission,
             endpoint,
             schemas: Schemas::default(),
+            scale,
         }
     }
 
@@ -147,40 +162,50 @@ impl Builder {
     ) -> Result<Result<Arc<ServedVersion>, String>, Unavailable> {
         let bytes = definition.stored.len();
         let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
-        let compiled = off_thread(bytes * MEMORY_PER_BYTE, move || builder.compile(&of, &name)).await;
-        let Compiled { row, versions, served } = match compiled.ok_or(Unavailable::Busy)? {
-            Ok(compiled) => compiled,
+        let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
+        let row = match row.ok_or(Unavailable::Busy)? {
+            Ok(row) => row,
             Err(why) => {
                 tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
                 return Ok(Err(why));
             }
         };
-        let stored = self
-            .storages
-            .get(&row.group_resource())
-            .await
-            .ok_or(Unavailable::Busy)?;
-        let storage = versions.storage(stored, served);
-        let admission = RefuseCreates {
+        let Row {
+            resource,
+            scale,
+            versions,
+            served,
+        } = row;
+        let stored = self.storages.get(&resource.group_resource()).await;
+        let storage = versions.storage(stored.ok_or(Unavailable::Busy)?, served);
+        let admission = Arc::new(RefuseCreates {
             inner: self.admission.clone(),
             terminating: terminating.clone(),
-        };
-        let row = Arc::new(row);
+        });
+        if let Some(scale) = scale {
+            let mut parent = resource.clone();
+            parent.subresources.retain(|s| s.name != "scale");
+            scale.bind(&Store::new(Arc::new(parent), storage.clone(), admission.clone()));
+        }
+        let row = Arc::new(resource);
         let endpoint = ApiGroupVersion {
             gv: row.gvk().group_version(),
             retired: Some(retired.clone()),
             ..self.endpoint.clone()
         };
         Ok(Ok(Arc::new(ServedVersion {
-            store: Arc::new(Store::new(row.clone(), storage, Arc::new(admission))),
+            store: Arc::new(Store::new(row.clone(), storage, admission)),
             row,
             endpoint,
         })))
     }
 
-    /// Compiles a version. Takes long if the schemas are large. Those of the other versions are compiled as well, since
+    /// The row of a version. Compiles its schema, which takes long if it is large, and those of the other versions, since
     /// stored objects may be in any of them.
-    fn compile(&self, definition: &Definition, version: &str) -> Result<Compiled, String> {
+    ///
+    /// # Errors
+    /// Why the version cannot be served, for the log.
+    pub fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
         let names = &definition.accepted;
         for (what, name) in [
             ("resource", names.plural()),
@@ -197,10 +222,12 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
+            let structural = self.schemas.compile(schema)?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
-                schema: Arc::new(KindSchema::new(gvk, self.schemas.compile(schema)?, schema)),
+                // Extracted where selectors need them.
                 fields: None,
+                schema: Arc::new(KindSchema::new(gvk, structural, schema)),
             });
         }
         let served = all.iter().position(|v| v.name == version);
@@ -208,72 +235,59 @@ impl Builder {
         let (Some(served), Some(of)) = (served, of) else {
             return Err(format!("there is no version {version:?}"));
         };
-        let structural = all[served].schema.structural().clone();
         let versions = self.conversions.versions(&tree, &all)?;
-        let row = row(definition, of, versions.schema(served), structural);
-        Ok(Compiled { row, versions, served })
-    }
-
-    /// The row of a version, for documents.
-    ///
-    /// # Errors
-    /// Why the version cannot be served, for the log.
-    pub fn row(&self, definition: &Definition, version: &str) -> Result<Resource, String> {
-        self.compile(definition, version).map(|compiled| compiled.row)
-    }
-}
-
-/// A version before its storage is opened.
-struct Compiled {
-    row: Resource,
-    versions: Arc<DefinitionVersions>,
-    /// The index of the version in `versions`.
-    served: usize,
-}
-
-fn row(
-    definition: &Definition,
-    version: &Version,
-    schema: Arc<dyn Schema>,
-    structural: Arc<StructuralSchema>,
-) -> Resource {
-    let names = &definition.accepted;
-    let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
-    let mut subresources = Vec::new();
-    if version.status {
-        subresources.push(Subresource {
-            name: "status",
-            kind: GroupVersionKind::new(&definition.group, &version.name, names.kind()),
-            verbs: Verbs::GET_PATCH_UPDATE,
-            behaviour: SubresourceBehaviour::Status,
-        });
-    }
-    let reversed: Vec<&str> = definition.group.rsplit('.').collect();
-    Resource {
-        kind: names.kind().into(),
-        list_kind: names.list_kind().into(),
-        singular: names.singular().into(),
-        short_names: names.short().to_vec(),
-        categories: names.categories().to_vec(),
-        namespaced: definition.namespaced,
-        verbs: Verbs::ALL,
-        backing: Backing::Stored {
-            prefix: prefix(&gvr.group_resource()),
-        },
-        schema,
-        definition: Str::from(format!("{}.{}.{}", reversed.join("."), version.name, names.kind())),
-        strategy: Arc::new(SchemaStrategy::new(structural, version.status, Arc::new(Plain))),
-        columns: None,
-        selectable: None,
-        deprecation: version.deprecated.then(|| deprecation(definition, version).into()),
-        unstructured: true,
-        returns_deleted: false,
-        unconditional_update: false,
-        create_on_update: false,
-        meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
-        storage_version_hash: definition.storage_version_hash(),
-        subresources,
-        gvr,
+        let gvr = GroupVersionResource::new(&definition.group, version, names.plural());
+        let mut subresources = Vec::new();
+        if of.status {
+            subresources.push(Subresource {
+                name: "status",
+                kind: GroupVersionKind::new(&definition.group, version, names.kind()),
+                verbs: Verbs::GET_PATCH_UPDATE,
+                behaviour: SubresourceBehaviour::Status,
+            });
+        }
+        let paths = ScalePaths::of_version(tree.get("spec"), version);
+        let inner: Arc<dyn RestStrategy> = match &paths {
+            Some(paths) => Arc::new(ScaleStrategy(paths.clone())),
+            None => Arc::new(Plain),
+        };
+        let scale = paths.map(|paths| Scale::new(paths, self.scale.clone()));
+        subresources.extend(scale.as_ref().map(Scale::subresource));
+        let reversed: Vec<&str> = definition.group.rsplit('.').collect();
+        let structural = all[served].schema.structural().clone();
+        let spec = &tree.at(&["spec", "versions"]).items()[served];
+        let resource = Resource {
+            kind: names.kind().into(),
+            list_kind: names.list_kind().into(),
+            singular: names.singular().into(),
+            short_names: names.short().to_vec(),
+            categories: names.categories().to_vec(),
+            namespaced: definition.namespaced,
+            verbs: Verbs::ALL,
+            backing: Backing::Stored {
+                prefix: prefix(&gvr.group_resource()),
+            },
+            schema: versions.schema(served),
+            definition: Str::from(format!("{}.{version}.{}", reversed.join("."), names.kind())),
+            columns: Some(columns::of_version(spec)),
+            selectable: Some(selectable::of_version(spec, Some(structural.clone()))),
+            strategy: Arc::new(SchemaStrategy::new(structural, of.status, inner)),
+            deprecation: of.deprecated.then(|| deprecation(definition, of).into()),
+            unstructured: true,
+            returns_deleted: false,
+            unconditional_update: false,
+            create_on_update: false,
+            meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
+            storage_version_hash: definition.storage_version_hash(),
+            subresources,
+            gvr,
+        };
+        Ok(Row {
+            resource,
+            scale,
+            versions,
+            served,
+        })
     }
 }
 
