@@ -15,6 +15,7 @@
 //! call. [`Pair`] and [`ThroughHub`] are for built-in kinds with two versions, whose strategy belongs to the stored
 //! one: autoscaling/v1 over v2, and events.k8s.io over core Events.
 
+mod flights;
 mod pair;
 mod reader;
 mod selection;
@@ -42,6 +43,11 @@ pub trait Conversion: Send + Sync + 'static {
     /// True if no conversion changes labels, so that label selectors can be evaluated on stored objects.
     fn keeps_labels(&self) -> bool {
         true
+    }
+
+    /// True if conversions wait for somebody else. Readers of the same object then share one.
+    fn asks_others(&self) -> bool {
+        false
     }
 
     /// True if conversions change nothing but `apiVersion`.

@@ -120,7 +120,7 @@ mod tests {
             fail(&circuit).await;
         }
         tokio::time::advance(FIRST_PAUSE).await;
-        drop(circuit.enter(TIMEOUT).unwrap());
+        let _given_up = circuit.enter(TIMEOUT).unwrap();
         tokio::time::advance(TIMEOUT).await;
         assert!(circuit.enter(TIMEOUT).is_ok());
     }

@@ -79,6 +79,10 @@ impl Conversion for WebhookConversion {
         }))
     }
 
+    fn asks_others(&self) -> bool {
+        true
+    }
+
     /// Webhooks may change labels and annotations.
     fn keeps_labels(&self) -> bool {
         false

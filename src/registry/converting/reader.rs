@@ -1,11 +1,13 @@
 //! [`Reader`]: turns stored entries into entries of the served version.
 
+use super::flights::Flights;
 use super::{Converting, KindVersion, KindVersions, NotConverted, RenameField};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::{Budget, Draft, EncodingKey, Entry, Error, EventType, Select};
 use crate::tasks::compute;
+use futures_util::FutureExt as _;
 use std::sync::Arc;
 
 /// Entries up to this size in total are converted on the calling task, larger ones on the compute pool.
@@ -28,6 +30,7 @@ pub(super) struct Reader {
     /// Distinguishes cached conversions of this reader from those of others, such as a definition's former state.
     id: usize,
     budget: Option<Arc<Budget>>,
+    flights: Flights,
 }
 
 /// Entries between decoding and encoding.
@@ -64,6 +67,7 @@ impl Reader {
             selected_parts,
             id,
             budget,
+            flights: Flights::default(),
         }
     }
 
@@ -140,9 +144,57 @@ impl Reader {
                 },
             }
         }
-        if todo.is_empty() {
-            return Ok(());
+        let converted = match self.kind.conversion.asks_others() {
+            _ if todo.is_empty() => return Ok(()),
+            true => self.share(todo).await?,
+            false => self.convert(todo, size).await?,
+        };
+        for (i, entry) in converted {
+            entries[i] = entry;
         }
+        Ok(())
+    }
+
+    /// Converts entries that no other reader is converting, and waits for those that another is.
+    async fn share(self: &Arc<Self>, todo: Vec<(usize, Arc<Entry>)>) -> Result<Vec<(usize, Arc<Entry>)>, Error> {
+        let reader = self.clone();
+        let boarding = self.flights.board(todo, move |entries| {
+            let size = entries.iter().map(|e| e.json.len()).sum();
+            let todo = entries.iter().cloned().enumerate().collect();
+            async move {
+                let converted = reader.convert(todo, size).await;
+                reader.flights.land(&entries);
+                converted.map(|mut all| {
+                    all.sort_unstable_by_key(|(i, _)| *i);
+                    all.into_iter().map(|(_, entry)| entry).collect()
+                })
+            }
+            .boxed()
+        });
+        let mut converted = Vec::new();
+        if let Some((positions, flight)) = boarding.own {
+            converted.extend(positions.into_iter().zip(flight.await?.iter().cloned()));
+        }
+        for (i, entry, flight, index) in boarding.joined {
+            let entry = match flight.await {
+                Ok(all) => all[index].clone(),
+                // Another object of that call may be at fault.
+                Err(_) => {
+                    let size = entry.json.len();
+                    let mut alone = self.convert(vec![(i, entry)], size).await?;
+                    alone.pop().expect("one object gives one").1
+                }
+            };
+            converted.push((i, entry));
+        }
+        Ok(converted)
+    }
+
+    async fn convert(
+        self: &Arc<Self>,
+        todo: Vec<(usize, Arc<Entry>)>,
+        size: usize,
+    ) -> Result<Vec<(usize, Arc<Entry>)>, Error> {
         let reader = self.clone();
         let decoded = stage(size, move || reader.decode(todo)).await??;
         let mut served = decoded.served;
@@ -155,10 +207,7 @@ impl Reader {
             let (reader, waiting) = (self.clone(), decoded.waiting);
             served.extend(stage(size, move || reader.encode(waiting, objects)).await??);
         }
-        for (i, entry) in served {
-            entries[i] = entry;
-        }
-        Ok(())
+        Ok(served)
     }
 
     /// The entry with another `apiVersion`, without decoding it: for versions with equal schemas, between which nothing

@@ -201,6 +201,10 @@ impl Conversion for Renaming {
     fn keeps_labels(&self) -> bool {
         !self.relabels
     }
+
+    fn asks_others(&self) -> bool {
+        self.later
+    }
 }
 
 fn versions(conversion: &Arc<Renaming>, stored: usize) -> Arc<KindVersions> {
@@ -588,6 +592,34 @@ async fn large_objects_are_converted_off_the_reactor_and_in_order() {
     let threads = conversion.threads.lock().unwrap().clone();
     let here = std::thread::current().id();
     assert_eq!(threads.iter().map(|t| *t == here).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
+async fn readers_of_an_object_share_one_call() {
+    let stored = stored();
+    let [_, conversion] = conversions();
+    let kind = versions(&conversion, 0);
+    for name in ["a", "b", "bad"] {
+        write(&stored.storage, name, &thing("g/v1", name, "x")).await;
+    }
+    let v2 = over(&stored, &kind, 1);
+    let mut first = v2.get("a", MinRevision::Any).boxed();
+    assert!((&mut first).now_or_never().is_none(), "it waits for the conversion");
+    let others = futures_util::future::join_all((0..20).map(|_| v2.get("a", MinRevision::Any)));
+    let mut others = others.boxed();
+    assert!((&mut others).now_or_never().is_none());
+    // Whoever asked first is gone; the others go on with its call.
+    drop(first);
+    for got in others.await {
+        assert_eq!(got.unwrap().unwrap().decode().api_version(), "g/v2");
+    }
+    assert_eq!(calls(&conversion), [1]);
+    // A list that fails does not fail those who need another of its objects.
+    let mut list = v2.list(ListOptions::latest("")).boxed();
+    assert!((&mut list).now_or_never().is_none());
+    let got = v2.get("b", MinRevision::Any).await;
+    assert!(got.is_ok());
+    assert!(list.await.is_err());
 }
 
 #[tokio::test]
