@@ -23,6 +23,7 @@ use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
 use crate::extensions::conversion::Conversions;
 use crate::extensions::custom_resources::{self, CustomResources, Definition};
+use crate::extensions::definitions::CustomResourceDefinition;
 use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
@@ -80,6 +81,7 @@ pub async fn control_plane(
         components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
+        definitions: Arc::new(CustomResourceDefinition),
     };
     let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(|e| e.to_string())?;
     for group in own {

@@ -66,6 +66,7 @@ pub(super) fn config() -> Config {
             names: Arc::new(crate::client::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(crate::extensions::definitions::CustomResourceDefinition),
     }
 }
 
