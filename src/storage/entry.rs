@@ -37,8 +37,8 @@ pub struct Entry {
     pub encodings: CachedEncodings,
 }
 
-/// Remembers that the bytes of an entry need nothing done to them to be served, and in which shape they are. A number
-/// chosen by the reader (a hash of the schema); 0 if nothing is known.
+/// Remembers that the bytes of an entry need nothing done to them to be served, and as what. A number chosen by the reader
+/// (a hash of version and schema); 0 if nothing is known.
 #[derive(Debug, Default)]
 pub struct KnownShape(AtomicU64);
 

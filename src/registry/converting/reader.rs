@@ -8,6 +8,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::storage::{Budget, Draft, EncodingKey, Entry, Error, EventType, Select};
 use crate::tasks::compute;
 use futures_util::FutureExt as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 /// Entries up to this size in total are converted on the calling task, larger ones on the compute pool.
@@ -23,8 +24,10 @@ pub(super) struct Reader {
     served: usize,
     /// How the encoding of an object of the served version starts, if it is ours.
     head: Vec<u8>,
-    /// The same of all versions.
-    heads: Vec<Vec<u8>>,
+    /// The mark of entries whose bytes are known to be what this version serves; `None` if it has no shape.
+    mark: Option<u64>,
+    /// Versions from which a conversion changes `apiVersion` only: their marks, and how their encodings start.
+    alike: Vec<(u64, Vec<u8>)>,
     /// What the selectable fields are extracted from.
     selected_parts: Mask,
     /// Distinguishes cached conversions of this reader from those of others, such as a definition's former state.
@@ -50,9 +53,12 @@ impl From<NotConverted> for Error {
 
 impl Reader {
     pub fn new(kind: Arc<KindVersions>, served: usize, budget: Option<Arc<Budget>>) -> Self {
-        let heads = kind.versions.iter();
-        let heads = heads.map(|v| format!("{{\"apiVersion\":\"{}\",", v.api_version).into_bytes());
-        let heads: Vec<Vec<u8>> = heads.collect();
+        let version = &kind.versions[served];
+        let alike = kind.versions.iter().filter(|other| {
+            let fingerprint = |v: &KindVersion| v.shape.as_ref().map_or(0, |s| s.fingerprint());
+            kind.conversion.changes_only_version() && fingerprint(other) == fingerprint(version)
+        });
+        let alike = alike.filter_map(|other| Some((mark(other)?, head(other)))).collect();
         let id = uuid::Uuid::new_v4().as_u128() as usize;
         let mut selected_parts = Mask::of(&[]);
         let fields = kind.versions[served].fields.iter();
@@ -60,10 +66,11 @@ impl Reader {
             .flat_map(|f| f.names.iter())
             .for_each(|name| selected_parts.add(name));
         Self {
+            head: head(version),
+            mark: mark(version),
+            alike,
             kind,
             served,
-            head: heads[served].clone(),
-            heads,
             selected_parts,
             id,
             budget,
@@ -86,11 +93,10 @@ impl Reader {
 
     /// True if the stored bytes are known to be what this version serves.
     pub fn is_served_as_stored(&self, entry: &Entry) -> bool {
-        entry.json.starts_with(&self.head)
-            && match &self.version().shape {
-                None => true,
-                Some(shape) => entry.shape.is(shape.fingerprint()),
-            }
+        match self.mark {
+            Some(mark) => entry.shape.is(mark),
+            None => self.version().shape.is_none() && entry.json.starts_with(&self.head),
+        }
     }
 
     /// Evaluates a selector of the served version on a served entry. Entries served as they are stored do not carry the
@@ -213,11 +219,10 @@ impl Reader {
     /// The entry with another `apiVersion`, without decoding it: for versions with equal schemas, between which nothing
     /// else changes.
     fn respelled(&self, stored: &Arc<Entry>) -> Option<Arc<Entry>> {
-        let shape = self.version().shape.as_ref()?;
-        if !self.kind.conversion.changes_only_version() || !stored.shape.is(shape.fingerprint()) {
+        let (_, head) = self.alike.iter().find(|(mark, _)| stored.shape.is(*mark))?;
+        if !stored.json.starts_with(head) {
             return None;
         }
-        let head = self.heads.iter().find(|head| stored.json.starts_with(head))?;
         let make = || {
             let mut json = Vec::with_capacity(stored.json.len() - head.len() + self.head.len());
             json.extend_from_slice(&self.head);
@@ -293,8 +298,8 @@ impl Reader {
     fn entry(&self, stored: &Arc<Entry>, object: &Value) -> Arc<Entry> {
         let draft = Draft::new(object, self.fields(stored, object));
         if draft.json == stored.unversioned() {
-            if let Some(shape) = &self.version().shape {
-                stored.shape.set(shape.fingerprint());
+            if let Some(mark) = self.mark {
+                stored.shape.set(mark);
             }
             return stored.clone();
         }
@@ -313,6 +318,20 @@ impl Reader {
             (None, None) => Vec::new(),
         }
     }
+}
+
+/// How our encoding of an object of this version starts.
+fn head(version: &KindVersion) -> Vec<u8> {
+    format!("{{\"apiVersion\":\"{}\",", version.api_version).into_bytes()
+}
+
+/// What an entry is marked with whose bytes are in this version and its shape.
+fn mark(version: &KindVersion) -> Option<u64> {
+    let fingerprint = version.shape.as_ref()?.fingerprint();
+    let mut hasher = DefaultHasher::new();
+    (fingerprint, version.api_version.as_str()).hash(&mut hasher);
+    // An entry's mark is 0 if nothing is known of it.
+    (fingerprint != 0).then(|| hasher.finish().max(1))
 }
 
 /// The fields of a stored entry under their served names.
