@@ -48,7 +48,7 @@ use subresources::cleanup::DeleteEndpoints;
 use subresources::connect::connector::BackendConnector;
 use subresources::connect::kubelet::Kubelets;
 use subresources::connect::log::Log;
-use subresources::connect::proxy::{self, Proxy, ProxyHandler};
+use subresources::connect::proxy::{Proxy, ProxyHandler};
 use subresources::connect::stream::{self, Stream};
 
 /// Configuration of the control plane.
