@@ -1,6 +1,6 @@
 //! The running server: [`Server::serve`] starts the accept loop, [`ServerHandle::drain`] shuts it down.
 
-use super::bulk::BulkReads;
+use super::bulk::BulkTurns;
 use super::connection::{self, Activity, Connection, ConnectionGuards, signals};
 use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
@@ -60,7 +60,7 @@ impl Server {
         let slots = Slots::new(&self.limits);
         let shared = Arc::new(connection::Shared {
             handshakes: FairSemaphore::new(self.limits.concurrent_handshakes),
-            bulk: BulkReads::default(),
+            bulk: BulkTurns::default(),
             protocols: connection::Protocols::new(&self.limits),
             tls: self.tls,
             limits: self.limits,

@@ -36,8 +36,8 @@ pub enum Operator {
 pub struct Requirement {
     key: Str,
     operator: Operator,
-    /// Sorted and unique.
-    values: Vec<Str>,
+    /// Sorted and unique. Boxed because watches keep their selectors, and a parsed list has spare capacity.
+    values: Box<[Str]>,
 }
 
 /// A conjunction of requirements, sorted by key; an empty one matches everything.
@@ -94,7 +94,7 @@ impl Requirement {
             Ok(Self {
                 key: Str::new(key),
                 operator,
-                values,
+                values: values.into_boxed_slice(),
             })
         } else {
             Err(aggregate(&errors))
@@ -244,7 +244,7 @@ impl LabelSelector {
         let equal = |(k, v): (&str, &Value)| Requirement {
             key: Str::new(k),
             operator: Operator::Equals,
-            values: vec![Str::new(v.as_str().unwrap_or(""))],
+            values: [Str::new(v.as_str().unwrap_or(""))].into(),
         };
         Self::of(
             labels

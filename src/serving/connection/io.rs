@@ -4,7 +4,7 @@
 
 use super::activity::{Activity, signals};
 use crate::request::informational::H1InformationalQueue;
-use crate::serving::bulk::{BulkReads, Reader};
+use crate::serving::bulk::{BulkTurns, Reader, Writer};
 use crate::serving::slots::Slot;
 use bytes::{Buf, Bytes};
 use std::io::{ErrorKind, IoSlice, Result};
@@ -20,6 +20,7 @@ pub(super) struct ConnectionIo<S> {
     activity: Arc<Activity>,
     informational: Option<InformationalWriter>,
     reader: Reader,
+    writer: Writer,
     _slot: Slot,
 }
 
@@ -33,12 +34,13 @@ struct InformationalWriter {
 }
 
 impl<S> ConnectionIo<S> {
-    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot, bulk: &BulkReads) -> Self {
+    pub(super) fn new(inner: S, activity: Arc<Activity>, slot: Slot, bulk: &BulkTurns) -> Self {
         Self {
             inner,
             activity,
             informational: None,
             reader: bulk.reader(),
+            writer: bulk.writer(),
             _slot: slot,
         }
     }
@@ -61,9 +63,10 @@ impl<S> ConnectionIo<S> {
         poll
     }
 
-    fn mark_write(&self, poll: Poll<Result<usize>>) -> Poll<Result<usize>> {
+    fn mark_write(&mut self, poll: Poll<Result<usize>>) -> Poll<Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &poll {
             self.activity.wrote(*bytes);
+            self.writer.has_written(*bytes);
         }
         self.mark(poll)
     }
@@ -123,6 +126,11 @@ impl<S: AsyncWrite + Unpin> ConnectionIo<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        // Waiting for a turn is not marked as blocked, because it is not the client that delays the write.
+        let Some(allowed) = self.writer.may_write(cx.waker()) else {
+            return Poll::Pending;
+        };
+        let buf = &buf[..buf.len().min(allowed)];
         let poll = match self.poll_before_write(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write(cx, buf),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
@@ -136,6 +144,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
+        let Some(allowed) = self.writer.may_write(cx.waker()) else {
+            return Poll::Pending;
+        };
+        let mut total = 0;
+        let whole = bufs.iter().take_while(|buf| {
+            total += buf.len();
+            total <= allowed
+        });
+        let bufs = match whole.count() {
+            // The first alone is too long: `poll_write` sends a part of it.
+            0 if !bufs.is_empty() => return self.poll_write(cx, &bufs[0]),
+            whole => &bufs[..whole],
+        };
         let poll = match self.poll_before_write(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write_vectored(cx, bufs),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
@@ -157,13 +178,59 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
             Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_flush(cx),
             other => other,
         };
-        if matches!(poll, Poll::Ready(Ok(()))) && self.informational.is_some() {
-            self.activity.flushed(cx);
+        if matches!(poll, Poll::Ready(Ok(()))) {
+            self.writer.has_flushed();
+            if self.informational.is_some() {
+                self.activity.flushed(cx);
+            }
         }
         self.mark(poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serving::limits::Limits;
+    use crate::serving::slots::Slots;
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn a_long_write_is_split_into_turns() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let activity = Activity::new();
+        let slots = Slots::new(&Limits::default());
+        let slot = slots
+            .enter([127, 0, 0, 1].into(), true, &activity)
+            .expect("a slot is free");
+        let mut io = ConnectionIo::new(near, activity, slot, &BulkTurns::default());
+        let long = vec![b'x'; 100 << 10];
+        let first = io
+            .write(&long)
+            .now_or_never()
+            .expect("the first write needs no turn")
+            .expect("written");
+        assert!(first < long.len(), "a long write is not written at once");
+        assert!(
+            io.write(&long[first..]).now_or_never().is_none(),
+            "the rest waits for a turn"
+        );
+        let slices = [IoSlice::new(&long[..10]), IoSlice::new(&long)];
+        assert!(
+            io.write_vectored(&slices).now_or_never().is_none(),
+            "vectored writes wait as well"
+        );
+        io.write_all(&long[first..]).await.expect("written in turns");
+        let short_first = io.write_vectored(&slices).await.expect("written");
+        assert_eq!(short_first, 10, "a slice that does not fit is left for the next write");
+        drop(io);
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).await.expect("the stream ends");
+        assert_eq!(received.len(), long.len() + 10);
     }
 }

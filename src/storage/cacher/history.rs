@@ -25,11 +25,14 @@ const MIN_PINNED_BYTES: usize = 1 << 20;
 /// Bounds of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Number of events always kept.
+    /// Number of events kept regardless of age, as long as they use no more than `min_bytes`.
     pub min_events: usize,
+    /// Memory in bytes that events may use regardless of age. Without this bound, a hundred changes of a large object
+    /// in each resource would hold gigabytes for ever.
+    pub min_bytes: usize,
     /// Number of events never exceeded.
     pub max_events: usize,
-    /// Memory in bytes that events beyond the minimum number may use.
+    /// Memory in bytes that events beyond the minimum may use.
     pub max_bytes: usize,
     /// Events younger than this are kept, up to `max_events` and `max_bytes`.
     pub window: Duration,
@@ -39,6 +42,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             min_events: 100,
+            min_bytes: 4 << 20,
             max_events: 102_400,
             max_bytes: 64 << 20,
             window: Duration::from_secs(75),
@@ -143,8 +147,9 @@ impl History {
         let max_bytes = b.max_bytes.min(limit);
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
-            let old = self.events.len() > b.min_events && now.saturating_duration_since(*at) > b.window;
-            let large = self.events.len() > b.min_events && self.bytes + self.checkpoint_bytes > max_bytes;
+            let above_minimum = self.events.len() > b.min_events || self.bytes > b.min_bytes;
+            let old = above_minimum && now.saturating_duration_since(*at) > b.window;
+            let large = above_minimum && self.bytes + self.checkpoint_bytes > max_bytes;
             if !many && !old && !large {
                 break;
             }

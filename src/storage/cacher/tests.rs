@@ -106,6 +106,7 @@ fn exactly(revision: u64) -> ListOptions {
 async fn paged_list_continues_after_its_events_are_discarded() {
     let bounds = Bounds {
         min_events: 2,
+        min_bytes: usize::MAX,
         max_events: 2,
         max_bytes: usize::MAX,
         window: Duration::ZERO,

@@ -6,6 +6,7 @@ use super::*;
 async fn compacted_error_carries_the_oldest_available_revision() {
     let bounds = Bounds {
         min_events: 5,
+        min_bytes: usize::MAX,
         max_events: 10,
         max_bytes: usize::MAX,
         window: Duration::from_secs(3600),
@@ -36,6 +37,7 @@ async fn compacted_error_carries_the_oldest_available_revision() {
 fn history_keeps_its_time_window_and_a_minimum() {
     let bounds = Bounds {
         min_events: 5,
+        min_bytes: usize::MAX,
         max_events: 1000,
         max_bytes: usize::MAX,
         window: Duration::from_secs(75),
@@ -54,6 +56,35 @@ fn history_keeps_its_time_window_and_a_minimum() {
     assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
     history.trim(start + Duration::from_secs(9000), usize::MAX);
     assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
+}
+
+#[test]
+fn the_minimum_of_events_is_bounded_in_bytes() {
+    let mut feed = Feed::new(Bounds::default());
+    let now = Instant::now();
+    let bounds = Bounds {
+        min_events: 100,
+        min_bytes: 20_000,
+        ..Bounds::default()
+    };
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    for _ in 0..90 {
+        history.push(now, feed.put("ns/a"), &state);
+    }
+    let all = history.stats();
+    assert!(
+        all.0 == 90 && all.1 > 20_000,
+        "the events are larger than the minimum: {all:?}"
+    );
+    history.trim(now, usize::MAX);
+    assert_eq!(history.stats(), all, "young events are kept");
+    history.trim(now + Duration::from_secs(3600), usize::MAX);
+    let (events, bytes, _) = history.stats();
+    assert!(
+        events > 0 && bytes <= 20_000,
+        "{events} events of {bytes} bytes are left"
+    );
 }
 
 #[test]
@@ -110,6 +141,7 @@ fn histories_shrink_under_a_shared_budget() {
 async fn pinned_snapshots_are_bounded_in_bytes() {
     let bounds = Bounds {
         min_events: 2,
+        min_bytes: usize::MAX,
         max_events: 2,
         max_bytes: 8 << 20,
         window: Duration::ZERO,

@@ -10,6 +10,7 @@ const OBJECT: usize = 100_000;
 fn feed() -> Feed {
     let bounds = Bounds {
         min_events: 2,
+        min_bytes: usize::MAX,
         max_events: 2,
         max_bytes: usize::MAX,
         window: Duration::ZERO,
