@@ -30,8 +30,15 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     let size = telemetry.storage_size_bytes.clone();
     let objects = (!count_every.is_zero()).then(|| Objects::register(telemetry));
     let counted: Mutex<Option<Instant>> = Mutex::default();
-    let storages = plane.storages().into_iter();
-    let storages: Vec<_> = storages.map(|(name, s)| (name, Arc::downgrade(&s))).collect();
+    let rows = plane.groups.iter().chain([&plane.apiregistration]);
+    let rows = rows.flat_map(|g| &g.resources);
+    let stored = rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }));
+    let storages: Vec<_> = stored
+        .map(|(row, store)| {
+            let name = (row.gvr.group.to_string(), row.gvr.resource.to_string());
+            (name, Arc::downgrade(store.storage()))
+        })
+        .collect();
     let caches = Caches::register(telemetry);
     // Weak references: the callback must not keep a closed store alive.
     let stores = Arc::downgrade(stores);

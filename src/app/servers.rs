@@ -21,7 +21,10 @@ use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::extensions::conversion::Conversions;
 use crate::extensions::custom_resources::{self, CustomResources, Definition};
+use crate::extensions::definitions::CustomResourceDefinition;
+use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -40,7 +43,7 @@ use std::time::Duration;
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
-    cluster: &ObjectLookup,
+    lookup: &StoreLookup,
     review_dependencies: ReviewDependencies,
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
@@ -48,7 +51,7 @@ pub async fn control_plane(
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::PluginDependencies {
-        cluster: cluster.clone(),
+        cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
@@ -78,8 +81,9 @@ pub async fn control_plane(
         components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
+        definitions: Arc::new(CustomResourceDefinition),
     };
-    let mut plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(|e| e.to_string())?;
     for group in own {
         let (gv, resources) = group.serve(&storage, &admission)?;
         plane
@@ -91,8 +95,6 @@ pub async fn control_plane(
         .load_allocations()
         .await
         .map_err(|e| format!("reading the stored services: {e}"))?;
-    cluster.set_storages(plane.storages());
-    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 
@@ -151,6 +153,7 @@ pub fn extensions(
     plane: &ControlPlane,
     serving: &Serving,
     stores: &Arc<Stores>,
+    conversions: Conversions,
 ) -> (GenericServer, CustomResources, InformerHandle<Definition>) {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let served = serving.enabled.groups(plane);
@@ -163,6 +166,7 @@ pub fn extensions(
         admission: definitions.admission().clone(),
         definitions,
         storages: stores.clone(),
+        conversions,
         endpoint: serving.endpoint(GroupVersion::default(), Vec::new()),
         published: serving.published.clone(),
         scale: Arc::new(BuiltinSchema(scale)),

@@ -31,11 +31,11 @@ pub use storages::Storages;
 pub use version::prefix;
 
 use crate::admission::Admission;
-use crate::admission::object_lookup::CustomKinds;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::install::PublishedDocuments;
-use crate::registry::{Schema, Store};
+use crate::extensions::conversion::Conversions;
+use crate::registry::{CustomKinds, Schema, Store};
 use crate::server::generic::GenericServer;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -53,6 +53,8 @@ pub struct Config {
     pub definitions: Arc<Store>,
     /// Opens and closes the storage of custom resources.
     pub storages: Arc<dyn Storages>,
+    /// Converts custom resources between versions.
+    pub conversions: Conversions,
     /// Admits writes of custom resources.
     pub admission: Arc<dyn Admission>,
     /// The settings of all group versions; its group version and resources are not used.
@@ -80,7 +82,13 @@ impl CustomResources {
     pub fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
         let store = config.definitions;
         let (definitions, feed) = Informer::new(store.storage().clone(), Definition::from_entry);
-        let builder = Builder::new(config.storages, config.admission, config.endpoint, config.scale);
+        let builder = Builder::new(
+            config.storages,
+            config.conversions,
+            config.admission,
+            config.endpoint,
+            config.scale,
+        );
         let catalog = Arc::new(Catalog::new(builder));
         let discovery = Arc::new(Discovery::new(
             catalog.clone(),
@@ -97,7 +105,8 @@ impl CustomResources {
             established.note(change);
             finalized.note(change);
         });
-        let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone());
+        let next = server.delegate().unprotected_handler();
+        let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone(), next);
         server.mux().unlisted_handle_prefix("/apis/", Arc::new(handler));
         let own = Self {
             definitions,

@@ -54,6 +54,11 @@ pub trait Select: Send + Sync {
         let _ = field;
         None
     }
+
+    /// False if the result does not depend on fields other than `metadata.name` and `metadata.namespace`.
+    fn reads_fields(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
@@ -171,6 +176,8 @@ pub enum WatchItem {
         /// True for the bookmark that ends the initial state (`k8s.io/initial-events-end`).
         initial_end: bool,
     },
+    /// The next change cannot be delivered. The last item of the watch.
+    Failed(Error),
 }
 
 /// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the watch,
@@ -226,6 +233,8 @@ pub enum Error {
     Failed(String),
     /// A stored value could not be decoded or decrypted, or an object not encrypted (500 InternalError).
     Unreadable(String),
+    /// An object could not be converted to or from the stored version (500 without a reason).
+    NotConverted(String),
 }
 
 impl fmt::Display for Error {
@@ -238,7 +247,9 @@ impl fmt::Display for Error {
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
             Self::LoadFailed(_, why) => write!(f, "storage is (re)initializing: {why}"),
-            Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) | Self::NotConverted(why) => {
+                f.write_str(why)
+            }
         }
     }
 }

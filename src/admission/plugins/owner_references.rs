@@ -120,9 +120,10 @@ impl Admission for OwnerReferencesPermissionEnforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::object_lookup::CustomKinds;
-    use crate::admission::testing::{ask, cluster, request, update};
+    use crate::admission::object_lookup::Cluster;
+    use crate::admission::testing::{ask, request, update};
     use crate::json;
+    use crate::storage::Storage;
 
     struct Only(&'static str, &'static str);
 
@@ -138,7 +139,16 @@ mod tests {
 
     struct Widgets;
 
-    impl CustomKinds for Widgets {
+    #[async_trait]
+    impl Cluster for Widgets {
+        fn storage(&self, _group: &str, _resource: &str) -> Option<Arc<dyn Storage>> {
+            None
+        }
+
+        async fn create_namespace(&self, _name: &str) -> Result<()> {
+            Ok(())
+        }
+
         fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
             ((group, kind) == ("example.com", "Widget")).then(|| ("widgets".to_owned(), true))
         }
@@ -150,8 +160,7 @@ mod tests {
     }
 
     fn plugin(verb: &'static str, resource: &'static str) -> OwnerReferencesPermissionEnforcement {
-        let cluster = cluster(&[]);
-        cluster.fill_custom_kinds(Arc::new(Widgets));
+        let cluster = ObjectLookup::new(Arc::new(Widgets));
         OwnerReferencesPermissionEnforcement::new(cluster, Arc::new(Only(verb, resource)))
     }
 

@@ -3,8 +3,8 @@
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::registry::Verbs;
 use crate::registry::resource::Resource;
-use crate::registry::{Subresource, SubresourceBehaviour, Verbs};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 
@@ -167,11 +167,6 @@ pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a
     m.insert("resources", resources);
     m.insert("freshness", "Current");
     Value::Object(m)
-}
-
-/// True for subresources that open a connection.
-pub fn is_connection(sub: &Subresource) -> bool {
-    matches!(sub.behaviour, SubresourceBehaviour::Connect(_))
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ pub fn document<'a>(served: impl Iterator<Item = &'a (GroupVersion, Vec<Arc<Reso
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiV2 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         match self.document().await {
             Some(document) => document.respond(req.headers()).await,
             None => bare(StatusCode::SERVICE_UNAVAILABLE),

@@ -3,10 +3,10 @@
 use super::deprecation::deprecation;
 use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
 use super::{Definition, Version};
-use crate::admission::object_lookup::CustomKinds;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
+use crate::registry::CustomKinds;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use std::sync::Arc;

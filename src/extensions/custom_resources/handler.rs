@@ -11,7 +11,7 @@ use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::options::Query;
 use crate::endpoints::{discovery as documents, respond};
 use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler};
-use crate::server::delegate::NotFound;
+use crate::server::mux::DynHandler;
 use crate::storage::Storage;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -25,14 +25,22 @@ pub(super) struct CustomResourceHandler {
     definitions: Informer<Definition>,
     storage: Arc<dyn Storage>,
     catalog: Arc<Catalog>,
+    /// Serves everything else.
+    next: DynHandler,
 }
 
 impl CustomResourceHandler {
-    pub fn new(definitions: Informer<Definition>, storage: Arc<dyn Storage>, catalog: Arc<Catalog>) -> Self {
+    pub fn new(
+        definitions: Informer<Definition>,
+        storage: Arc<dyn Storage>,
+        catalog: Arc<Catalog>,
+        next: DynHandler,
+    ) -> Self {
         Self {
             definitions,
             storage,
             catalog,
+            next,
         }
     }
 
@@ -71,22 +79,22 @@ impl CustomResourceHandler {
 
 #[async_trait]
 impl UnprotectedHandler for CustomResourceHandler {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         self.catch_up().await;
         let Some(info) = RequestContext::of(&req).info.clone() else {
-            return NotFound.serve(req, authorized).await;
+            return self.next.clone().serve(req, authorized).await;
         };
         if !info.is_resource {
             return match self.document(&req, &info) {
                 Some(response) => response,
-                None => NotFound.serve(req, authorized).await,
+                None => self.next.clone().serve(req, authorized).await,
             };
         }
         let Some(found) = self.addressed(&info) else {
-            return NotFound.serve(req, authorized).await;
+            return self.next.clone().serve(req, authorized).await;
         };
         let Some(version) = found.definition.served(&info.api_version) else {
-            return NotFound.serve(req, authorized).await;
+            return self.next.clone().serve(req, authorized).await;
         };
         match found.version(version, self.catalog.builder()).await {
             Ok(served) => served.serve(req, &authorized).await,

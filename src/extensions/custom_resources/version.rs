@@ -12,6 +12,7 @@ use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionReso
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::resources::storage_version_hash;
+use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
@@ -52,6 +53,7 @@ pub(super) enum Unavailable {
 /// Builds versions.
 pub(super) struct Builder {
     storages: Opened,
+    conversions: Conversions,
     admission: Arc<dyn Admission>,
     endpoint: ApiGroupVersion,
     schemas: Schemas,
@@ -64,6 +66,9 @@ pub(super) struct Row {
     pub resource: Resource,
     /// The scale subresource, if it has one; not bound to a store yet.
     scale: Option<Scale>,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    served: usize,
 }
 
 impl std::fmt::Display for Unavailable {
@@ -128,12 +133,14 @@ impl LazyVersion {
 impl Builder {
     pub fn new(
         storages: Arc<dyn Storages>,
+        conversions: Conversions,
         admission: Arc<dyn Admission>,
         endpoint: ApiGroupVersion,
         scale: Arc<dyn Schema>,
     ) -> Self {
         Self {
             storages: Opened::new(storages),
+            conversions,
             admission,
             endpoint,
             schemas: Schemas::default(),
@@ -156,25 +163,31 @@ impl Builder {
         let bytes = definition.stored.len();
         let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
         let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
-        let Row { resource: row, scale } = match row.ok_or(Unavailable::Busy)? {
+        let row = match row.ok_or(Unavailable::Busy)? {
             Ok(row) => row,
             Err(why) => {
                 tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
                 return Ok(Err(why));
             }
         };
-        let resource = GroupResource::new(&definition.group, definition.requested.plural());
-        let storage = self.storages.get(&resource).await.ok_or(Unavailable::Busy)?;
+        let Row {
+            resource,
+            scale,
+            versions,
+            served,
+        } = row;
+        let stored = self.storages.get(&resource.group_resource()).await;
+        let storage = versions.storage(stored.ok_or(Unavailable::Busy)?, served);
         let admission = Arc::new(RefuseCreates {
             inner: self.admission.clone(),
             terminating: terminating.clone(),
         });
         if let Some(scale) = scale {
-            let mut parent = row.clone();
+            let mut parent = resource.clone();
             parent.subresources.retain(|s| s.name != "scale");
             scale.bind(&Store::new(Arc::new(parent), storage.clone(), admission.clone()));
         }
-        let row = Arc::new(row);
+        let row = Arc::new(resource);
         let endpoint = ApiGroupVersion {
             gv: row.gvk().group_version(),
             retired: Some(retired.clone()),
@@ -187,18 +200,12 @@ impl Builder {
         })))
     }
 
-    /// The row of a version. Compiles its schema, which takes long if it is large.
+    /// The row of a version. Compiles its schema, which takes long if it is large, and those of the other versions, since
+    /// stored objects may be in any of them.
     ///
     /// # Errors
     /// Why the version cannot be served, for the log.
     pub fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
-        let tree = definition.tree();
-        let versions = tree.at(&["spec", "versions"]).items();
-        let spec = versions.iter().find(|v| v.str_at(&["name"]) == version);
-        let of = definition.versions.iter().find(|v| v.name == version);
-        let (Some(spec), Some(of)) = (spec, of) else {
-            return Err(format!("there is no version {version:?}"));
-        };
         let names = &definition.accepted;
         for (what, name) in [
             ("resource", names.plural()),
@@ -209,15 +216,32 @@ impl Builder {
                 return Err(format!("the server could not properly serve the {what}"));
             }
         }
+        let tree = definition.tree();
+        let mut all = Vec::new();
+        for spec in tree.at(&["spec", "versions"]).items() {
+            let name = spec.str_at(&["name"]);
+            let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
+            let schema = spec.at(&["schema", "openAPIV3Schema"]);
+            let structural = self.schemas.compile(schema)?;
+            all.push(CompiledVersion {
+                name: name.to_owned(),
+                // Extracted where selectors need them.
+                fields: None,
+                schema: Arc::new(KindSchema::new(gvk, structural, schema)),
+            });
+        }
+        let served = all.iter().position(|v| v.name == version);
+        let of = definition.versions.iter().find(|v| v.name == version);
+        let (Some(served), Some(of)) = (served, of) else {
+            return Err(format!("there is no version {version:?}"));
+        };
+        let versions = self.conversions.versions(&tree, &all)?;
         let gvr = GroupVersionResource::new(&definition.group, version, names.plural());
-        let gvk = GroupVersionKind::new(&definition.group, version, names.kind());
-        let structural = self.schemas.compile(spec.at(&["schema", "openAPIV3Schema"]))?;
-        let schema = KindSchema::new(gvk.clone(), structural.clone(), spec.at(&["schema", "openAPIV3Schema"]));
         let mut subresources = Vec::new();
         if of.status {
             subresources.push(Subresource {
                 name: "status",
-                kind: gvk,
+                kind: GroupVersionKind::new(&definition.group, version, names.kind()),
                 verbs: Verbs::GET_PATCH_UPDATE,
                 behaviour: SubresourceBehaviour::Status,
             });
@@ -230,6 +254,8 @@ impl Builder {
         let scale = paths.map(|paths| Scale::new(paths, self.scale.clone()));
         subresources.extend(scale.as_ref().map(Scale::subresource));
         let reversed: Vec<&str> = definition.group.rsplit('.').collect();
+        let structural = all[served].schema.structural().clone();
+        let spec = &tree.at(&["spec", "versions"]).items()[served];
         let resource = Resource {
             kind: names.kind().into(),
             list_kind: names.list_kind().into(),
@@ -241,7 +267,7 @@ impl Builder {
             backing: Backing::Stored {
                 prefix: prefix(&gvr.group_resource()),
             },
-            schema: Arc::new(schema),
+            schema: versions.schema(served),
             definition: Str::from(format!("{}.{version}.{}", reversed.join("."), names.kind())),
             columns: Some(columns::of_version(spec)),
             selectable: Some(selectable::of_version(spec, Some(structural.clone()))),
@@ -256,7 +282,12 @@ impl Builder {
             subresources,
             gvr,
         };
-        Ok(Row { resource, scale })
+        Ok(Row {
+            resource,
+            scale,
+            versions,
+            served,
+        })
     }
 }
 

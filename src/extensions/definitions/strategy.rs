@@ -1,20 +1,15 @@
 //! Strategy of CustomResourceDefinitions, following upstream's
 //! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
-//!
-//! Covers only the stored object; serving the defined resources is left to `extensions`.
 
-use super::common::{bump_generation, first_generation};
+use super::validation;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{restore, set_default, set_default_str, strings};
-use crate::controlplane::validation;
+use crate::extensions::conditions;
+use crate::extensions::custom_resources::FINALIZER;
 use crate::registry::strategy::{DeleteStrategy, Strategy};
-
-/// The finalizer of definitions that are being deleted.
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Strategy of CustomResourceDefinitions.
 pub struct CustomResourceDefinition;
@@ -26,76 +21,92 @@ fn storage_version(v: &Value) -> &str {
     found.map_or("", |x| x.str_at(&["name"]))
 }
 
-fn empty_status(v: &mut Value) {
-    let stored: Vec<Value> = match storage_version(v) {
-        "" => Vec::new(),
-        name => vec![name.into()],
-    };
-    let mut status =
-        crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
-    if !stored.is_empty() {
-        status.set(&["storedVersions"], stored);
+fn set_if_empty(v: &mut Value, path: &[&str], value: impl Into<Value>) {
+    if v.at(path).is_empty_value() {
+        v.set(path, value);
     }
-    v.set(&["status"], status);
+}
+
+/// Copies a top-level member from `old`, or removes it if `old` has none.
+fn restore(new: &mut Value, old: &Value, member: &str) {
+    match old.get(member) {
+        Value::Null => drop(new.unset(&[member])),
+        was => new.set(&[member], was.clone()),
+    }
+}
+
+/// Adds the storage version to `status.storedVersions`.
+fn note_storage_version(v: &mut Value) {
+    let stored = storage_version(v).to_owned();
+    let mut all = v.at(&["status", "storedVersions"]).items().to_vec();
+    if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
+        all.push(stored.into());
+        v.set(&["status", "storedVersions"], all);
+    }
 }
 
 impl Strategy for CustomResourceDefinition {
     fn default(&self, v: &mut Value) {
         let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
         if !kind.is_empty() {
-            set_default_str(v, &["spec", "names", "singular"], &kind.to_ascii_lowercase());
-            set_default_str(v, &["spec", "names", "listKind"], &format!("{kind}List"));
+            set_if_empty(v, &["spec", "names", "singular"], kind.to_lowercase());
+            set_if_empty(v, &["spec", "names", "listKind"], format!("{kind}List"));
         }
-        set_default(v, &["spec", "conversion"], crate::json!({"strategy": "None"}));
-        set_default_str(v, &["spec", "conversion", "strategy"], "None");
+        if v.at(&["spec", "conversion"]).is_null() {
+            v.set(&["spec", "conversion", "strategy"], "None");
+        }
         const SERVICE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "service"];
-        if !v.at(&SERVICE).is_null() {
-            let mut port = SERVICE.to_vec();
-            port.push("port");
-            set_default(v, &port, 443i64);
+        if let Some(service) = v.at_mut(&SERVICE).filter(|s| !s.is_null())
+            && service.get("port").is_null()
+        {
+            service.set(&["port"], 443i64);
         }
-        if strings(v.at(&["status", "storedVersions"])).is_empty() && !storage_version(v).is_empty() {
-            let stored = storage_version(v).to_owned();
-            v.set(&["status", "storedVersions"], vec![stored]);
+        if v.at(&["status", "storedVersions"]).items().is_empty() {
+            note_storage_version(v);
         }
     }
 
     fn prepare_create(&self, v: &mut Value) {
-        empty_status(v);
-        first_generation(v);
+        let status =
+            crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
+        v.set(&["status"], status);
+        note_storage_version(v);
+        v.set_meta("generation", 1i64);
     }
 
     fn validate_create(&self, v: &Value) -> ErrorList {
-        validation::crd::definition(v)
+        validation::definition(v)
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        restore(new, old, &["status"]);
-        bump_generation(new, old, &["spec"]);
+        restore(new, old, "status");
+        if new.get("spec") != old.get("spec") {
+            let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+            new.set_meta("generation", was + 1);
+        }
         // Versions are only ever added here, since objects may still be stored in an older one. An administrator
         // removes them through the status after migrating.
-        let stored = storage_version(new).to_owned();
-        let mut all = new.at(&["status", "storedVersions"]).items().to_vec();
-        if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
-            all.push(stored.into());
-            new.set(&["status", "storedVersions"], all);
-        }
+        note_storage_version(new);
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
-        validation::crd::definition_update(new, old)
+        validation::definition_update(new, old)
     }
 
+    /// As upstream, only the spec is restored: the controllers change finalizers through the status subresource.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        // The metadata may be changed: the controllers remove finalizers through the status.
-        restore(new, old, &["spec"]);
+        restore(new, old, "spec");
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        validation::status(new)
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         // Warn only about formats that this write introduces.
-        let before = old.map(validation::crd::unknown_formats).unwrap_or_default();
+        let before = old.map(validation::unknown_formats).unwrap_or_default();
         let before: std::collections::HashSet<String> = before.into_iter().collect();
-        let mut found = validation::crd::unknown_formats(new);
+        let mut found = validation::unknown_formats(new);
         found.retain(|f| !before.contains(f));
         found.iter().map(|f| format!("unrecognized format {f:?}")).collect()
     }
@@ -112,8 +123,8 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
-/// The first delete only marks the definition. The controller in `extensions` deletes the custom resources and then
-/// removes the finalizer.
+/// The first delete only marks the definition. The finalizing controller deletes the custom resources and then removes
+/// the finalizer.
 impl DeleteStrategy for CustomResourceDefinition {
     fn check(&self, _v: &Value) -> Result<()> {
         Ok(())
@@ -131,23 +142,23 @@ impl DeleteStrategy for CustomResourceDefinition {
         if old.is_being_deleted() {
             return;
         }
-        // Unlike other kinds, whatever the propagation policy.
+        // Unlike for other kinds, the propagation policy does not matter.
         let mut finalizers = old.finalizers();
-        if !finalizers.contains(&CLEANUP) {
-            finalizers.push(CLEANUP);
+        if !finalizers.contains(&FINALIZER) {
+            finalizers.push(FINALIZER);
         }
-        v.set_meta(
-            "finalizers",
-            finalizers.into_iter().map(Value::from).collect::<Vec<_>>(),
-        );
+        let finalizers: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
+        v.set_meta("finalizers", finalizers);
         v.unset_meta("deletionGracePeriodSeconds");
         v.set_meta("generation", old.at(&["metadata", "generation"]).clone());
-        let mut conditions = v.at(&["status", "conditions"]).items().to_vec();
-        conditions.retain(|c| c.str_at(&["type"]) != "Terminating");
-        conditions.push(crate::json!({
-            "type": "Terminating", "status": "True", "lastTransitionTime": (time::now()), "reason": "InstanceDeletionPending",
-            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}));
-        v.set(&["status", "conditions"], conditions);
+        conditions::set(
+            v,
+            "Terminating",
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            &time::now(),
+        );
     }
 }
 
@@ -176,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn a_status_update_may_change_metadata_but_not_the_spec() {
+        let old = json!({"metadata": {"finalizers": ["a"]}, "spec": {"group": "g"}, "status": {}});
+        let mut new = json!({"metadata": {"finalizers": []}, "spec": {"group": "h"}, "status": {"storedVersions": []}});
+        CustomResourceDefinition.prepare_status_update(&mut new, &old);
+        assert_eq!(
+            new,
+            json!({"metadata": {"finalizers": []}, "spec": {"group": "g"}, "status": {"storedVersions": []}})
+        );
+        assert_eq!(CustomResourceDefinition.reset_fields("status"), ["spec"]);
+    }
+    #[test]
     fn the_first_delete_marks_the_definition() {
         let old = json!({"metadata": {"generation": 3, "finalizers": ["x.io/own"]}, "status": {"conditions": [
             {"type": "Established", "status": "True"}]}});
@@ -185,14 +207,14 @@ mod tests {
         new.set_meta("deletionTimestamp", "now");
         new.set_meta("deletionGracePeriodSeconds", 0i64);
         CustomResourceDefinition.mark(&mut new, &old);
-        assert_eq!(new.finalizers(), ["x.io/own", CLEANUP]);
+        assert_eq!(new.finalizers(), ["x.io/own", FINALIZER]);
         assert_eq!(new.at(&["metadata", "generation"]), &3i64.into());
         assert_eq!(new.at(&["metadata", "deletionGracePeriodSeconds"]), &Value::Null);
-        let conditions = new.at(&["status", "conditions"]).items();
-        assert_eq!(conditions[1].str_at(&["reason"]), "InstanceDeletionPending");
+        let condition = conditions::find(&new, "Terminating").unwrap();
+        assert_eq!(condition.str_at(&["reason"]), "InstanceDeletionPending");
         assert!(
             !CustomResourceDefinition.holds(&new),
-            "the controller's finalizer holds it from now on"
+            "the finalizer holds it from now on"
         );
         let mut again = new.clone();
         CustomResourceDefinition.mark(&mut again, &new);
