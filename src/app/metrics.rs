@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, [String; 2]> = groups
+        .clone()
         .flat_map(|g| &g.resources)
         .filter_map(|(row, _)| match &row.backing {
             Backing::Stored { prefix } => {
@@ -30,10 +31,9 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     let size = telemetry.storage_size_bytes.clone();
     let objects = (!count_every.is_zero()).then(|| Objects::register(telemetry));
     let counted: Mutex<Option<Instant>> = Mutex::default();
-    let rows = plane.groups.iter().chain([&plane.apiregistration]);
-    let rows = rows.flat_map(|g| &g.resources);
-    let stored = rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }));
-    let storages: Vec<_> = stored
+    let storages: Vec<_> = groups
+        .flat_map(|g| &g.resources)
+        .filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
         .map(|(row, store)| {
             let name = (row.gvr.group.to_string(), row.gvr.resource.to_string());
             (name, Arc::downgrade(store.storage()))

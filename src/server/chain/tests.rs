@@ -81,7 +81,7 @@ fn the_order_is_that_of_upstream() {
 #[test]
 fn needs_that_no_outer_filter_meets_are_detected() {
     use authorization::Authorization as Inner;
-    let unmet = |fields| Unmet(bits(fields));
+    let unmet = |fields: &[ContextField]| Unmet(bits(fields));
     let (info, received, caller) = (ContextField::RequestInfo, ContextField::Received, ContextField::Caller);
     assert_eq!(Inner::UNMET, unmet(&[info, received, caller]));
     assert_eq!(request_info::Info::<Inner>::UNMET, unmet(&[received, caller]));

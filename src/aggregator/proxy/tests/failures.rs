@@ -78,20 +78,20 @@ async fn settings_that_prevent_a_request_are_reported_without_dialing() {
         }))
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
-    let handler = ProxyHandler::new(shared, settings(false, transport("junk")));
-    let a = handler.serve(get("/x"), alice()).await;
+    let handler = Arc::new(ProxyHandler::new(shared, settings(false, transport("junk"))));
+    let a = handler.clone().serve(get("/x"), alice()).await;
     assert_eq!(a.status(), 503);
     assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(text(a).await, "service unavailable\n");
     handler.set(settings(true, transport("junk")));
-    let a = handler.serve(get("/x"), alice()).await;
+    let a = handler.clone().serve(get("/x"), alice()).await;
     assert_eq!(a.status(), 500);
     assert_eq!(
         text(a).await,
         "unable to load root certificates: unable to parse bytes as PEM block\n"
     );
     handler.set(Settings::Local);
-    assert_eq!(handler.serve(get("/x"), alice()).await.status(), 404);
+    assert_eq!(handler.clone().serve(get("/x"), alice()).await.status(), 404);
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn a_looping_request_is_rejected_with_its_path() {
     );
     // Even if the backend is unreachable.
     let nowhere = proxy("127.0.0.1:1", &pki.ca_pem);
-    assert_eq!(nowhere.serve(carrying("gateway"), alice()).await.status(), 508);
+    assert_eq!(nowhere.clone().serve(carrying("gateway"), alice()).await.status(), 508);
     assert_eq!(nowhere.serve(carrying("other"), alice()).await.status(), 503);
     assert_eq!(before, 1);
 }
