@@ -67,7 +67,7 @@ mod tests {
             Vec::<String>::new()
         );
         assert_eq!(
-            errors(json!({"spec": {"deep": {"size": -1}}, "status": {"n": 2147483648, "selector": 5}})),
+            errors(json!({"spec": {"deep": {"size": -1}}, "status": {"n": (1i64 << 31), "selector": 5}})),
             [
                 ".spec.deep.size: Invalid value: -1: should be a non-negative integer",
                 ".status.n: Invalid value: 2147483648: should be less than or equal to 2147483647",
