@@ -12,7 +12,7 @@ use crate::endpoints::options::Query;
 use crate::endpoints::{discovery as documents, respond};
 use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler};
 use crate::server::mux::DynHandler;
-use crate::storage::Storage;
+use crate::storage::{MinRevision, Storage};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,24 @@ impl CustomResourceHandler {
         Some(documents::plain(&found?, req.headers(), &Query::of(req)))
     }
 
+    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just have written
+    /// the definition.
+    async fn find(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
+        if let Some(found) = self.addressed(info) {
+            return Some(found);
+        }
+        let known = self.catalog.get(&info.api_group, &info.resource);
+        let known = known.map_or(0, |found| found.definition.revision);
+        let key = format!("{}.{}", info.resource, info.api_group);
+        let stored = self.storage.get(&key, MinRevision::Latest).await.ok()??;
+        if stored.revision.0 <= known {
+            return None;
+        }
+        let reached = self.definitions.reach(stored.revision);
+        tokio::time::timeout(CATCH_UP, reached).await.ok()?;
+        self.addressed(info)
+    }
+
     /// The definition that a request addresses, if it answers such requests.
     fn addressed(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
         let found = self.catalog.get(&info.api_group, &info.resource)?;
@@ -90,7 +108,7 @@ impl UnprotectedHandler for CustomResourceHandler {
                 None => self.next.clone().serve(req, authorized).await,
             };
         }
-        let Some(found) = self.addressed(&info) else {
+        let Some(found) = self.find(&info).await else {
             return self.next.clone().serve(req, authorized).await;
         };
         let Some(version) = found.definition.served(&info.api_version) else {
