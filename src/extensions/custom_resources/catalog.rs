@@ -184,3 +184,68 @@ impl Catalog {
         self.builder.storages().close_removed().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json::to_vec;
+    use crate::json;
+
+    /// A definition with the storage version v1 and another version, each with a schema of this description.
+    fn definition(uid: &str, generation: i64, schemas: [&str; 2]) -> Arc<Definition> {
+        let version = |name: &str, schema: &str| {
+            json!({"name": (name), "served": true, "storage": (name == "v1"),
+                "schema": {"openAPIV3Schema": {"type": "object", "description": (schema)}}})
+        };
+        let versions = vec![version("v1", schemas[0]), version("v2", schemas[1])];
+        let mut tree = json!({"metadata": {"name": "as.x.io", "uid": (uid), "generation": (generation)},
+            "spec": {"group": "x.io", "names": {"plural": "as"}}});
+        tree.set(&["spec", "versions"], versions);
+        Arc::new(Definition {
+            stored: to_vec(&tree).into(),
+            ..Definition::from_value(&tree, 1)
+        })
+    }
+
+    /// Which versions of a used definition a change keeps, after the others were retired.
+    fn kept(next: Arc<Definition>) -> [bool; 2] {
+        let used = Defined::new(definition("u", 1, ["a", "b"]), None);
+        used.versions.iter().for_each(|v| v.set_broken());
+        let next = Defined::new(next, Some(&used));
+        used.retire(Some(&next));
+        [0, 1].map(|i| {
+            let kept = Arc::ptr_eq(&used.versions[i], &next.versions[i]);
+            assert_eq!(
+                used.versions[i].is_retired(),
+                !kept,
+                "watches end with the version they read"
+            );
+            kept
+        })
+    }
+
+    #[test]
+    fn a_change_replaces_only_the_versions_it_concerns() {
+        assert_eq!(
+            kept(definition("u", 1, ["a", "b"])),
+            [true, true],
+            "the spec is the same"
+        );
+        assert_eq!(
+            kept(definition("u", 2, ["a", "b"])),
+            [true, true],
+            "nothing served has changed"
+        );
+        assert_eq!(kept(definition("u", 2, ["a", "c"])), [true, false]);
+        assert_eq!(
+            kept(definition("u", 2, ["c", "b"])),
+            [false, false],
+            "writes end in the storage version"
+        );
+        assert_eq!(
+            kept(definition("other", 1, ["a", "b"])),
+            [false, false],
+            "another object"
+        );
+    }
+}

@@ -113,6 +113,16 @@ impl LazyVersion {
         self.retired.fire();
     }
 
+    #[cfg(test)]
+    pub fn set_broken(&self) {
+        let _ = self.built.set(Err("not built in tests".to_owned()));
+    }
+
+    #[cfg(test)]
+    pub fn is_retired(&self) -> bool {
+        self.retired.fired()
+    }
+
     /// The version, built if this is its first use.
     ///
     /// # Cancel safety
