@@ -20,6 +20,7 @@ use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour
 use crate::request::{Authorized, Request, Response};
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -232,7 +233,7 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
-            let structural = self.schemas.compile(schema)?;
+            let structural = self.schemas.compile(&kept(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
                 // Extracted where selectors need them.
@@ -299,6 +300,20 @@ impl Builder {
             served,
         })
     }
+}
+
+/// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
+/// fields everywhere; only stored ones can be like that.
+fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
+    const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+    let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
+    if !schema.is_null() && !preserves {
+        return Cow::Borrowed(schema);
+    }
+    let mut open = schema.clone();
+    open.set(&["type"], "object");
+    open.set(&[PRESERVE], true);
+    Cow::Owned(open)
 }
 
 /// The key prefix of a custom resource's objects, as upstream's.
