@@ -188,6 +188,15 @@ pub const ALL: &[Body] = &[
     ),
     ("any-tree", trees::any_tree, &["", "a", "the input chooses a tree"]),
     (
+        "json-path",
+        edge::json_path,
+        &[
+            r#".spec.list[?(@.k=="v")].n[-1:]"#,
+            r#"..a['b\.c','d'][1:2:3]}x{.y"#,
+            r#"[?(.a'[?(.b)].c')].* "A" -1.5"#,
+        ],
+    ),
+    (
         "structural-schema",
         edge::structural_schema,
         &[

@@ -1,6 +1,7 @@
 //! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
 use super::{StructuralSchema, embedded, openapi};
+use crate::api::openapi::Dialect;
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest};
@@ -37,6 +38,15 @@ impl KindSchema {
             schema: Arc::new(StructuralSchema::parse_at(schema, path)?),
             source: json::to_vec(schema).into(),
         })
+    }
+
+    /// A kind with a schema that was parsed before; `source` is what it was parsed from.
+    pub fn new(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: &Value) -> Self {
+        Self {
+            gvk,
+            schema,
+            source: json::to_vec(source).into(),
+        }
     }
 
     /// A hash of the source.
@@ -106,9 +116,9 @@ impl Schema for KindSchema {
         apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
     }
 
-    fn openapi(&self) -> Option<Value> {
+    fn openapi(&self, dialect: Dialect) -> Option<Value> {
         let source = json::decode(&self.source).expect("encoded by this type");
-        Some(openapi::component(&source, &self.gvk))
+        Some(openapi::component(&source, &self.gvk, dialect))
     }
 }
 

@@ -44,6 +44,7 @@ fn selectable(name: &'static str) -> SelectableFields {
             let path: Vec<&str> = name.split('.').collect();
             vec![(name.into(), v.str_at(&path).into())]
         }),
+        reads: None,
     }
 }
 

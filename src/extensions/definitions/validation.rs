@@ -5,8 +5,8 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{self, IMMUTABLE, Seen, required_choice, strings};
 use crate::interrupt::checkpoint;
+use std::collections::HashSet;
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -21,12 +21,20 @@ fn joined(out: &mut ErrorList, at: &FieldPath, value: &str, prefix: &str, messag
     }
 }
 
-pub(crate) fn definition(v: &Value) -> ErrorList {
+pub(super) fn definition(v: &Value) -> ErrorList {
     let mut out = base(v);
     let group = v.str_at(&["spec", "group"]);
     if is_protected(group) {
         approval(&mut out, v);
     }
+    out
+}
+
+/// Validates a write of the status subresource: the accepted names, which controllers set.
+pub(super) fn status(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let at = FieldPath::new("status").child("acceptedNames");
+    names(&mut out, v.at(&["status", "acceptedNames"]), &at);
     out
 }
 
@@ -36,10 +44,17 @@ fn base(v: &Value) -> ErrorList {
     let path = FieldPath::new("spec");
     let (group, plural) = (spec.str_at(&["group"]), spec.str_at(&["names", "plural"]));
     let expected = format!("{plural}.{group}");
-    fields::names(&mut out, v, |name| {
-        let why = || "must be spec.names.plural+\".\"+spec.group".to_owned();
-        (name != expected).then(why).into_iter().collect()
-    });
+    for key in ["generateName", "name"] {
+        let name = v.meta(key);
+        if !name.is_empty() && name != expected {
+            let at = FieldPath::new("metadata").child(key);
+            out.push(FieldError::invalid(
+                &at,
+                name,
+                "must be spec.names.plural+\".\"+spec.group",
+            ));
+        }
+    }
     let at = path.child("group");
     if group.is_empty() {
         out.push(FieldError::required(&at, ""));
@@ -54,7 +69,19 @@ fn base(v: &Value) -> ErrorList {
         }
         joined(&mut out, &at, group, "", messages);
     }
-    required_choice(&mut out, spec, "scope", &path, &["Cluster", "Namespaced"]);
+    let scopes = ["Cluster", "Namespaced"];
+    match spec.str_at(&["scope"]) {
+        "" => out.push(FieldError::required(&path.child("scope"), "")),
+        other if !scopes.contains(&other) => {
+            out.push(FieldError::not_supported(&path.child("scope"), other, &scopes));
+        }
+        _ => {}
+    }
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if spec.get("names").str_at(&[key]).is_empty() {
+            out.push(FieldError::required(&path.child("names").child(key), ""));
+        }
+    }
     names(&mut out, spec.get("names"), &path.child("names"));
     versions(&mut out, v, &path);
     if spec.get("preserveUnknownFields").as_bool() == Some(true) {
@@ -67,12 +94,16 @@ fn base(v: &Value) -> ErrorList {
     out
 }
 
+/// The string elements of an array.
+fn strings(v: &Value) -> Vec<&str> {
+    v.items().iter().filter_map(Value::as_str).collect()
+}
+
 fn names(out: &mut ErrorList, names: &Value, at: &FieldPath) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let text = names.str_at(&[key]);
         let at = at.child(key);
         if text.is_empty() {
-            out.push(FieldError::required(&at, ""));
             continue;
         }
         let mixed = key.ends_with("ind");
@@ -101,7 +132,7 @@ fn names(out: &mut ErrorList, names: &Value, at: &FieldPath) {
 fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let versions = v.at(&["spec", "versions"]).items();
     let at = path.child("versions");
-    let mut seen: Seen<&str> = Seen::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     let mut unique = true;
     let mut stored: Vec<&str> = Vec::new();
     for (i, x) in versions.iter().enumerate() {
@@ -154,7 +185,7 @@ fn versions(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     stored_versions(out, v, &stored, &seen);
 }
 
-fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &Seen<&str>) {
+fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &HashSet<&str>) {
     let at = FieldPath::new("status").child("storedVersions");
     let list = v.at(&["status", "storedVersions"]);
     let stored = strings(list);
@@ -165,8 +196,8 @@ fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &See
             "must have at least one stored version",
         ));
     }
-    let all: Seen<&str> = stored.iter().copied().collect();
-    if let Some(missing) = storage.iter().rev().find(|s| !all.contains(s))
+    let all: HashSet<&str> = stored.iter().copied().collect();
+    if let Some(missing) = storage.iter().rev().find(|s| !all.contains(**s))
         && !stored.is_empty()
     {
         out.push(FieldError::invalid(
@@ -175,7 +206,7 @@ fn stored_versions(out: &mut ErrorList, v: &Value, storage: &[&str], known: &See
             format!("must have the storage version {missing}"),
         ));
     }
-    for (i, s) in stored.iter().enumerate().filter(|(_, s)| !known.contains(s)) {
+    for (i, s) in stored.iter().enumerate().filter(|(_, s)| !known.contains(**s)) {
         out.push(FieldError::invalid(
             &at.index(i),
             *s,
@@ -233,18 +264,20 @@ fn is_url(text: &str) -> bool {
         .is_ok_and(|u| u.scheme().is_some() && u.host().is_some())
 }
 
-pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
+pub(super) fn definition_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = base(new);
     if old.at(&["spec", "preserveUnknownFields"]).as_bool() == Some(true) {
         // A definition stored with the field set (from v1beta1) may keep it.
         out.retain(|e| e.field != "spec.preserveUnknownFields");
     }
-    let established = crate::controlplane::columns::cells::condition(old, "Established")
-        .is_some_and(|c| c.str_at(&["status"]) == "True");
+    let conditions = old.at(&["status", "conditions"]).items().iter();
+    let established = conditions
+        .filter(|c| c.str_at(&["type"]) == "Established")
+        .any(|c| c.str_at(&["status"]) == "True");
     let mut immutable = |path: &[&str]| {
         if new.at(path) != old.at(path) {
             let at = path[1..].iter().fold(FieldPath::new(path[0]), |p, k| p.child(k));
-            out.push(FieldError::invalid(&at, new.at(path).clone(), IMMUTABLE));
+            out.push(FieldError::invalid(&at, new.at(path).clone(), "field is immutable"));
         }
     };
     if established {
@@ -260,7 +293,7 @@ pub(crate) fn definition_update(new: &Value, old: &Value) -> ErrorList {
 }
 
 /// Unrecognized `format`s in the schemas, in document order, without duplicates.
-pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
+pub(super) fn unknown_formats(v: &Value) -> Vec<String> {
     const KNOWN: [&str; 29] = [
         "bsonobjectid",
         "uri",
@@ -292,7 +325,7 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
         "float",
         "double",
     ];
-    fn walk<'v>(schema: &'v Value, seen: &mut Seen<&'v str>, out: &mut Vec<String>) {
+    fn walk<'v>(schema: &'v Value, seen: &mut HashSet<&'v str>, out: &mut Vec<String>) {
         checkpoint();
         if schema.as_object().is_none() {
             return;
@@ -317,7 +350,7 @@ pub(crate) fn unknown_formats(v: &Value) -> Vec<String> {
             schema.get(key).items().iter().for_each(|s| walk(s, seen, out));
         }
     }
-    let (mut seen, mut out) = (Seen::new(), Vec::new());
+    let (mut seen, mut out) = (HashSet::new(), Vec::new());
     for version in v.at(&["spec", "versions"]).items() {
         walk(version.at(&["schema", "openAPIV3Schema"]), &mut seen, &mut out);
     }
