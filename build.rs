@@ -2,6 +2,8 @@
 //! served in OpenAPI documents without being copied into this repository. That crate's sources are read as text and
 //! never compiled.
 //!
+//! Generates the gRPC client of KMS plugins, which needs `protoc`.
+//!
 //! Also links the binary with packed relocations if the target supports them.
 
 use std::path::Path;
@@ -13,6 +15,11 @@ fn main() {
     let out = std::env::var_os("OUT_DIR").expect("cargo says where to");
     let file = Path::new(&out).join("descriptions.bin");
     std::fs::write(&file, schema_gen::Model::read().descriptions()).expect("the build directory is writable");
+    tonic_prost_build::configure()
+        .build_server(false)
+        .btree_map(".")
+        .compile_protos(&["src/storage/encryption/kms.proto"], &["src/storage/encryption"])
+        .expect("protoc compiles our own protocol definition");
     if packed_relocations_are_read() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

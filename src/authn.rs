@@ -14,6 +14,7 @@ pub mod oidc;
 pub mod request_header;
 pub mod service_account;
 pub mod token_file;
+mod token_tag;
 mod union;
 pub mod webhook;
 pub mod x509;

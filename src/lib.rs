@@ -57,8 +57,10 @@ pub mod client;
 pub mod api;
 // Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.
 pub mod apimachinery;
-// Task groups, the compute pool, one-shot signals, work queues.
+// Task groups, the compute pool, one-shot signals, work queues, backoff.
 pub mod tasks;
+// A bounded cache with expiry.
+pub mod cache;
 // Cancellation points for long synchronous computations.
 pub mod interrupt;
 // The metric registry; names and labels are upstream's.

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that every other module may import. They import nothing above them.
-const FOUNDATIONS: [&str; 4] = ["apimachinery", "interrupt", "tasks", "telemetry"];
+const FOUNDATIONS: [&str; 5] = ["apimachinery", "cache", "interrupt", "tasks", "telemetry"];
 
 /// Module → the modules it may import, besides itself and the foundations.
 const ARROWS: &[(&str, &[&str])] = &[
     // Decoders and patches have checkpoints at which they can be interrupted.
     ("apimachinery", &["interrupt"]),
+    ("cache", &[]),
     ("interrupt", &[]),
     ("tasks", &[]),
     ("telemetry", &[]),
@@ -104,16 +105,27 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crate → the paths under `src/` where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper", &["serving", "aggregator/proxy", "client"]),
-    ("h2", &["serving", "aggregator/proxy", "storage/encryption"]),
-    ("hyper_util", &["serving", "aggregator/proxy", "client"]),
+    ("h2", &["serving", "aggregator/proxy"]),
+    (
+        "hyper_util",
+        &["serving", "aggregator/proxy", "client", "storage/encryption/kms_client"],
+    ),
+    ("hyper_rustls", &["client/http"]),
+    ("tonic", &["storage/encryption"]),
     ("tokio_rustls", &["serving", "aggregator/proxy", "client"]),
+    ("percent_encoding", &["request/percent"]),
+    ("quick_cache", &["cache"]),
     ("rusqlite", &["storage/embedded"]),
     ("etcd_client", &["storage/etcd"]),
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
-    ("tower", &["server/service", "app/builder"]),
+    // A gRPC channel over a socket that is no TCP address takes its connector as a `tower` service.
+    (
+        "tower",
+        &["server/service", "app/builder", "storage/encryption/kms_client"],
+    ),
     ("tower_http", &["server/service"]),
     ("saphyr_parser", &["apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.

@@ -28,10 +28,7 @@ const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
 
 /// Backoff between reads of the ConfigMap.
-const RETRY: Backoff = Backoff {
-    base: Duration::from_millis(250),
-    max: Duration::from_secs(30),
-};
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(250), Duration::from_secs(30));
 
 /// Authenticates with the trust configuration published by the core API server.
 pub struct Delegated {
@@ -67,7 +64,7 @@ impl Delegated {
             failures += 1;
             tokio::time::sleep_until(next).await;
         };
-        let me = Arc::new(Self::with(&found.0, TokenReviews::new(client.clone()))?);
+        let me = Arc::new(Self::with(&found.0, TokenReviews::try_new(client.clone())?)?);
         let (follower, stop) = (me.clone(), tasks.stop_signal().clone());
         tasks.spawn("delegated-authentication", async move {
             // Nothing is lost by stopping: the next start reads the ConfigMap again.

@@ -69,7 +69,7 @@ impl ClientConfig {
     ///
     /// # Errors
     /// A certificate cannot be used.
-    pub(super) fn roots(&self) -> Result<RootCertStore, String> {
+    fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
         match &self.ca_pem {
             Some(pem) => {
@@ -77,6 +77,9 @@ impl ClientConfig {
                     roots
                         .add(cert.map_err(pem_error("certificate-authority"))?)
                         .map_err(text)?;
+                }
+                if roots.is_empty() {
+                    return Err("the CA bundle holds no certificate".to_owned());
                 }
             }
             None => {
@@ -86,28 +89,26 @@ impl ClientConfig {
         Ok(roots)
     }
 
-    /// A TLS configuration that trusts `roots`, presents the client certificate, and offers `protocol` by ALPN.
+    /// A TLS configuration that verifies the server, and presents the client certificate. It offers no protocol by ALPN.
     ///
     /// # Errors
     /// A certificate or key cannot be used.
-    pub(super) fn tls(&self, roots: RootCertStore, protocol: &[u8]) -> Result<rustls::ClientConfig, String> {
+    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(text)?
-            .with_root_certificates(roots);
-        let mut tls = match &self.client_identity {
-            None => builder.with_no_client_auth(),
+            .with_root_certificates(self.roots()?);
+        match &self.client_identity {
+            None => Ok(builder.with_no_client_auth()),
             Some((cert, key)) => {
                 let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(pem_error("client-key"))?;
                 builder
                     .with_client_auth_cert(chain.map_err(pem_error("client-certificate"))?, key)
-                    .map_err(text)?
+                    .map_err(text)
             }
-        };
-        tls.alpn_protocols = vec![protocol.to_vec()];
-        Ok(tls)
+        }
     }
 
     /// The `Authorization` header for the token, marked as sensitive.

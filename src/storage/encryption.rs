@@ -11,8 +11,8 @@
 
 mod aes;
 mod config;
-mod grpc;
 mod kms;
+mod kms_client;
 mod kms_plugin;
 mod secretbox;
 #[cfg(test)]

@@ -29,7 +29,11 @@ fn config_map(client_ca: &str, proxy_ca: &str) -> Value {
 async fn trust_follows_the_config_map() {
     let (users, proxies, others) = (ca("users"), ca("proxies"), ca("others"));
     let map = config_map(&users.pem(), &proxies.pem());
-    let d = Delegated::with(&Configuration::parse(&map).unwrap(), TokenReviews::new(nowhere())).unwrap();
+    let d = Delegated::with(
+        &Configuration::parse(&map).unwrap(),
+        TokenReviews::try_new(nowhere()).unwrap(),
+    )
+    .unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("x-remote-user", "jane".parse().unwrap());
     let proxy = proxies.client("aggregator", &[]);

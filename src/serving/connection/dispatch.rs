@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;
-use crate::request::{Body, Handler, RequestContext, ResponseFuture};
+use crate::request::{Body, Handler, RequestContext, ResponseFuture, percent};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
@@ -49,12 +49,8 @@ fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
             return bad("400 Bad Request: too many Host headers");
         }
     }
-    let mut rest = request.uri().path().as_bytes();
-    while let Some(at) = rest.iter().position(|b| *b == b'%') {
-        match rest.get(at + 1..at + 3) {
-            Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => rest = &rest[at + 3..],
-            _ => return bad("400 Bad Request"),
-        }
+    if percent::malformed_escape(request.uri().path()).is_some() {
+        return bad("400 Bad Request");
     }
     None
 }

@@ -100,8 +100,8 @@ pub(super) fn check_key_id(id: &str) -> Result<(), String> {
     }
 }
 
-/// Encodes annotations: field 4 of stored objects and of decryption requests.
-pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
+/// Encodes the annotations of a stored object.
+fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
     for (key, value) in annotations {
         put_message(out, field, |out| {
             put_bytes(out, 1, key.as_bytes());
@@ -111,7 +111,7 @@ pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeM
 }
 
 /// Decodes one annotation: key and value.
-pub(super) fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), String> {
+fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), String> {
     let (mut key, mut value) = (String::new(), Vec::new());
     let mut fields = Reader::new(raw);
     while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {

@@ -4,15 +4,15 @@
 //! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses cached
 //! results and blocks on the plugin only to decrypt a seed for the first time.
 
-use super::kms::{annotation, check_key_id, put_annotations};
-use super::{grpc, random};
+use super::kms::check_key_id;
+use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
+use super::random;
 use crate::apimachinery::codec::hex;
-use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes};
+use crate::cache::TtlCache;
 use crate::telemetry::encryption::EncryptionMetrics;
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
-use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
@@ -42,6 +42,8 @@ impl Default for Intervals {
 
 /// How long a decrypted seed is cached.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of cached seeds. Each rotation of the key and each restart makes one.
+const MAX_REMEMBERED: usize = 16 << 10;
 /// Maximum number of queued decryption requests.
 const QUEUE: usize = 256;
 
@@ -73,7 +75,7 @@ struct State {
     socket: String,
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
-    known: Mutex<HashMap<Source, (Vec<u8>, Instant)>>,
+    known: TtlCache<Source, Vec<u8>>,
     health: Mutex<Result<(), String>>,
     version: Mutex<Option<String>>,
 }
@@ -100,15 +102,18 @@ pub(super) fn hash(key_id: &str) -> String {
 impl State {
     /// Caches a decrypted seed or key.
     fn remember(&self, source: &Source, plain: Vec<u8>) {
-        let mut known = lock(&self.known);
-        known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
-        known.insert(source.clone(), (plain, Instant::now()));
-        self.metrics.set_cached_keys(&self.name, known.len());
+        self.known.insert(source.clone(), plain, REMEMBERED);
+        self.metrics.set_cached_keys(&self.name, self.known.len());
     }
 
-    async fn call(&self, method: &str, message: &[u8]) -> Result<Bytes, String> {
+    /// Waits for the response to a call, and records it under this method.
+    async fn call<T>(
+        &self,
+        method: &str,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, String> {
         let since = Instant::now();
-        let answer = grpc::call(&self.socket, method, message, self.timeout).await;
+        let answer = kms_client::message(self.timeout, call).await;
         let error = answer.as_ref().err().map(String::as_str);
         let method = format!("/v2.KeyManagementService/{method}");
         self.metrics.called(&self.name, &method, since.elapsed(), error);
@@ -136,7 +141,7 @@ impl Plugin {
             socket: socket.to_owned(),
             timeout,
             seed: ArcSwapOption::empty(),
-            known: Mutex::default(),
+            known: TtlCache::new(MAX_REMEMBERED),
             health: Mutex::new(Err("it has not answered yet".to_owned())),
             version: Mutex::default(),
         });
@@ -204,10 +209,8 @@ impl Plugin {
         {
             return Ok(seed.plain.to_vec());
         }
-        if let Some((plain, since)) = lock(&self.state.known).get(source)
-            && since.elapsed() < REMEMBERED
-        {
-            return Ok(plain.clone());
+        if let Some(plain) = self.state.known.get(source) {
+            return Ok(plain);
         }
         self.state.metrics.cache_missed();
         let plain = block_in_place_if_multi_threaded(|| {
@@ -233,9 +236,10 @@ fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
 }
 
 async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: mpsc::SyncSender<()>) {
+    let mut client = kms_client::connect(&state.socket);
     let mut first = Some(first);
     loop {
-        let outcome = check(state).await;
+        let outcome = check(state, &mut client).await;
         if let Err(why) = &outcome {
             tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
         }
@@ -256,7 +260,7 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
                 job = queue.recv() => match job {
                     Some(Job(source, to)) => {
                         // The reader may have stopped waiting.
-                        let _ = to.send(decrypt(state, &source).await);
+                        let _ = to.send(decrypt(state, &mut client, &source).await);
                     }
                     None => return,
                 },
@@ -267,27 +271,16 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
 }
 
 /// Performs a status check, and requests a new seed if the key id has changed.
-async fn check(state: &State) -> Result<(), String> {
+async fn check(state: &State, client: &mut Client) -> Result<(), String> {
     let failed = |e| {
         format!(
             "failed to perform status section of the healthz check for KMS Provider {}, error: {e}",
             state.name
         )
     };
-    let answer = state.call("Status", &[]).await;
+    let answer = state.call("Status", client.status(StatusRequest {})).await;
     let answer = answer.map_err(failed)?;
-    let [mut version, mut healthz, mut key_id] = [const { String::new() }; 3];
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        let Payload::Bytes(b) = payload else { continue };
-        let text = String::from_utf8_lossy(b).into_owned();
-        match number {
-            1 => version = text,
-            2 => healthz = text,
-            3 => key_id = text,
-            _ => {}
-        }
-    }
+    let (version, healthz, key_id) = (answer.version, answer.healthz, answer.key_id);
     if healthz != "ok" {
         return Err(format!("got unexpected healthz status: {healthz}"));
     }
@@ -319,7 +312,7 @@ async fn check(state: &State) -> Result<(), String> {
     }
     let uid = uuid::Uuid::new_v4().to_string();
     let since = Instant::now();
-    let rotated = encrypt(state, &uid).await;
+    let rotated = encrypt(state, client, &uid).await;
     state
         .metrics
         .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
@@ -332,22 +325,18 @@ async fn check(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
+async fn encrypt(state: &State, client: &mut Client, uid: &str) -> Result<Seed, String> {
     let plain: [u8; 32] = random()?;
-    let mut request = Vec::new();
-    put_bytes(&mut request, 1, &plain);
-    put_bytes(&mut request, 2, uid.as_bytes());
-    let answer = state.call("Encrypt", &request).await?;
-    let mut source = Source::default();
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        match (number, payload) {
-            (1, Payload::Bytes(b)) => source.ciphertext = b.to_vec(),
-            (2, Payload::Bytes(b)) => source.key_id = String::from_utf8_lossy(b).into_owned(),
-            (3, Payload::Bytes(b)) => source.annotations.extend([annotation(b)?]),
-            _ => {}
-        }
-    }
+    let request = EncryptRequest {
+        plaintext: plain.to_vec(),
+        uid: uid.to_owned(),
+    };
+    let answer = state.call("Encrypt", client.encrypt(request)).await?;
+    let source = Source {
+        ciphertext: answer.ciphertext,
+        key_id: answer.key_id,
+        annotations: answer.annotations,
+    };
     source.check()?;
     Ok(Seed {
         plain,
@@ -356,20 +345,14 @@ async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
     })
 }
 
-async fn decrypt(state: &State, source: &Source) -> DecryptResult {
-    let mut request = Vec::new();
-    put_bytes(&mut request, 1, &source.ciphertext);
-    put_bytes(&mut request, 2, uuid::Uuid::new_v4().to_string().as_bytes());
-    put_bytes(&mut request, 3, source.key_id.as_bytes());
-    put_annotations(&mut request, 4, &source.annotations);
-    let answer = state.call("Decrypt", &request).await?;
-    let mut plain = Vec::new();
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        if let (1, Payload::Bytes(b)) = (number, payload) {
-            plain = b.to_vec();
-        }
-    }
+async fn decrypt(state: &State, client: &mut Client, source: &Source) -> DecryptResult {
+    let request = DecryptRequest {
+        ciphertext: source.ciphertext.clone(),
+        uid: uuid::Uuid::new_v4().to_string(),
+        key_id: source.key_id.clone(),
+        annotations: source.annotations.clone(),
+    };
+    let plain = state.call("Decrypt", client.decrypt(request)).await?.plaintext;
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
         n => Err(format!("the plugin gave {n} bytes for a key")),
