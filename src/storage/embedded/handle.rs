@@ -62,7 +62,8 @@ impl Storage for Handle {
         if draft.json.len() > MAX_OBJECT_BYTES {
             return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
         }
-        let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
+        let stored = self.resource.seal(key, draft.json.clone());
+        let stored = stored.map_err(|e| Error::Unwritable(Arc::new(e)))?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,

@@ -1,6 +1,7 @@
 //! The generated gRPC client of a KMS plugin, on the plugin's Unix socket: [`connect`]. Errors are formatted as Go's
 //! client prints them, since they appear in health checks and metrics.
 
+use super::KmsError;
 use hyper_util::rt::TokioIo;
 use std::error::Error;
 use std::io;
@@ -51,22 +52,22 @@ async fn open(socket: &str) -> io::Result<UnixStream> {
 /// The message of a response that arrives within `timeout`.
 ///
 /// # Errors
-/// The error as Go's gRPC client prints it.
+/// [`KmsError::Rpc`]
 ///
 /// # Cancel safety
 /// Not cancel safe: the plugin may or may not have received the request.
 pub(super) async fn message<T>(
     timeout: Duration,
     call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, String> {
+) -> Result<T, KmsError> {
     match tokio::time::timeout(timeout, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(go_text(&status)),
-        Err(_) => Err("rpc error: code = DeadlineExceeded desc = context deadline exceeded".to_owned()),
+        Ok(Err(status)) => Err(error(&status)),
+        Err(_) => Err(rpc_error(Code::DeadlineExceeded, "context deadline exceeded")),
     }
 }
 
-fn go_text(status: &Status) -> String {
+fn error(status: &Status) -> KmsError {
     let Some(mut cause) = status.source() else {
         return rpc_error(status.code(), status.message());
     };
@@ -81,13 +82,16 @@ fn go_text(status: &Status) -> String {
     rpc_error(code, cause)
 }
 
-fn rpc_error(code: Code, description: impl std::fmt::Display) -> String {
-    let name = match code {
+fn rpc_error(code: Code, description: impl ToString) -> KmsError {
+    let code = match code {
         Code::Cancelled => "Canceled".to_owned(),
         // The variants have the names of Go's constants.
         code => format!("{code:?}"),
     };
-    format!("rpc error: code = {name} desc = {description}")
+    KmsError::Rpc {
+        code,
+        description: description.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -96,22 +100,25 @@ mod tests {
 
     #[tokio::test]
     async fn errors_read_as_gos() {
-        let limit = Duration::from_secs(10);
         let mut client = connect("/nowhere/kms");
-        let why = message(limit, client.status(StatusRequest {})).await.unwrap_err();
-        assert_eq!(
-            why,
-            "rpc error: code = Unavailable desc = connection error: dial unix /nowhere/kms: No such file or directory (os \
-             error 2)"
-        );
-        let why = message::<()>(Duration::ZERO, std::future::pending()).await.unwrap_err();
-        assert_eq!(
-            why,
-            "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-        );
-        assert_eq!(
-            go_text(&Status::cancelled("gone")),
-            "rpc error: code = Canceled desc = gone"
-        );
+        let refused = message(Duration::from_secs(10), client.status(StatusRequest {})).await;
+        let late = message::<()>(Duration::ZERO, std::future::pending()).await;
+        for (error, text) in [
+            (
+                refused.unwrap_err(),
+                "rpc error: code = Unavailable desc = connection error: dial unix /nowhere/kms: No such file or \
+                 directory (os error 2)",
+            ),
+            (
+                late.unwrap_err(),
+                "rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+            ),
+            (
+                error(&Status::cancelled("gone")),
+                "rpc error: code = Canceled desc = gone",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::kms::check_key_id;
 use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
-use super::random;
+use super::{KmsError, random};
 use crate::apimachinery::codec::hex;
 use crate::cache::TtlCache;
 use crate::telemetry::encryption::EncryptionMetrics;
@@ -63,7 +63,7 @@ pub(super) struct Seed {
     seen: Mutex<Instant>,
 }
 
-type DecryptResult = Result<Vec<u8>, String>;
+type DecryptResult = Result<Vec<u8>, KmsError>;
 
 /// A request to decrypt a source, and where to send the result.
 struct Job(Source, mpsc::SyncSender<DecryptResult>);
@@ -76,7 +76,7 @@ struct State {
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
     known: TtlCache<Source, Vec<u8>>,
-    health: Mutex<Result<(), String>>,
+    health: Mutex<Result<(), KmsError>>,
     version: Mutex<Option<String>>,
 }
 
@@ -111,10 +111,10 @@ impl State {
         &self,
         method: &str,
         call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-    ) -> Result<T, String> {
+    ) -> Result<T, KmsError> {
         let since = Instant::now();
         let answer = kms_client::message(self.timeout, call).await;
-        let error = answer.as_ref().err().map(String::as_str);
+        let error = answer.as_ref().err().map(KmsError::code);
         let method = format!("/v2.KeyManagementService/{method}");
         self.metrics.called(&self.name, &method, since.elapsed(), error);
         answer
@@ -132,7 +132,7 @@ impl Plugin {
         timeout: Duration,
         metrics: Arc<EncryptionMetrics>,
         intervals: Intervals,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, KmsError> {
         let (jobs, queue) = jobs::channel(QUEUE);
         let state = Arc::new(State {
             name: name.to_owned(),
@@ -142,7 +142,7 @@ impl Plugin {
             timeout,
             seed: ArcSwapOption::empty(),
             known: TtlCache::new(MAX_REMEMBERED),
-            health: Mutex::new(Err("it has not answered yet".to_owned())),
+            health: Mutex::new(Err(KmsError::NotAsked)),
             version: Mutex::default(),
         });
         let (first, wait) = mpsc::sync_channel(1);
@@ -150,10 +150,10 @@ impl Plugin {
         let thread = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime.block_on(run(&of, &own, queue, first)),
-                Err(e) => *lock(&own.health) = Err(format!("no runtime: {e}")),
+                Err(e) => *lock(&own.health) = Err(start_error(&of, format!("no runtime: {e}"))),
             }
         });
-        thread.map_err(|e| format!("kms provider {name}: {e}"))?;
+        thread.map_err(|e| start_error(name, e.to_string()))?;
         // Receiving fails if the thread has ended; `health` then has the reason.
         let _ = wait.recv();
         Ok(Arc::new(Self {
@@ -177,21 +177,23 @@ impl Plugin {
     ///
     /// # Errors
     /// Why the plugin is unhealthy.
-    pub fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), KmsError> {
         let health = lock(&self.state.health).clone();
-        health.map_err(|e| format!("kmsv2 Provider {} is not healthy, error: {e}", self.name))
+        health.map_err(|e| KmsError::Unhealthy {
+            provider: self.name.clone(),
+            source: Arc::new(e),
+        })
     }
 
     /// Returns the seed to encrypt with; fails if the plugin has not confirmed its key recently.
-    pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
+    pub(super) fn seed(&self) -> Result<Arc<Seed>, KmsError> {
         let seed = self.state.seed.load_full();
-        let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
+        let seed = seed.ok_or_else(|| KmsError::NoSeed(self.name.clone()))?;
         if lock(&seed.seen).elapsed() > self.state.intervals.seed_lifetime {
-            return Err(format!(
-                "encryptedDEKSource with keyID hash {:?} expired: the plugin has not said for {} s that the key is current",
-                hash(&seed.source.key_id),
-                self.state.intervals.seed_lifetime.as_secs()
-            ));
+            return Err(KmsError::Expired {
+                hash: hash(&seed.source.key_id),
+                seconds: self.state.intervals.seed_lifetime.as_secs(),
+            });
         }
         Ok(seed)
     }
@@ -215,14 +217,21 @@ impl Plugin {
         self.state.metrics.cache_missed();
         let plain = block_in_place_if_multi_threaded(|| {
             let (to, answer) = mpsc::sync_channel(1);
-            let gone = |_| "the plugin's thread has ended".to_owned();
+            let gone = |_| KmsError::Stopped;
             self.jobs
                 .try_send(Job(source.clone(), to))
-                .map_err(|_| "too many questions wait for the plugin".to_owned())?;
+                .map_err(|_| KmsError::Busy)?;
             answer.recv().map_err(gone)?
         })?;
         self.state.remember(source, plain.clone());
         Ok(plain)
+    }
+}
+
+fn start_error(provider: &str, why: String) -> KmsError {
+    KmsError::Start {
+        provider: provider.to_owned(),
+        why,
     }
 }
 
@@ -240,8 +249,8 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
     let mut first = Some(first);
     loop {
         let outcome = check(state, &mut client).await;
-        if let Err(why) = &outcome {
-            tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
+        if let Err(error) = &outcome {
+            tracing::debug!(plugin = name, %error, "a KMS plugin is not healthy");
         }
         let pause = match outcome {
             Ok(()) => state.intervals.healthy,
@@ -271,37 +280,39 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
 }
 
 /// Performs a status check, and requests a new seed if the key id has changed.
-async fn check(state: &State, client: &mut Client) -> Result<(), String> {
-    let failed = |e| {
-        format!(
-            "failed to perform status section of the healthz check for KMS Provider {}, error: {e}",
-            state.name
-        )
+async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
+    let failed = |e| KmsError::Status {
+        provider: state.name.clone(),
+        source: Arc::new(e),
     };
     let answer = state.call("Status", client.status(StatusRequest {})).await;
     let answer = answer.map_err(failed)?;
     let (version, healthz, key_id) = (answer.version, answer.healthz, answer.key_id);
     if healthz != "ok" {
-        return Err(format!("got unexpected healthz status: {healthz}"));
+        return Err(KmsError::Healthz(healthz));
     }
     if version != "v2" && version != "v2beta1" {
-        return Err(format!("expected KMSv2 API version v2, got {version}"));
+        return Err(KmsError::Version(version));
     }
     {
         let mut known = lock(&state.version);
         match &*known {
             Some(before) if *before != version => {
-                return Err(format!(
-                    "KMSv2 API version should not change after the initial status response version {before}, got {version}"
-                ));
+                return Err(KmsError::VersionChanged {
+                    before: before.clone(),
+                    now: version,
+                });
             }
             _ => *known = Some(version),
         }
     }
-    if let Err(e) = check_key_id(&key_id) {
+    if let Err(source) = check_key_id(&key_id) {
         let kind = if key_id.is_empty() { "empty" } else { "too_long" };
         state.metrics.invalid(&state.name, kind);
-        return Err(format!("got invalid KMSv2 KeyID hash {:?}: {e}", hash(&key_id)));
+        return Err(KmsError::KeyId {
+            hash: hash(&key_id),
+            source,
+        });
     }
     state.metrics.key_reported(&state.name, &hash(&key_id));
     if let Some(seed) = &*state.seed.load()
@@ -313,10 +324,11 @@ async fn check(state: &State, client: &mut Client) -> Result<(), String> {
     let uid = uuid::Uuid::new_v4().to_string();
     let since = Instant::now();
     let rotated = encrypt(state, client, &uid).await;
-    state
-        .metrics
-        .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
-    let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
+    state.metrics.key_made(since.elapsed(), rotated.is_ok());
+    let seed = rotated.map_err(|e| KmsError::Rotation {
+        uid,
+        source: Arc::new(e),
+    })?;
     // Cached before it is replaced, so that a concurrent read finds it in one place or the other.
     if let Some(before) = &*state.seed.load() {
         state.remember(&before.source, before.plain.to_vec());
@@ -325,7 +337,7 @@ async fn check(state: &State, client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-async fn encrypt(state: &State, client: &mut Client, uid: &str) -> Result<Seed, String> {
+async fn encrypt(state: &State, client: &mut Client, uid: &str) -> Result<Seed, KmsError> {
     let plain: [u8; 32] = random()?;
     let request = EncryptRequest {
         plaintext: plain.to_vec(),
@@ -355,6 +367,6 @@ async fn decrypt(state: &State, client: &mut Client, source: &Source) -> Decrypt
     let plain = state.call("Decrypt", client.decrypt(request)).await?.plaintext;
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
-        n => Err(format!("the plugin gave {n} bytes for a key")),
+        n => Err(KmsError::KeyLength(n)),
     }
 }

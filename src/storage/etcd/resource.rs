@@ -269,7 +269,8 @@ impl Resource {
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
         };
         let value = values::encode(&draft.json, self.shared.media);
-        let value = self.decoder.transform.seal(&key, value).map_err(Error::Unreadable)?;
+        let value = self.decoder.transform.seal(&key, value);
+        let value = value.map_err(|e| Error::Unwritable(Arc::new(e)))?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
@@ -407,8 +408,10 @@ impl Decoder {
 
     fn open(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
-        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
-        let opened = self.transform.open(&key, value).map_err(broken)?;
+        let opened = self.transform.open(&key, value).map_err(|e| Error::Unreadable {
+            key: (*key).into(),
+            source: Arc::new(e),
+        })?;
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);
