@@ -4,6 +4,7 @@ use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, Handler, RequestContext, ResponseFuture, percent};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
+use crate::telemetry::spans;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use std::sync::Arc;
@@ -29,7 +30,13 @@ impl Dispatcher {
         context.connection = Some(self.cache.clone());
         context.stream = stream;
         context.certificates = self.certificates.clone();
-        self.handler.handle(request)
+        let span = spans::request(&request);
+        // Filters run within this call as well, before there is a future.
+        let response = span.in_scope(|| self.handler.handle(request));
+        match span.is_disabled() {
+            true => response,
+            false => Box::pin(spans::exchange(span, response)),
+        }
     }
 }
 

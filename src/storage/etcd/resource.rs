@@ -10,7 +10,7 @@ use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
-use crate::telemetry::{Operation, StorageMetrics};
+use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// How long a durable write waits for its event to reach this process's cache.
 const OWN_WRITE: Duration = Duration::from_secs(1);
@@ -200,7 +201,8 @@ impl Resource {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let since = std::time::Instant::now();
-        let outcome = call.await;
+        let span = spans::storage("etcd", what, self.prefix());
+        let outcome = call.instrument(span).await;
         self.metrics.operation_done(what, since.elapsed(), outcome.is_err());
         outcome
     }
