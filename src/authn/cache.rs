@@ -8,7 +8,7 @@
 //! also covers requests that join a lookup already under way: the lookup may have read the objects before the deletion,
 //! so its result is checked again.
 
-use super::token_tag::{Tag, Tagger};
+use super::token_tag::{NoRandomNumbers, Tag, Tagger};
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::cache::TtlCache;
 use crate::telemetry::authentication::TokenCacheMetrics;
@@ -64,11 +64,11 @@ impl TokenCache {
     /// A cache in front of `tokens`, with a random key of its own.
     ///
     /// # Errors
-    /// If the system's random number generator fails.
+    /// [`NoRandomNumbers`]
     pub fn try_new(
         tokens: Arc<dyn TokenAuthenticator>,
         counts: Option<Arc<TokenCacheMetrics>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoRandomNumbers> {
         Ok(Self {
             tokens,
             tagger: Tagger::try_new()?,

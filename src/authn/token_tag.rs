@@ -3,6 +3,11 @@
 use super::PresentedToken;
 use aws_lc_rs::hmac;
 
+/// The system's random number generator failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no random numbers for the token cache")]
+pub struct NoRandomNumbers;
+
 /// Identifies a token together with the audiences it was presented for.
 pub(super) type Tag = [u8; 32];
 
@@ -18,13 +23,11 @@ pub(super) struct Tagger(hmac::Key);
 
 impl Tagger {
     /// # Errors
-    /// If the system's random number generator fails.
-    pub(super) fn try_new() -> Result<Self, String> {
+    /// [`NoRandomNumbers`]
+    pub(super) fn try_new() -> Result<Self, NoRandomNumbers> {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
-        Ok(Self(
-            key.map_err(|_| "no random numbers for the token cache".to_owned())?,
-        ))
+        Ok(Self(key.map_err(|_| NoRandomNumbers)?))
     }
 
     pub(super) fn tag(&self, presented: PresentedToken<'_>) -> Tag {

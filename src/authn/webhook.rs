@@ -2,15 +2,15 @@
 //! `plugin/pkg/authenticator/token/webhook`. Accepted and rejected tokens are cached; errors are not.
 
 use super::bearer::intersection;
+use super::reviewed;
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::texts;
-use crate::authn::token_tag::{Tag, Tagger};
+use crate::authn::token_tag::{NoRandomNumbers, Tag, Tagger};
 use crate::cache::TtlCache;
 use crate::client::retry::retry;
-use crate::client::{ClientConfig, Fetcher};
-use crate::request::UserInfo;
+use crate::client::{ClientConfig, FetchError, Fetcher};
 use crate::tasks::Backoff;
 use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
@@ -21,6 +21,17 @@ use std::time::Duration;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached results.
 const MAX: usize = 8192;
+
+/// Why a webhook cannot be called.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// A certificate, key, token or name of the client configuration cannot be used.
+    #[error(transparent)]
+    Client(#[from] FetchError),
+    /// Its answers cannot be cached.
+    #[error(transparent)]
+    Cache(#[from] NoRandomNumbers),
+}
 
 /// Sends TokenReviews to a webhook.
 pub struct WebhookTokens {
@@ -36,10 +47,10 @@ impl WebhookTokens {
     /// The webhook of a kubeconfig, called in `version` (`v1` or `v1beta1`). Results are cached for `ttl`.
     ///
     /// # Errors
-    /// If the client configuration cannot be used.
-    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, String> {
+    /// [`WebhookError`]
+    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, WebhookError> {
         Ok(Self {
-            fetcher: Fetcher::with(config, REQUEST_TIMEOUT).map_err(|e| e.what)?,
+            fetcher: Fetcher::with(config, REQUEST_TIMEOUT)?,
             url: config.server.clone(),
             version: format!("authentication.k8s.io/{version}"),
             ttl,
@@ -72,12 +83,9 @@ impl WebhookTokens {
 }
 
 fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<TokenUser>, AuthenticationError> {
-    if status.get("authenticated").as_bool() != Some(true) {
-        return match status.str_at(&["error"]) {
-            "" => Ok(None),
-            error => Err(AuthenticationError::new(error)),
-        };
-    }
+    let Some(user) = reviewed::user(status)? else {
+        return Ok(None);
+    };
     // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own audiences,
     // which are the requested ones.
     let audiences = match texts(status.get("audiences")) {
@@ -87,18 +95,6 @@ fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<
     if audiences.is_empty() && !presented.audiences.is_empty() {
         return Ok(None);
     }
-    let reported = status.get("user");
-    let extra = reported.get("extra").as_object();
-    let user = UserInfo {
-        name: reported.str_at(&["username"]).to_owned(),
-        uid: reported.str_at(&["uid"]).to_owned(),
-        groups: texts(reported.get("groups")),
-        extra: extra
-            .into_iter()
-            .flat_map(|m| m.iter())
-            .map(|(k, v)| (k.to_owned(), texts(v)))
-            .collect(),
-    };
     Ok(Some(TokenUser {
         audiences,
         ..TokenUser::from(Arc::new(user))

@@ -5,7 +5,7 @@
 //! send goes through [`super::backend`] or the aggregator's transport instead: their bodies are streams, and their
 //! connections are upgraded, watched and counted.
 
-use super::kubeconfig::ClientConfig;
+use super::kubeconfig::{ClientConfig, CredentialsError};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri};
@@ -70,10 +70,10 @@ impl HttpClient {
     /// Uses the trust anchors and credentials of a kubeconfig.
     ///
     /// # Errors
-    /// A certificate, key, token or name cannot be used.
-    pub(super) fn try_new(config: &ClientConfig, limits: Limits) -> Result<Self, String> {
+    /// [`CredentialsError`]
+    pub(super) fn try_new(config: &ClientConfig, limits: Limits) -> Result<Self, CredentialsError> {
         let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
-        let mut client = Self::with_tls(config.tls()?, name.map_err(|e| e.to_string())?, limits);
+        let mut client = Self::with_tls(config.tls()?, name?, limits);
         client.authorization = config.authorization()?;
         Ok(client)
     }

@@ -86,7 +86,7 @@ impl Client {
         }
         Ok(Self {
             base: config.server.clone(),
-            http: HttpClient::try_new(config, limits).map_err(ClientError::Config)?,
+            http: HttpClient::try_new(config, limits).map_err(|e| ClientError::Config(e.to_string()))?,
         })
     }
 

@@ -62,7 +62,7 @@ fn config_map_errors_name_the_key() {
     let mut map = config_map("a", "b");
     map.set(&["data", "requestheader-username-headers"], "[1]");
     assert_eq!(
-        Configuration::parse(&map).unwrap_err(),
+        Configuration::parse(&map).unwrap_err().to_string(),
         "requestheader-username-headers: expected a JSON list of strings"
     );
     assert!(Configuration::parse(&json!({})).unwrap().client_ca.is_none());
@@ -76,7 +76,8 @@ async fn start_fails_if_the_core_server_stays_unreachable() {
         .err()
         .unwrap();
     assert!(
-        e.starts_with("ConfigMap kube-system/extension-apiserver-authentication cannot be read: "),
+        e.to_string()
+            .starts_with("ConfigMap kube-system/extension-apiserver-authentication cannot be read: "),
         "{e}"
     );
     assert!(tasks.is_empty());

@@ -1,8 +1,7 @@
 //! Token authentication by TokenReview against the core API server.
 
-use crate::apimachinery::Value;
-use crate::authn::token_tag::{Tag, Tagger};
-use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
+use crate::authn::token_tag::{NoRandomNumbers, Tag, Tagger};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, reviewed};
 use crate::cache::TtlCache;
 use crate::client::Client;
 use crate::json;
@@ -29,8 +28,8 @@ impl TokenReviews {
     /// Reviews tokens through `client`.
     ///
     /// # Errors
-    /// If the system's random number generator fails.
-    pub fn try_new(client: Arc<Client>) -> Result<Self, String> {
+    /// [`NoRandomNumbers`]
+    pub fn try_new(client: Arc<Client>) -> Result<Self, NoRandomNumbers> {
         Ok(Self {
             client,
             known: TtlCache::new(MAX_ENTRIES),
@@ -59,36 +58,8 @@ impl TokenReviews {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
         let review = self.client.create(PATH, &review).await;
         let review = review.map_err(|e| AuthenticationError(format!("the token could not be reviewed: {e}")))?;
-        let answer = user(review.get("status"))?;
+        let answer = reviewed::user(review.get("status"))?.map(Arc::new);
         self.known.insert(tag, answer.clone(), TTL);
         Ok(answer)
     }
-}
-
-fn user(status: &Value) -> Result<Answer, AuthenticationError> {
-    if status.get("authenticated").as_bool() != Some(true) {
-        return match status.str_at(&["error"]) {
-            "" => Ok(None),
-            error => Err(AuthenticationError::new(error)),
-        };
-    }
-    let strings = |v: &Value| {
-        v.items()
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let reported = status.get("user");
-    let extra = reported.get("extra").as_object();
-    Ok(Some(Arc::new(UserInfo {
-        name: reported.str_at(&["username"]).to_owned(),
-        uid: reported.str_at(&["uid"]).to_owned(),
-        groups: strings(reported.get("groups")),
-        extra: extra
-            .into_iter()
-            .flat_map(|m| m.iter())
-            .map(|(k, v)| (k.to_owned(), strings(v)))
-            .collect(),
-    })))
 }

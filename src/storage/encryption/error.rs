@@ -155,7 +155,7 @@ pub enum SourceError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("error reading encryption provider configuration file \"{}\": {source}", path.display())]
+    #[error("error reading encryption provider configuration file \"{}\": {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -166,7 +166,7 @@ pub enum ConfigError {
     #[error("encryption provider configuration file \"{}\" is empty", .0.display())]
     Empty(PathBuf),
     /// The file's content is wrong.
-    #[error("error decoding encryption provider configuration file \"{}\": {source}", path.display())]
+    #[error("error decoding encryption provider configuration file \"{}\": {source}", .path.display())]
     Decode {
         /// The file.
         path: PathBuf,

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
-pub(super) use api::key_management_service_client::KeyManagementServiceClient;
+use api::key_management_service_client::KeyManagementServiceClient;
 pub(super) use api::{DecryptRequest, EncryptRequest, StatusRequest};
 
 mod api {
@@ -27,7 +27,7 @@ pub(super) type Client = KeyManagementServiceClient<Channel>;
 /// A client of the plugin at `socket`; `/@name` is an abstract socket. Call it within the runtime that will use it.
 pub(super) fn connect(socket: &str) -> Client {
     let socket: Arc<str> = socket.into();
-    let connector = tower::service_fn(move |_| {
+    let connector = tower::service_fn(move |_: http::Uri| {
         let socket = socket.clone();
         async move {
             let stream = open(&socket).await;

@@ -411,7 +411,7 @@ impl Decoder {
     fn open(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
         let opened = self.transform.open(&key, value).map_err(|e| Error::Unreadable {
-            key: (*key).into(),
+            key: Box::from(&*key),
             source: Arc::new(e),
         })?;
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
