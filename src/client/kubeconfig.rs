@@ -54,7 +54,7 @@ impl fmt::Debug for ClientConfig {
 /// Why certificates, keys or tokens of a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CredentialsError {
-    #[error("the kubeconfig's {of}: {}", crate::apimachinery::codec::pem::error_text(.source))]
+    #[error("the kubeconfig's {of}: {}", crate::x509::pem::error_text(.source))]
     Pem {
         of: &'static str,
         source: rustls::pki_types::pem::Error,
