@@ -58,7 +58,7 @@ pub mod x509;
 // Task groups, the compute pool, one-shot signals, work queues, backoff.
 pub mod tasks;
 // A bounded cache with expiry.
-pub mod cache;
+pub(crate) mod cache;
 // The metric registry; names and labels are upstream's.
 pub mod telemetry;
 
