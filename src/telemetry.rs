@@ -1,5 +1,5 @@
-//! Metrics, named as upstream's. Entry point: [`Telemetry`], one per gateway and passed down; nothing here is
-//! process-wide.
+//! Metrics, named as upstream's, and tracing spans ([`spans`]). Entry point: [`Telemetry`], one per gateway and passed
+//! down; nothing here is process-wide.
 //!
 //! Modules register their own families through [`Telemetry::registry`]. The request path takes no lock:
 //! [`requests::RequestMetrics`] keeps its series in a snapshot. Families prefixed `torana_` have no counterpart
@@ -20,6 +20,7 @@ pub mod port;
 pub mod process;
 mod queue;
 pub mod requests;
+pub mod spans;
 mod storage;
 mod watches;
 

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that every other module may import. They import nothing above them.
-const FOUNDATIONS: [&str; 3] = ["tasks", "telemetry", "x509"];
+const FOUNDATIONS: [&str; 4] = ["cache", "tasks", "telemetry", "x509"];
 
 /// Module → the modules it may import, besides itself and the foundations.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("cache", &[]),
     ("tasks", &[]),
     ("telemetry", &[]),
     ("request", &[]),
@@ -94,17 +95,33 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crate → the paths under `src/`, or `crates/<name>/` and the path under its `src/`, where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper", &["serving", "aggregator/proxy", "client"]),
-    ("h2", &["serving", "aggregator/proxy", "storage/encryption"]),
-    ("hyper_util", &["serving", "aggregator/proxy", "client"]),
+    ("h2", &["serving", "aggregator/proxy"]),
+    (
+        "hyper_util",
+        &["serving", "aggregator/proxy", "client", "storage/encryption/kms_client"],
+    ),
+    ("hyper_rustls", &["client/http"]),
+    ("tonic", &["storage/encryption"]),
     ("tokio_rustls", &["serving", "aggregator/proxy", "client"]),
+    ("percent_encoding", &["request/percent"]),
+    ("quick_cache", &["cache"]),
     ("rusqlite", &["storage/embedded"]),
     ("etcd_client", &["storage/etcd"]),
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
-    // The pool of webhook connections takes its connector as a `Service`.
-    ("tower", &["server/service", "app/builder", "client/webhook"]),
+    // A gRPC channel over a socket that is no TCP address, and the pool of webhook connections, take their connector as a
+    // `tower` service.
+    (
+        "tower",
+        &[
+            "server/service",
+            "app/builder",
+            "storage/encryption/kms_client",
+            "client/webhook",
+        ],
+    ),
     ("tower_http", &["server/service"]),
     ("saphyr_parser", &["crates/apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.

@@ -4,7 +4,7 @@
 //!   `metadata.managedFields`.
 //! * [`typed`] walks objects along their schema: the field set of an object, the difference between two objects.
 //! * [`managed`] updates `metadata.managedFields` on create, update and patch.
-//! * [`merge`] is apply itself: merging a configuration into the live object, detecting conflicts, removing fields
+//! * [`apply()`] is apply itself: merging a configuration into the live object, detecting conflicts, removing fields
 //!   that the configuration no longer contains.
 //!
 //! Start at [`apply()`]. Schemas are accessed through [`ApplySchema`], implemented by the built-in schema table and
@@ -14,13 +14,13 @@ mod changes;
 mod check;
 pub mod fieldset;
 pub mod managed;
-pub mod merge;
+mod merge;
 mod path;
 pub mod typed;
 
 pub use check::{check_config, decode_config, described};
 pub use fieldset::{FieldSet, PathElement};
-pub use managed::{Writer, restore_times, update_managed_fields, update_managed_fields_across};
+pub use managed::{Writer, update_managed_fields, update_managed_fields_across};
 pub use merge::{Applied, ApplyRequest, apply, apply_across};
 
 use super::value::Value;

@@ -5,7 +5,7 @@
 
 pub mod budget;
 pub mod cbor;
-pub mod go_syntax;
+mod go_syntax;
 pub mod json;
 pub mod protobuf;
 pub mod strict_errors;

@@ -6,7 +6,8 @@
 
 mod list;
 
-pub use list::{ErrorList, MAX_ERRORS, MAX_TEXT, aggregate, aggregate_texts, cut};
+pub(crate) use list::MAX_ERRORS;
+pub use list::{ErrorList, MAX_TEXT, aggregate, aggregate_texts, cut};
 
 use super::value::{Str, Value};
 use std::borrow::Cow;

@@ -1,7 +1,28 @@
-//! API machinery: the object tree, its codecs, selectors, patches, server-side apply, validation and [`Status`].
+//! Kubernetes API machinery: the object tree, its codecs, selectors, patches, server-side apply, validation and
+//! [`Status`].
 //!
-//! Start at [`value::Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and no
-//! dependency on the server modules, so every parser can be fuzzed in isolation.
+//! Start at [`Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and no knowledge of
+//! a server, so every parser can be fuzzed in isolation. What depends on the types of the built-in kinds is left to
+//! `torana-kube-schema`, which implements [`apply::ApplySchema`] and [`patch::strategic::PatchSchema`] for them.
+//!
+//! ```
+//! use torana_apimachinery::codec::{json, yaml};
+//! use torana_apimachinery::patch::merge;
+//! use torana_apimachinery::{LabelSelector, json};
+//!
+//! # fn main() -> Result<(), String> {
+//! let mut pod = yaml::decode(b"metadata: {name: web, labels: {app: web}}")?;
+//! merge::apply(&mut pod, json!({"metadata": {"labels": {"tier": "front"}}}));
+//!
+//! let selector = LabelSelector::parse("app=web,tier in (front,back)")?;
+//! assert!(selector.matches_map(pod.at(&["metadata", "labels"])));
+//! assert_eq!(
+//!     json::to_string(&pod),
+//!     r#"{"metadata":{"labels":{"app":"web","tier":"front"},"name":"web"}}"#
+//! );
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod apply;
 pub mod codec;

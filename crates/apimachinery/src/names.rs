@@ -11,8 +11,7 @@ pub fn generate(base: &str) -> String {
     generate_from(base, u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes()))
 }
 
-/// [`generate`] with explicit randomness, for deterministic tests.
-pub fn generate_from(base: &str, seed: u128) -> String {
+fn generate_from(base: &str, seed: u128) -> String {
     let cut = (0..=base.len().min(BASE_MAX))
         .rev()
         .find(|&i| base.is_char_boundary(i))

@@ -1,6 +1,6 @@
 //! Timestamps and durations in the formats of the API (`metav1.Time`, `metav1.MicroTime`) and of Go's `time` package.
 //!
-//! All functions but [`now`] and [`now_micro`] take the time as an argument, so tests need no clock.
+//! All functions but [`now`] take the time as an argument, so tests need no clock.
 
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -9,11 +9,6 @@ use time::format_description::well_known::Rfc3339;
 /// The current time in whole seconds, as `metav1.Now()`.
 pub fn now() -> String {
     format(OffsetDateTime::now_utc())
-}
-
-/// The current time in microseconds, as `metav1.NowMicro()`.
-pub fn now_micro() -> String {
-    format_micro(OffsetDateTime::now_utc())
 }
 
 /// Formats as RFC 3339 in UTC with whole seconds and `Z`.

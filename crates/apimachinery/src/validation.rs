@@ -11,19 +11,19 @@ pub mod objects;
 
 pub use meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 pub use net::{cidr, ip, parse_ip};
-pub use objects::{validate_conditions, validate_label_selector};
+pub use objects::validate_conditions;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// Maximum length of a DNS label.
-pub const LABEL_MAX: usize = 63;
+pub(crate) const LABEL_MAX: usize = 63;
 /// Maximum length of a DNS subdomain.
-pub const SUBDOMAIN_MAX: usize = 253;
+pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
 /// Formats a message with examples and the pattern, with upstream's wording (including its two spaces before `or`).
-pub fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String {
+pub(crate) fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{message} (regex used for validation is '{pattern}')");
     }
@@ -40,12 +40,12 @@ pub fn too_long(max: usize) -> String {
 }
 
 /// The message for a number outside `low..=high`.
-pub fn out_of_range(low: i64, high: i64) -> String {
+pub(crate) fn out_of_range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
 /// The message for an empty value.
-pub const EMPTY: &str = "must be non-empty";
+pub(crate) const EMPTY: &str = "must be non-empty";
 
 fn is_dns_char(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
@@ -231,7 +231,7 @@ pub fn path_segment_name(s: &str) -> Vec<String> {
 }
 
 /// Checks a `generateName` whose result is used as a URL path segment.
-pub fn path_segment_prefix(s: &str) -> Vec<String> {
+pub(crate) fn path_segment_prefix(s: &str) -> Vec<String> {
     ["/", "%"]
         .into_iter()
         .filter(|c| s.contains(*c))

@@ -80,7 +80,7 @@ impl Map {
     }
 
     /// The number of keys that sort after `key`.
-    pub fn keys_after(&self, key: &str) -> usize {
+    pub(crate) fn keys_after(&self, key: &str) -> usize {
         self.0.len() - self.0.partition_point(|(k, _)| k.as_str() <= key)
     }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use torana_apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
 use torana_apimachinery::codec::strict_errors::StrictErrors;
 use torana_apimachinery::patch::json_type;
-use torana_apimachinery::value::{Map, Str, Value};
+use torana_apimachinery::value::{Str, Value};
 
 /// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three bytes of JSON
 /// and over a hundred in the tree, so a small body could otherwise expand without bound. Objects that fit into the
@@ -376,14 +376,6 @@ fn stored_as_protobuf(def: &TypeDef) -> bool {
     !(def.name.ends_with("List")
         || def.name.starts_with("io.k8s.apiextensions-apiserver.")
         || def.name.starts_with("io.k8s.kube-aggregator."))
-}
-
-/// Drops undeclared members of `map` and those that Go would omit when encoding this type; for trees built in code.
-pub fn prune_empty(def: &TypeDef, map: &mut Map) {
-    map.retain(|key, v| match def.field(key) {
-        Some(f) => !(v.is_null() && !f.always || f.emit == Emit::OmitEmpty && v.is_empty_value()),
-        None => false,
-    });
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders};
 use crate::server::respond;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, spans};
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use http::request::Parts;
@@ -197,6 +197,7 @@ impl<F: Filter> Authentication<F> {
             strip_subprotocol(req.headers_mut());
         }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
+        spans::record_user(&found.user.name);
         let context = RequestContext::of_mut(req);
         if found.user.name != ANONYMOUS
             && let Some(connection) = &context.connection

@@ -172,7 +172,7 @@ impl FieldSet {
     }
 
     /// The intersection of two sets. Each level costs as much as its smaller side, up to a logarithmic factor.
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mine_are_few = self.entries.len() <= other.entries.len();
         let (few, many) = if mine_are_few { (self, other) } else { (other, self) };
         let mut out = Self::new();
@@ -202,14 +202,14 @@ impl FieldSet {
     }
 
     /// The members of this set that are neither in `other` nor below a member of `other`.
-    pub fn recursive_difference(&self, other: &Self) -> Self {
+    pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.exclude(other);
         out
     }
 
     /// Removes the members of `other` in place. Returns true if that removed something.
-    pub fn subtract(&mut self, other: &Self) -> bool {
+    pub(crate) fn subtract(&mut self, other: &Self) -> bool {
         self.remove_where(other, &|mine, theirs| {
             let was = mine.member;
             mine.member &= !theirs.member;
@@ -218,7 +218,7 @@ impl FieldSet {
     }
 
     /// Removes the members of `other` and everything below them in place. Returns true if one of them was found here.
-    pub fn exclude(&mut self, other: &Self) -> bool {
+    pub(crate) fn exclude(&mut self, other: &Self) -> bool {
         self.remove_where(other, &|mine, theirs| {
             if theirs.member {
                 mine.member = false;
@@ -265,7 +265,7 @@ impl FieldSet {
     }
 
     /// Adds the members of `other` in place.
-    pub fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
             return;
@@ -283,7 +283,7 @@ impl FieldSet {
     }
 
     /// The members that have no members below them.
-    pub fn leaves(&self) -> Self {
+    pub(crate) fn leaves(&self) -> Self {
         let leaf = |e: &Entry| Entry {
             element: e.element.clone(),
             member: e.children.is_empty(),
@@ -336,7 +336,7 @@ impl FieldSet {
 
     /// Like [`for_each`](Self::for_each), but stops when `f` returns false. Every path repeats its prefix, so the
     /// paths can be far longer in total than the set; callers use this to bound their output.
-    pub fn visit_while(&self, f: &mut impl FnMut(&str) -> bool) {
+    pub(crate) fn visit_while(&self, f: &mut impl FnMut(&str) -> bool) {
         self.visit(&mut String::new(), f);
     }
 

@@ -16,8 +16,7 @@ use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
 use crate::value::{Map, Str, Value};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of Update entries; beyond it the oldest are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
@@ -370,73 +369,6 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         }
     }
     kept
-}
-
-/// Restores the managed fields of `live` if the objects differ only in entry timestamps, so that such a write is a
-/// no-op.
-pub fn restore_times(live: &Value, new: &mut Value) {
-    const PATH: [&str; 2] = ["metadata", "managedFields"];
-    let (a, b) = (live.at(&PATH).items(), new.at(&PATH).items());
-    if a.len() != b.len() || a == b {
-        return;
-    }
-    // Compared as sets: entries are sorted by time, so a new time can move an entry.
-    let theirs: HashSet<Timeless<'_>> = b.iter().map(Timeless).collect();
-    if !a.iter().all(|x| theirs.contains(&Timeless(x))) {
-        return;
-    }
-    let same_but = |x: &Value, y: &Value, skip: &str| match (x.as_object(), y.as_object()) {
-        (Some(x), Some(y)) => {
-            let rest = |m: &Map| m.len() - usize::from(m.contains_key(skip));
-            rest(x) == rest(y) && x.iter().all(|(k, v)| k == skip || y.get(k) == Some(v))
-        }
-        _ => false,
-    };
-    if same_but(live, new, "metadata") && same_but(live.get("metadata"), new.get("metadata"), "managedFields") {
-        new.set(&PATH, live.at(&PATH).clone());
-    }
-}
-
-/// An entry compared and hashed without its time, in linear instead of quadratic time over the list.
-#[derive(Clone, Copy)]
-struct Timeless<'e>(&'e Value);
-
-impl Timeless<'_> {
-    fn members(&self) -> impl Iterator<Item = (&str, &Value)> {
-        let members = self.0.as_object().into_iter().flat_map(Map::iter);
-        members.filter(|(k, _)| *k != "time")
-    }
-}
-
-impl PartialEq for Timeless<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self.0, other.0) {
-            (Value::Object(_), Value::Object(_)) => self.members().eq(other.members()),
-            (x, y) => x == y,
-        }
-    }
-}
-
-impl Eq for Timeless<'_> {}
-
-impl Hash for Timeless<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self.0 {
-            Value::Object(_) => self.members().for_each(|m| m.hash(state)),
-            v => v.hash(state),
-        }
-    }
-}
-
-/// Builds the reset fields of a resource from field paths such as `["status"]` or `["metadata", "labels"]`.
-pub fn reset_fields(paths: &[&[&str]]) -> FieldSet {
-    FieldSet::of_fields(paths)
-}
-
-/// True if `entry` owns the field at `path`.
-pub fn owns(entry: &ManagedEntry, path: &[&str]) -> bool {
-    let path: Vec<PathElement> = path.iter().map(|p| PathElement::Field(Str::new(p))).collect();
-    entry.fields.has(&path)
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ fn apply_and_update(live: &Value, config: &Value, versions: &dyn Versions<Toy>) 
         &reset,
         versions,
     );
-    restore_times(&applied.object, &mut new);
 }
 
 fn entry(manager: usize, operation: &str, api_version: &str, fields: Value) -> Value {

@@ -1,5 +1,5 @@
 //! Schema-guided walks: the field set of an object ([`to_field_set`]) and the difference between two objects
-//! ([`compare`]).
+//! (`compare`).
 //!
 //! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is decided in
 //! `managed` and `merge`.
@@ -11,7 +11,7 @@ use crate::value::{Map, Str, Value};
 
 /// The fields in which two objects differ.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// Fields only in the new object.
     pub added: FieldSet,
     /// Fields in both objects, with different values.
@@ -22,12 +22,12 @@ pub struct Comparison {
 
 impl Comparison {
     /// True if the objects do not differ.
-    pub fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
     /// Removes the fields in `ignored` and everything below them.
-    pub fn excluding(mut self, ignored: &FieldSet) -> Self {
+    pub(crate) fn excluding(mut self, ignored: &FieldSet) -> Self {
         for set in [&mut self.added, &mut self.modified, &mut self.removed] {
             set.exclude(ignored);
         }
@@ -142,7 +142,7 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
 }
 
 /// Compares two objects. List items that cannot be identified are ignored.
-pub fn compare<S: ApplySchema>(old: &Value, new: &Value, schema: S) -> Comparison {
+pub(crate) fn compare<S: ApplySchema>(old: &Value, new: &Value, schema: S) -> Comparison {
     let mut out = Comparison::default();
     compare_below(Some(old), Some(new), schema, 0, &mut out);
     out

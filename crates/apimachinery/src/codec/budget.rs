@@ -31,7 +31,7 @@ impl DecodeBudget {
     /// The largest budget: sixteen times the largest body. No JSON text has a tree larger than that factor.
     pub const MAX: usize = 48 << 20;
     /// Bytes of budget per byte of body.
-    pub const FACTOR: usize = 16;
+    pub(crate) const FACTOR: usize = 16;
 
     /// The budget for a client's document of `length` bytes.
     pub fn of_body(length: usize) -> Self {

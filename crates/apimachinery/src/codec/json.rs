@@ -316,7 +316,7 @@ pub fn to_string(v: &Value) -> String {
 }
 
 /// Encodes `v` compactly as text, truncated to about `max` bytes with a note that more follows.
-pub fn to_string_within(v: &Value, max: usize) -> String {
+pub(crate) fn to_string_within(v: &Value, max: usize) -> String {
     let mut out = Vec::new();
     if encode_within(v, max, &mut out) {
         return String::from_utf8(out).unwrap_or_default();
@@ -330,7 +330,7 @@ pub fn to_string_within(v: &Value, max: usize) -> String {
 
 /// Appends the compact encoding until `out` exceeds `max` bytes; returns false if it does. May overshoot by one
 /// scalar or key.
-pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
+pub(crate) fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
             out.push(b'[');
@@ -365,7 +365,7 @@ pub fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
 
 /// Values nested deeper than this are written on one line. Otherwise, at a thousand levels, every short list element
 /// would be preceded by two kilobytes of spaces.
-pub const DEEPEST_INDENT: usize = 64;
+pub(crate) const DEEPEST_INDENT: usize = 64;
 
 /// Encodes like upstream's `?pretty=true`: two spaces of indent, empty containers on one line, no final newline.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
@@ -432,7 +432,7 @@ pub fn encode_int(i: i64, out: &mut Vec<u8>) {
 }
 
 /// Appends a float as Go's `encoding/json` does: the shortest form, an exponent below 1e-6 and from 1e21, no `.0`.
-pub fn encode_float(f: f64, out: &mut Vec<u8>) {
+pub(crate) fn encode_float(f: f64, out: &mut Vec<u8>) {
     use std::io::Write;
     let abs = f.abs();
     if abs != 0.0 && !(1e-6..1e21).contains(&abs) {

@@ -164,7 +164,7 @@ pub fn frame(event: &str, object: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a varint: seven bits per byte, least significant group first.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

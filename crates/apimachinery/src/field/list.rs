@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 
 /// Maximum errors in a list, and causes in a Status. Further ones are counted.
-pub const MAX_ERRORS: usize = 100;
+pub(crate) const MAX_ERRORS: usize = 100;
 
 /// Maximum bytes of a message, and of all causes of a Status together.
 pub const MAX_TEXT: usize = 64 * 1024;

@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::value::{Map, Str, Value};
 
 /// Maximum operations per patch.
-pub const MAX_OPERATIONS: usize = 10_000;
+pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
 /// Maximum JSON bytes that all copies of a patch may produce: upstream's `JSONPatchMaxCopyBytes`.
 const MAX_COPIED: usize = 3 << 20;

@@ -10,7 +10,7 @@ use std::cell::LazyCell;
 use std::collections::HashSet;
 
 /// Maximum total size of all annotation keys and values.
-pub const ANNOTATIONS_MAX: usize = 256 * 1024;
+pub(crate) const ANNOTATIONS_MAX: usize = 256 * 1024;
 const IMMUTABLE: &str = "field is immutable";
 
 /// The ways in which the validation of `metadata` differs between kinds.
@@ -190,7 +190,7 @@ fn show_reference(r: &Value) -> String {
 }
 
 /// Validates owner references. Upstream's paths have no index.
-pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut ErrorList) {
+pub(crate) fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut ErrorList) {
     let mut controller: Option<&Value> = None;
     // Formatted at most once: every additional controller repeats the whole list in its error.
     let all = LazyCell::new(|| refs.items().iter().map(show_reference).collect::<Vec<_>>().join(","));
@@ -233,7 +233,7 @@ pub fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mut Error
 }
 
 /// Validates finalizers: qualified names, and not both `orphan` and `foregroundDeletion`.
-pub fn validate_finalizers(finalizers: &Value, path: &FieldPath, out: &mut ErrorList) {
+pub(crate) fn validate_finalizers(finalizers: &Value, path: &FieldPath, out: &mut ErrorList) {
     let list = finalizers.items();
     for f in list.iter().filter_map(Value::as_str) {
         out.extend(qualified_name(f).into_iter().map(|m| FieldError::invalid(path, f, m)));
@@ -256,7 +256,7 @@ fn validate_standard_finalizers(meta: &Value, path: &FieldPath, out: &mut ErrorL
 }
 
 /// Validates the entries of `managedFields`.
-pub fn validate_managed_fields(entries: &Value, path: &FieldPath, out: &mut ErrorList) {
+pub(crate) fn validate_managed_fields(entries: &Value, path: &FieldPath, out: &mut ErrorList) {
     for (i, e) in entries.items().iter().enumerate() {
         let at = path.index(i);
         let operation = e.str_at(&["operation"]);

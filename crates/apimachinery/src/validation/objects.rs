@@ -1,6 +1,5 @@
 //! Validation of types embedded in many kinds (label selectors, conditions), and warnings about finalizers.
 
-use super::meta::validate_labels;
 use super::{label_value, pattern_error, qualified_name};
 use crate::field::{ErrorList, FieldError, FieldPath};
 use crate::value::Value;
@@ -8,24 +7,6 @@ use std::collections::HashSet;
 
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32 * 1024;
-
-/// Validates a `metav1.LabelSelector`; null is valid.
-pub fn validate_label_selector(selector: &Value, path: &FieldPath, out: &mut ErrorList) {
-    validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), out);
-    for (i, e) in selector.get("matchExpressions").items().iter().enumerate() {
-        let at = path.child("matchExpressions").index(i);
-        check_values(e, &at, out);
-        let operator = e.str_at(&["operator"]);
-        if !["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator) {
-            out.push(FieldError::invalid(
-                &at.child("operator"),
-                operator,
-                "not a valid selector operator",
-            ));
-        }
-        check_label(e, &at, out);
-    }
-}
 
 /// Validates a `metav1.LabelSelectorRequirement` of an authorization review, whose operator may be unknown to this
 /// version.
@@ -87,7 +68,7 @@ pub fn validate_conditions(conditions: &Value, path: &FieldPath, out: &mut Error
 }
 
 /// Validates a `metav1.Condition`.
-pub fn validate_condition(c: &Value, path: &FieldPath, out: &mut ErrorList) {
+pub(crate) fn validate_condition(c: &Value, path: &FieldPath, out: &mut ErrorList) {
     let ty = c.str_at(&["type"]);
     out.extend(
         qualified_name(ty)
@@ -168,21 +149,6 @@ mod tests {
         let mut out = ErrorList::new();
         f(&mut out);
         out.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn selector_values_must_suit_the_operator() {
-        let s = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
-            {"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]}, {"key": "a", "operator": "X"}]});
-        assert_eq!(
-            texts(|o| validate_label_selector(&s, &FieldPath::new("spec.selector"), o)),
-            [
-                "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
-                "spec.selector.matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                "spec.selector.matchExpressions[2].operator: Invalid value: \"X\": not a valid selector operator",
-            ]
-        );
-        assert!(texts(|o| validate_label_selector(&Value::Null, &FieldPath::new("s"), o)).is_empty());
     }
 
     #[test]

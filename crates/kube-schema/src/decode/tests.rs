@@ -2,6 +2,7 @@ use super::*;
 use crate::by_gvk;
 use proptest::prelude::*;
 use torana_apimachinery::json;
+use torana_apimachinery::value::Map;
 
 fn decode(group: &str, version: &str, kind: &str, mut v: Value) -> Result<(Value, Vec<String>), DecodeError> {
     let def = by_gvk(group, version, kind).expect("a built-in kind");

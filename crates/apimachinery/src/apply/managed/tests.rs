@@ -179,15 +179,3 @@ fn eleventh_updater_merges_the_two_oldest_entries() {
         "2001-01-01T00:00:02Z"
     );
 }
-
-#[test]
-fn timestamp_only_update_is_a_no_op() {
-    let live = written(None, json!({"spec": {"x": 1}}), "a", "T1");
-    let mut new = written(None, json!({"spec": {"x": 1}}), "a", "T2");
-    restore_times(&live, &mut new);
-    assert_eq!(new, live);
-    let mut other = written(None, json!({"spec": {"x": 2}}), "a", "T2");
-    let before = other.clone();
-    restore_times(&live, &mut other);
-    assert_eq!(other, before);
-}
