@@ -419,15 +419,10 @@ impl ProxyShared {
 }
 
 impl UnprotectedHandler for ProxyHandler {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.answered(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         self.answered(req, authorized)
     }
 }
@@ -439,7 +434,7 @@ impl ProxyHandler {
             Settings::Remote(remote) => Some(remote.clone()),
         };
         let Some(remote) = remote else {
-            return self.shared.delegate.clone().serve_owned(req, authorized);
+            return self.shared.delegate.clone().serve(req, authorized);
         };
         match self.prepared(&remote, req, authorized.user()) {
             Ok(ready) => {
