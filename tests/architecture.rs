@@ -111,8 +111,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "server/service",
             "app/builder",
-            "client/webhook",
             "storage/encryption/kms_client",
+            "client/webhook",
         ],
     ),
     ("tower_http", &["server/service"]),
