@@ -1,18 +1,9 @@
-//! Build script. Extracts the field descriptions of the built-in kinds from the k8s-openapi crate, so that they can be
-//! served in OpenAPI documents without being copied into this repository. That crate's sources are read as text and
-//! never compiled.
-//!
-//! Also links the binary with packed relocations if the target supports them.
+//! Build script. Links the binary with packed relocations if the target supports them.
 
-use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=Cargo.lock");
-    println!("cargo::rerun-if-changed=tools/schema-gen");
-    let out = std::env::var_os("OUT_DIR").expect("cargo says where to");
-    let file = Path::new(&out).join("descriptions.bin");
-    std::fs::write(&file, schema_gen::Model::read().descriptions()).expect("the build directory is writable");
+    println!("cargo::rerun-if-changed=build.rs");
     if packed_relocations_are_read() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

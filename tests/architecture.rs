@@ -1,38 +1,31 @@
-//! Checks the module structure of `src/`: a module may import only the modules in [`ARROWS`], and an external crate
-//! may be used only below the paths in [`DEPENDENCIES`]. A change to either table is a design decision: explain it in
-//! the commit.
+//! Checks the module structure of `src/` and `crates/`: a module of the gateway may import only the modules in
+//! [`ARROWS`], an external crate may be used only below the paths in [`DEPENDENCIES`], and the crates under `crates/`
+//! stay free of what [`SERVER_ONLY`] lists. A change to a table is a design decision: explain it in the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that every other module may import. They import nothing above them.
-const FOUNDATIONS: [&str; 4] = ["apimachinery", "interrupt", "tasks", "telemetry"];
+const FOUNDATIONS: [&str; 3] = ["tasks", "telemetry", "x509"];
 
 /// Module → the modules it may import, besides itself and the foundations.
 const ARROWS: &[(&str, &[&str])] = &[
-    // Decoders and patches have checkpoints at which they can be interrupted.
-    ("apimachinery", &["interrupt"]),
-    ("interrupt", &[]),
     ("tasks", &[]),
     ("telemetry", &[]),
-    ("api", &[]),
     ("request", &[]),
-    // Values in etcd are protobuf, which is encoded with the schema table.
-    ("storage", &["api"]),
+    ("x509", &[]),
+    ("storage", &[]),
     ("pki", &[]),
-    ("client", &["api", "request", "storage"]),
-    ("authn", &["api", "client", "request", "serving"]),
-    ("authz", &["api", "client", "request", "storage"]),
+    ("client", &["request", "storage"]),
+    ("authn", &["client", "request", "serving"]),
+    ("authz", &["client", "request", "storage"]),
     ("flowcontrol", &["request"]),
-    ("audit", &["api", "client", "request"]),
-    ("registry", &["storage", "admission", "request", "api"]),
-    (
-        "admission",
-        &["api", "client", "request", "authz", "storage", "registry"],
-    ),
+    ("audit", &["client", "request"]),
+    ("registry", &["storage", "admission", "request"]),
+    ("admission", &["client", "request", "authz", "storage", "registry"]),
     (
         "endpoints",
-        &["registry", "admission", "authz", "request", "api", "storage", "server"],
+        &["registry", "admission", "authz", "request", "storage", "server"],
     ),
     ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request"]),
@@ -47,7 +40,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "storage",
             "client",
             "request",
-            "api",
             "authz",
             "authn",
         ],
@@ -63,7 +55,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "storage",
             "client",
             "request",
-            "api",
             "authz",
             "authn",
         ],
@@ -82,7 +73,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "storage",
             "client",
             "request",
-            "api",
         ],
     ),
     (
@@ -101,7 +91,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crate → the paths under `src/` where it may be used.
+/// Crate → the paths under `src/`, or `crates/<name>/` and the path under its `src/`, where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("hyper", &["serving", "aggregator/proxy", "client"]),
     ("h2", &["serving", "aggregator/proxy", "storage/encryption"]),
@@ -115,10 +105,53 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
     ("tower", &["server/service", "app/builder"]),
     ("tower_http", &["server/service"]),
-    ("saphyr_parser", &["apimachinery/codec"]),
+    ("saphyr_parser", &["crates/apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.
     ("prometheus", &["telemetry", "server", "flowcontrol"]),
 ];
+
+/// Packages that no crate under `crates/` depends on: they are libraries of pure functions, without I/O, async, TLS or the
+/// gateway.
+const SERVER_ONLY: [&str; 9] = [
+    "torana",
+    "tokio",
+    "hyper",
+    "h2",
+    "http",
+    "tower",
+    "rustls",
+    "aws-lc-rs",
+    "rusqlite",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The directories below `crates/`.
+fn crates() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("crates")).expect("crates is readable");
+    entries.map(|e| e.expect("an entry").path()).collect()
+}
+
+/// Every source file of the gateway and the crates, and its path as [`DEPENDENCIES`] writes it.
+fn all_sources() -> Vec<(PathBuf, PathBuf)> {
+    let mut roots = vec![(root().join("src"), PathBuf::new())];
+    roots.extend(crates().into_iter().map(|c| {
+        let name = Path::new("crates").join(c.file_name().expect("a directory has a name"));
+        (c.join("src"), name)
+    }));
+    let mut all = Vec::new();
+    for (dir, prefix) in roots {
+        let mut files = Vec::new();
+        sources(&dir, &mut files);
+        all.extend(files.into_iter().map(|f| {
+            let below = prefix.join(f.strip_prefix(&dir).expect("below its root").with_extension(""));
+            (f, below)
+        }));
+    }
+    all
+}
 
 fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("src is readable") {
@@ -168,7 +201,7 @@ fn is_test(path: &Path) -> bool {
 
 #[test]
 fn modules_import_only_what_the_table_allows() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = root().join("src");
     let modules: BTreeMap<&str, BTreeSet<&str>> = ARROWS
         .iter()
         .map(|(module, to)| (*module, to.iter().copied().collect()))
@@ -198,7 +231,7 @@ fn modules_import_only_what_the_table_allows() {
             if !known || target == module || may.contains(target.as_str()) {
                 continue;
             }
-            if FOUNDATIONS.contains(&target.as_str()) && (module != "apimachinery") {
+            if FOUNDATIONS.contains(&target.as_str()) {
                 continue;
             }
             wrong.push(format!("{}: `{module}` imports `{target}`", file.display()));
@@ -215,12 +248,8 @@ fn modules_import_only_what_the_table_allows() {
 
 #[test]
 fn dependencies_are_used_only_where_the_table_allows() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
     let mut wrong = Vec::new();
-    for file in files.iter().filter(|f| !is_test(f)) {
-        let below = file.strip_prefix(&src).expect("below src").with_extension("");
+    for (file, below) in all_sources().iter().filter(|(f, _)| !is_test(f)) {
         let text = code(file);
         for (dependency, places) in DEPENDENCIES {
             let used = text.contains(&format!("use {dependency}::"))
@@ -242,29 +271,42 @@ fn dependencies_are_used_only_where_the_table_allows() {
 }
 
 #[test]
+fn crates_depend_on_nothing_of_a_server() {
+    let mut wrong = Vec::new();
+    for dir in crates() {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).expect("a crate has a manifest");
+        let mut table = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                table = line;
+            }
+            let name = line.split([' ', '=', '.']).next().unwrap_or_default();
+            if table == "[dependencies]" && SERVER_ONLY.contains(&name) {
+                wrong.push(format!("{}: {name}", dir.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn no_module_has_a_mod_rs() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
-    let found: Vec<_> = files
-        .iter()
-        .filter(|f| f.file_name().is_some_and(|n| n == "mod.rs"))
-        .collect();
+    let files = all_sources();
+    let is_mod = |f: &Path| f.file_name().is_some_and(|n| n == "mod.rs");
+    let found: Vec<_> = files.iter().filter(|(f, _)| is_mod(f)).collect();
     assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
 fn the_tour_names_files_and_items_that_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    sources(&root.join("src"), &mut files);
+    let files: Vec<PathBuf> = all_sources().into_iter().map(|(f, _)| f).collect();
     let mut words = BTreeSet::new();
     for file in &files {
         let text = std::fs::read_to_string(file).expect("a source file is text");
         let all = text.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.extend(all.map(str::to_owned));
     }
-    let tour = std::fs::read_to_string(root.join("docs/tour.md")).expect("docs/tour.md is text");
+    let tour = std::fs::read_to_string(root().join("docs/tour.md")).expect("docs/tour.md is text");
     // Every second piece is between backquotes.
     let quoted: Vec<&str> = tour.split('`').skip(1).step_by(2).collect();
     let is_path = |t: &&&str| t.ends_with(".rs");
@@ -278,5 +320,5 @@ fn the_tour_names_files_and_items_that_exist() {
         .filter(is_item)
         .filter(|item| item.split("::").any(|name| !words.contains(name)));
     let wrong: Vec<_> = gone.chain(unknown).collect();
-    assert!(wrong.is_empty(), "not in src: {wrong:?}");
+    assert!(wrong.is_empty(), "not in src or crates: {wrong:?}");
 }

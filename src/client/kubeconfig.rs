@@ -56,12 +56,7 @@ fn text(e: impl fmt::Display) -> String {
 }
 
 fn pem_error(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
-    move |e| {
-        format!(
-            "the kubeconfig's {of}: {}",
-            crate::apimachinery::codec::pem::error_text(&e)
-        )
-    }
+    move |e| format!("the kubeconfig's {of}: {}", crate::x509::pem::error_text(&e))
 }
 
 impl ClientConfig {
