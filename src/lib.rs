@@ -55,8 +55,10 @@ pub mod client;
 // ── foundations: these import none of the modules above ──
 // Certificate signing requests and distinguished names, parsed as strict DER.
 pub mod x509;
-// Task groups, the compute pool, one-shot signals, work queues.
+// Task groups, the compute pool, one-shot signals, work queues, backoff.
 pub mod tasks;
+// A bounded cache with expiry.
+pub(crate) mod cache;
 // The metric registry; names and labels are upstream's.
 pub mod telemetry;
 

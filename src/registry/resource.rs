@@ -325,11 +325,6 @@ impl Resource {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// True if the kind's strategy holds a deleted object, whatever its finalizers.
-    pub(super) fn holds_deletion(&self, object: &Value) -> bool {
-        self.strategy.deletion().is_some_and(|d| d.holds(object))
-    }
-
     /// The key of an object relative to the resource's prefix.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {

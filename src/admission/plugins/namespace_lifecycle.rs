@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn system_namespaces_cannot_be_deleted() {
-        let plugin = NamespaceLifecycle::new(ObjectLookup::default());
+        let plugin = NamespaceLifecycle::new(cluster(&[]));
         for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
             let delete = request(Operation::Delete, "", "namespaces", name);
             assert_eq!(ask(&plugin, &delete, &Value::Null).await.is_err(), stays);
