@@ -32,6 +32,7 @@ pub mod tls;
 pub mod tunnel;
 pub mod url;
 mod verify;
+pub mod webhook;
 
 pub use fetch::{FetchError, Fetcher};
 pub use informer::{Change, Informer, InformerHandle};
