@@ -103,7 +103,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
-    ("tower", &["server/service", "app/builder"]),
+    // The pool of webhook connections takes its connector as a `Service`.
+    ("tower", &["server/service", "app/builder", "client/webhook"]),
     ("tower_http", &["server/service"]),
     ("saphyr_parser", &["crates/apimachinery/codec"]),
     // These modules hold metric handles; `telemetry` defines the families and their names.
