@@ -35,7 +35,7 @@ use crate::registry::StoreLookup;
 use crate::registry::converting::{ConvertingStorage, PairConversion};
 use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
 use crate::registry::store::Store;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
 use reviews::ReviewDependencies;
@@ -69,7 +69,7 @@ pub struct Config {
     /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
     /// The strategy of CustomResourceDefinitions.
-    pub definitions: Arc<dyn Strategy>,
+    pub definitions: Arc<dyn RestStrategy>,
 }
 
 /// Why a control plane cannot be built.

@@ -3,7 +3,7 @@
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::registry::resource::Resource;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::RestStrategy;
 use std::sync::Arc;
 
 const V1: GroupVersionBuilder = GroupVersionBuilder {
@@ -12,7 +12,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group. The strategy of definitions belongs to `extensions`, which checks their schemas.
-pub fn rows(definitions: Arc<dyn Strategy>) -> Vec<Resource> {
+pub fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
     vec![
         V1.kind("customresourcedefinitions", "CustomResourceDefinition")
             .short(&["crd", "crds"])
