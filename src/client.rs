@@ -5,6 +5,7 @@
 //! - Proxying: [`outbound`], [`dial`] and [`tls`] make connections, [`headers`], [`url`], [`links`] and [`html`] rewrite
 //!   what passes through, [`hops`] detects loops, [`tunnel`] copies upgraded connections, [`backend`] sends one request
 //!   on a connection of its own.
+//! - [`webhook_config`] validates how webhooks are called.
 //!
 //! Error texts are Go's wherever clients or object conditions show them. The connection pool of aggregated APIs is in
 //! [`crate::aggregator::proxy::transport`].
@@ -33,6 +34,7 @@ pub mod tunnel;
 pub mod url;
 mod verify;
 pub mod webhook;
+pub mod webhook_config;
 
 pub use fetch::{FetchError, Fetcher};
 pub use informer::{Change, Informer, InformerHandle};

@@ -71,25 +71,29 @@ pub fn validate(definition: &Value) -> ErrorList {
             return errors;
         }
     };
-    let versions = definition.at(&["spec", "versions"]).items();
-    let schema = |name: &str| {
-        let version = versions.iter().find(|v| v.str_at(&["name"]) == name);
-        version.map(|v| v.at(&["schema", "openAPIV3Schema"]))
-    };
     for pair in &pairs {
-        match (schema(&pair.sides[0].version), schema(&pair.sides[1].version)) {
-            (Some(from), Some(to)) => proof::of(pair, from, to).into_iter().for_each(&mut refuse),
-            (from, _) => {
-                let missing = &pair.sides[usize::from(from.is_some())].version;
-                refuse(format!("there is no version {missing}"));
-            }
+        match schemas(definition, pair) {
+            Ok([from, to]) => proof::of(pair, from, to).into_iter().for_each(&mut refuse),
+            Err(why) => refuse(why),
         }
     }
+    let versions = definition.at(&["spec", "versions"]).items();
     let names: Vec<&str> = versions.iter().map(|v| v.str_at(&["name"])).collect();
     if let Err(why) = routes(&pairs.into_iter().map(Arc::new).collect::<Vec<_>>(), &names) {
         refuse(why);
     }
     errors
+}
+
+/// The schemas of a pair's versions.
+fn schemas<'d>(definition: &'d Value, pair: &Pair) -> Result<[&'d Value; 2], String> {
+    let versions = definition.at(&["spec", "versions"]).items();
+    let schema = |version: &str| {
+        let of = versions.iter().find(|v| v.str_at(&["name"]) == version);
+        of.map(|v| v.at(&["schema", "openAPIV3Schema"]))
+            .ok_or_else(|| format!("there is no version {version}"))
+    };
+    Ok([schema(&pair.sides[0].version)?, schema(&pair.sides[1].version)?])
 }
 
 /// Reads the pairs of an annotation.
@@ -148,7 +152,12 @@ impl Declarative {
     /// # Errors
     /// What is wrong with an annotation that was stored without validation.
     pub fn new(definition: &Value, text: &str) -> Result<Self, String> {
-        let pairs: Vec<_> = parse(text)?.into_iter().map(Arc::new).collect();
+        let mut pairs = parse(text)?;
+        for pair in &mut pairs {
+            let schemas = schemas(definition, pair)?;
+            pair.complete(schemas);
+        }
+        let pairs: Vec<_> = pairs.into_iter().map(Arc::new).collect();
         let versions = definition.at(&["spec", "versions"]).items().iter();
         let versions: Vec<&str> = versions.map(|v| v.str_at(&["name"])).collect();
         Ok(Self {

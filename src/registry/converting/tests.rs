@@ -190,6 +190,7 @@ impl Conversion for Renaming {
             true => Converting::Pending(
                 async move {
                     tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
                     converted
                 }
                 .boxed(),

@@ -9,6 +9,7 @@
 //! object that the source had, its path is kept too.
 
 use super::path::{Items, Keys};
+use super::proof::node;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 
@@ -22,7 +23,15 @@ pub(super) struct Pair {
     /// Fields at another place.
     pub moves: Vec<Move>,
     /// All objects around the fields of rules, outermost first.
-    around: Vec<Keys>,
+    around: Vec<Around>,
+}
+
+/// An object around the field of a rule.
+#[derive(Debug)]
+struct Around {
+    keys: Keys,
+    /// Whether each version has it.
+    exists: [bool; 2],
 }
 
 /// One version.
@@ -118,8 +127,8 @@ impl Pair {
         }
     }
 
-    /// Called once all rules are there.
-    pub fn complete(&mut self) {
+    /// Called once all rules are there, with the schemas of both versions.
+    pub fn complete(&mut self, schemas: [&Value; 2]) {
         let moved = self.moves.iter().flat_map(|m| &m.paths);
         let only = self.sides.iter().flat_map(|s| &s.only).map(|o| &o.path);
         let parents = moved
@@ -128,7 +137,11 @@ impl Pair {
         let mut around: Vec<Keys> = parents.collect();
         around.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(&b.0)));
         around.dedup();
-        self.around = around;
+        let around = around.into_iter().map(|keys| Around {
+            exists: schemas.map(|schema| node(schema, &keys).is_some()),
+            keys,
+        });
+        self.around = around.collect();
     }
 
     /// The number of rules.
@@ -142,13 +155,17 @@ impl Pair {
     pub fn convert(&self, object: &mut Value, forward: bool) {
         let (from, to) = ends(forward);
         let given = take_kept(object, &self.sides[to].key);
-        let had: Vec<&Keys> = self.around.iter().filter(|k| is_object(k, object)).collect();
+        let had: Vec<&Around> = self.around.iter().filter(|a| is_object(&a.keys, object)).collect();
         let mut kept = self.apply(object, forward, &given);
+        // What the target does not have would be pruned.
+        for around in had.iter().filter(|a| !a.exists[to]) {
+            around.keys.take(object);
+        }
         if !had.is_empty() {
             let mut back = object.clone();
             self.apply(&mut back, !forward, &Kept::default());
-            let lost = had.into_iter().filter(|k| !is_object(k, &back));
-            kept.objects = lost.map(|k| Value::from(k.to_string())).collect();
+            let lost = had.into_iter().filter(|a| !is_object(&a.keys, &back));
+            kept.objects = lost.map(|a| Value::from(a.keys.to_string())).collect();
         }
         write_kept(object, &self.sides[from].key, kept);
     }
@@ -171,7 +188,7 @@ impl Pair {
         if !forward {
             self.rename(object, forward);
         }
-        for keys in self.around.iter().filter(|_| !given.objects.is_empty()) {
+        for Around { keys, .. } in self.around.iter().filter(|_| !given.objects.is_empty()) {
             let wanted = given
                 .objects
                 .iter()

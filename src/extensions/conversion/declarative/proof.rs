@@ -128,7 +128,7 @@ fn distinct(pair: &Pair, reasons: &mut Vec<String>) {
 }
 
 /// The schema of an object's field.
-fn node<'s>(root: &'s Value, keys: &Keys) -> Option<&'s Value> {
+pub(super) fn node<'s>(root: &'s Value, keys: &Keys) -> Option<&'s Value> {
     keys.0
         .iter()
         .try_fold(root, |schema, key| schema.get("properties").as_object()?.get(key))

@@ -28,7 +28,6 @@ fn pair(entry: &Value) -> Result<Pair, String> {
     for (i, one) in entry.get("rules").items().iter().enumerate() {
         rule(&mut pair, one).map_err(|why| format!(".rules[{i}]{why}"))?;
     }
-    pair.complete();
     Ok(pair)
 }
 

@@ -120,9 +120,12 @@ fn what_a_version_cannot_say_is_kept_in_an_annotation() {
         json!({"mode": "New", "engine": "turbo", "api": "gen2", "network": {}, "scale": {}}),
     );
     let old = convert(&by, &new, "v1beta1");
-    assert_eq!(old.get("spec"), &json!({"mode": "New", "network": {}, "scale": {}}));
+    assert_eq!(old.get("spec"), &json!({"mode": "New", "network": {}}));
     let kept = old.at(&["metadata", "annotations"]).get("conversion.torana.dev/v1");
-    assert_eq!(kept.as_str(), Some(r#"{"fields":{".spec.engine":"turbo"}}"#));
+    assert_eq!(
+        kept.as_str(),
+        Some(r#"{"fields":{".spec.engine":"turbo"},"objects":[".spec.scale"]}"#)
+    );
     assert_eq!(convert(&by, &old, "v1"), new);
     // A user who removes the annotation gets the default.
     let mut changed = old.clone();
@@ -216,15 +219,15 @@ fn rules_that_lose_something_are_refused_with_the_reason() {
             "two rules are about the same field of v1beta1",
         ),
         (
-            one("{move: {from: .spec.a, to: .spec.b, values: {X: Y}}}"),
-            json!({"a": {"type": "string", "enum": ["X", "Y"]}}),
-            json!({"b": {"type": "string", "enum": ["Y"]}}),
+            one("{move: {from: .spec.a, to: .spec.b, values: {Old: New}}}"),
+            json!({"a": {"type": "string", "enum": ["Old", "New"]}}),
+            json!({"b": {"type": "string", "enum": ["New"]}}),
             "two values would have the same name",
         ),
         (
-            one("{move: {from: .spec.a, to: .spec.b, values: {X: Y}}}"),
-            json!({"a": {"type": "string", "enum": ["X"]}}),
-            json!({"b": {"type": "string", "enum": ["X", "Y"]}}),
+            one("{move: {from: .spec.a, to: .spec.b, values: {Old: New}}}"),
+            json!({"a": {"type": "string", "enum": ["Old"]}}),
+            json!({"b": {"type": "string", "enum": ["Old", "New"]}}),
             "its enum in v1 must have the values that the rule gives",
         ),
         (
