@@ -19,8 +19,8 @@ use torana::authn::oidc::Configuration;
 use torana::authn::request_header::unescape_key;
 use torana::endpoints::negotiate::clauses;
 use torana::extensions::schema::StructuralSchema;
+use torana::pki::certs::CaPool;
 use torana::request::RequestInfo;
-use torana::serving::CaPool;
 use torana::storage::continue_token;
 
 fn service() -> Value {
@@ -139,7 +139,7 @@ pub fn continue_token(data: &[u8]) {
 
 /// Any target accepted by the HTTP layer can be parsed, and canonicalising is idempotent.
 pub fn request_target(data: &[u8]) {
-    use torana::aggregator::proxy::url::{canonical_path_and_query, cleaned_path};
+    use torana::proxy::url::{canonical_path_and_query, cleaned_path};
     let Ok(uri) = http::Uri::try_from(data) else { return };
     let _ = RequestInfo::resolve(&http::Method::GET, &uri);
     cleaned_path(uri.path());
