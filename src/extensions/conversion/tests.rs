@@ -30,8 +30,9 @@ fn compiled(name: &str, field: &str) -> CompiledVersion {
 }
 
 fn definition(conversion: Value) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}});
     let mut definition = json!({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "versions": [
-        {"name": "v1", "storage": true}, {"name": "v2", "storage": false}]}});
+        {"name": "v1", "storage": true, "schema": schema}, {"name": "v2", "storage": false, "schema": schema}]}});
     definition.set(&["spec", "conversion"], conversion);
     definition
 }
