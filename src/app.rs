@@ -22,6 +22,7 @@ mod metrics;
 mod port;
 mod servers;
 mod service_accounts;
+mod service_manager;
 mod store;
 mod token_objects;
 pub mod tool;
@@ -306,6 +307,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
+    service_manager::report(std::mem::take(&mut prepared.health_checks), &lifecycle, &tasks);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,
