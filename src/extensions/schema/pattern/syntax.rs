@@ -89,6 +89,8 @@ struct Parser<'a> {
     out: String,
     /// Open groups; the first is the pattern itself.
     groups: Vec<Group>,
+    /// Where the last item ends in `out`. Flags such as `(?i)` may follow it, and a repetition still applies to the item.
+    item_end: usize,
 }
 
 /// Rewrites a Go pattern.
@@ -97,6 +99,7 @@ pub(super) fn translate(whole: &str) -> Result<Translated> {
         whole,
         out: String::with_capacity(whole.len() + 16),
         groups: vec![Group::EMPTY],
+        item_end: 0,
     };
     let mut rest = whole;
     let mut last_repeat = "";
@@ -157,6 +160,9 @@ pub(super) fn translate(whole: &str) -> Result<Translated> {
     }
     p.top().settle();
     let cost = p.top().cost;
+    if cost > MAX_COST {
+        return Err(SyntaxError::new("expression too large", whole));
+    }
     Ok(Translated { text: p.out, cost })
 }
 
@@ -166,7 +172,13 @@ impl<'a> Parser<'a> {
     }
 
     fn atom(&mut self, cost: u32) {
-        self.top().push(Atom { cost, product: 1 });
+        self.push(Atom { cost, product: 1 });
+    }
+
+    /// Adds an item, which was just written.
+    fn push(&mut self, atom: Atom) {
+        self.item_end = self.out.len();
+        self.top().push(atom);
     }
 
     fn literal(&mut self, c: char) {
@@ -201,7 +213,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         };
         let cost = cost.saturating_add(1);
-        self.top().push(Atom { cost, product });
+        self.push(Atom { cost, product });
         Ok(())
     }
 
@@ -241,7 +253,8 @@ impl<'a> Parser<'a> {
             return Err(SyntaxError::new("expression too large", self.whole));
         }
         self.top().last = Some(Atom { cost, product });
-        self.out.push_str(written(after));
+        self.out.insert_str(self.item_end, written(after));
+        self.item_end += written(after).len();
         Ok(after)
     }
 

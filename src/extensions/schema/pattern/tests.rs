@@ -32,6 +32,7 @@ fn groups_and_flags_are_translated() {
     assert!(matches("^(?P<a>x)(?<b>y)(?:z)$", "xyz") && matches("(?i)^ab$", "AB") && matches("^(?i:a)b$", "Ab"));
     assert!(!matches("^(?i:a)b$", "AB") && matches("(?s)^.$", "\n") && !matches("^.$", "\n"));
     assert!(matches("(?m)^b$", "a\nb") && !matches("^b$", "a\nb") && matches("(?i-i)a", "a"));
+    assert!(matches("^a(?i)*B$", "aab") && matches("^a*(?i)*$", "aa"));
     assert!(!matches("(?i-i)a", "A") && matches("(?ii)a", "A") && matches("()a||b", "b") && matches("(?)a", "a"));
 }
 
