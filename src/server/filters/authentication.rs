@@ -12,7 +12,7 @@ use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders, Unmet};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::{Telemetry, spans};
 use http::Version;
