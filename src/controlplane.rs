@@ -32,8 +32,8 @@ use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::registry::StoreLookup;
-use crate::registry::converting::ConvertingStorage;
-use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
+use crate::registry::converting::{ConvertingStorage, PairConversion};
+use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
 use crate::registry::store::Store;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
@@ -158,8 +158,8 @@ pub fn build(
         authorizer: config.review_dependencies.authorizer.clone(),
         roles: config.review_dependencies.roles.clone(),
     };
-    // Storages created so far and their field extractors: further versions of a kind convert to and from these.
-    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
+    // Storages created so far and their selectable fields: further versions of a kind convert to and from these.
+    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<SelectableFields>)> = HashMap::new();
     let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
         resources: rows
@@ -169,8 +169,7 @@ pub fn build(
                 let storage: Arc<dyn Storage> = match &row.backing {
                     Backing::Stored { .. } => {
                         let stored = storage(&row);
-                        let fields = row.selectable.as_ref().map(|s| s.extract.clone());
-                        hubs.insert(row.gvr.clone(), (stored.clone(), fields));
+                        hubs.insert(row.gvr.clone(), (stored.clone(), row.selectable.clone()));
                         stored
                     }
                     Backing::Converted { hub, conversion, .. } => {
@@ -178,7 +177,8 @@ pub fn build(
                             .get(hub)
                             .cloned()
                             .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
-                        Arc::new(ConvertingStorage::new(stored, conversion.clone(), fields))
+                        let kind = PairConversion(conversion.clone()).versions(fields);
+                        Arc::new(ConvertingStorage::new(stored, Arc::new(kind), PairConversion::SPOKE))
                     }
                     Backing::Computed(computed) => computed.clone(),
                     Backing::CreateOnly(_) => Arc::new(reviews::NoStorage),

@@ -12,6 +12,7 @@ pub mod backends;
 pub mod caches;
 pub mod clients;
 pub mod compute;
+pub mod conversion;
 mod derived;
 pub mod encryption;
 pub mod objects;

@@ -114,10 +114,16 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
-    // A gRPC channel over a socket that is no TCP address takes its connector as a `tower` service.
+    // A gRPC channel over a socket that is no TCP address, and the pool of webhook connections, take their connector as a
+    // `tower` service.
     (
         "tower",
-        &["server/service", "app/builder", "storage/encryption/kms_client"],
+        &[
+            "server/service",
+            "app/builder",
+            "storage/encryption/kms_client",
+            "client/webhook",
+        ],
     ),
     ("tower_http", &["server/service"]),
     ("saphyr_parser", &["crates/apimachinery/codec"]),
