@@ -10,7 +10,6 @@ use super::identities::Identities;
 use super::responses;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
 use super::upgrade;
-use super::{headers, url};
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
@@ -22,6 +21,7 @@ use crate::proxy::links::{self, Links};
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::target::Timeouts;
 use crate::proxy::tunnel::{self, ClientSide};
+use crate::proxy::{headers, url};
 use crate::request::{
     Authorized, Body, FromBackend, InformationalSender, NotInRequestMetrics, Request, RequestContext, RequestInfo,
     Response, ResponseFuture, UnprotectedHandler, UserInfo,

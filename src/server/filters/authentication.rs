@@ -9,6 +9,7 @@ use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
+use crate::request::headers::IdentityHeaders;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
