@@ -20,7 +20,6 @@ use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{ListOptions, MinRevision};
 use async_trait::async_trait;
 use std::collections::HashMap;
 
