@@ -61,7 +61,7 @@ impl Admission for NamespaceLifecycle {
         }
         let name = attributes.namespace.as_str();
         let storage = self.cluster.storage("", "namespaces")?;
-        let known = ObjectLookup::cached_entry(storage, name).await;
+        let known = ObjectLookup::cached_entry(&storage, name).await;
         let Some(entry) = known.map_err(Status::internal)? else {
             return Err(Status::not_found(&namespaces(), name));
         };

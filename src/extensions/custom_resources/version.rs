@@ -233,7 +233,7 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
-            let structural = self.schemas.compile(&kept(tree.get("spec"), schema))?;
+            let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
                 // Extracted where selectors need them.
