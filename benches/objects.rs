@@ -113,6 +113,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             names: Arc::new(torana::proxy::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(torana::extensions::definitions::CustomResourceDefinition),
     };
     let storage = |row: &Resource| -> Arc<dyn Storage> {
         match &row.backing {
