@@ -1,9 +1,16 @@
-//! Build script. Links the binary with packed relocations if the target supports them.
+//! Build script. Generates the gRPC client of KMS plugins, which needs `protoc`.
+//!
+//! Also links the binary with packed relocations if the target supports them.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    tonic_prost_build::configure()
+        .build_server(false)
+        .btree_map(".")
+        .compile_protos(&["src/storage/encryption/kms.proto"], &["src/storage/encryption"])
+        .expect("protoc compiles our own protocol definition");
     if packed_relocations_are_read() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

@@ -45,6 +45,14 @@ pub const ALL: &[Body] = &[
         &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
     ),
     (
+        "conversion-review",
+        backends::conversion,
+        &[
+            r#"{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"g/v2","kind":"K","metadata":{"name":"a","uid":"u","labels":{"l":"2"}}}]}}"#,
+            r#"{"response":{"result":{"status":"Failure","message":"m"}}}"#,
+        ],
+    ),
+    (
         "request-headers",
         access::request_headers,
         &[
@@ -179,6 +187,15 @@ pub const ALL: &[Body] = &[
         &["", "a", "the input chooses a tree"],
     ),
     ("any-tree", trees::any_tree, &["", "a", "the input chooses a tree"]),
+    (
+        "json-path",
+        edge::json_path,
+        &[
+            r#".spec.list[?(@.k=="v")].n[-1:]"#,
+            r#"..a['b\.c','d'][1:2:3]}x{.y"#,
+            r#"[?(.a'[?(.b)].c')].* "A" -1.5"#,
+        ],
+    ),
     (
         "structural-schema",
         edge::structural_schema,

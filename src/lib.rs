@@ -8,7 +8,7 @@
 pub mod app;
 // The command line: flags, option groups, subcommands.
 pub mod cli;
-// Generates the certificates and keys of a server that is started without any.
+// Keys and certificates: generated at the first start, reloaded when their files change.
 pub mod pki;
 
 // ── accept, TLS ──
@@ -51,12 +51,16 @@ pub mod storage;
 
 // Clients of API servers: in-process, or another server over TLS.
 pub mod client;
+// What all proxies share: dialling, TLS, headers, pages, tunnels.
+pub mod proxy;
 
 // ── foundations: these import none of the modules above ──
 // Certificate signing requests and distinguished names, parsed as strict DER.
 pub mod x509;
-// Task groups, the compute pool, one-shot signals, work queues.
+// Task groups, the compute pool, one-shot signals, work queues, backoff.
 pub mod tasks;
+// A bounded cache with expiry.
+pub(crate) mod cache;
 // The metric registry; names and labels are upstream's.
 pub mod telemetry;
 

@@ -4,6 +4,7 @@
 use crate::apimachinery::gvk::GroupResource;
 use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
+use crate::extensions::custom_resources;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks};
@@ -50,7 +51,9 @@ impl Stores {
                 let metrics = EncryptionMetrics::register(telemetry);
                 let load = move || Encryption::load_with_metrics(&path, metrics);
                 let loaded = tokio::task::spawn_blocking(load).await;
-                let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
+                let loaded = loaded
+                    .map_err(|e| e.to_string())
+                    .and_then(|l| l.map_err(|e| e.to_string()));
                 Some(Arc::new(
                     loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
                 ))
@@ -104,15 +107,18 @@ impl Stores {
         config: ResourceConfig,
         convert: ConvertStored,
     ) -> Arc<dyn Storage> {
-        let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
-        let backend = other.map_or(&self.main, |(_, b)| b);
         let (group, plural) = (&resource.group, &resource.resource);
         let hooks = ResourceHooks {
             transform: self.encryption.as_ref().map(|e| e.transform(group, plural)),
             metrics: Arc::new(self.telemetry.storage(group, plural)),
             convert: Some(convert),
         };
-        backend.resource_with(config, hooks)
+        self.backend(resource).resource_with(config, hooks)
+    }
+
+    fn backend(&self, resource: &GroupResource) -> &Arc<dyn Backend> {
+        let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
+        other.map_or(&self.main, |(_, b)| b)
     }
 
     /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
@@ -170,7 +176,7 @@ impl Stores {
         let Some(encryption) = &self.encryption else { return };
         if encryption.has_plugins() {
             let plugins = encryption.clone();
-            let check = move || plugins.health();
+            let check = move || plugins.health().map_err(|e| e.to_string());
             server.add_health_check(HealthCheck::new("kms-providers", Endpoints::HEALTHZ_READYZ, check));
         }
         if self.reload {
@@ -208,6 +214,21 @@ impl Stores {
     }
 }
 
+impl custom_resources::Storages for Stores {
+    fn open(&self, resource: &GroupResource) -> Arc<dyn Storage> {
+        let config = ResourceConfig {
+            prefix: custom_resources::prefix(resource),
+            fields: None,
+        };
+        // Custom resources are converted where they are served.
+        self.resource(resource, config, Arc::new(|_| Ok(false)))
+    }
+
+    fn close(&self, resource: &GroupResource) {
+        self.backend(resource).release(&custom_resources::prefix(resource));
+    }
+}
+
 /// Reloads the encryption configuration periodically.
 async fn follow(encryption: Arc<Encryption>) {
     loop {
@@ -216,7 +237,7 @@ async fn follow(encryption: Arc<Encryption>) {
         match tokio::task::spawn_blocking(move || again.reload()).await {
             Ok(Ok(false)) => {}
             Ok(Ok(true)) => tracing::info!("encryption configuration reloaded"),
-            Ok(Err(error)) => tracing::error!(error, "invalid encryption configuration; keeping the previous one"),
+            Ok(Err(error)) => tracing::error!(%error, "invalid encryption configuration; keeping the previous one"),
             Err(e) => tracing::error!("reading the encryption configuration: {e}"),
         }
     }

@@ -11,6 +11,7 @@ mod internal;
 mod strategy;
 mod validation;
 
+pub use approval::is_protected;
 pub use strategy::CustomResourceDefinition;
 
 use crate::apimachinery::value::Value;

@@ -9,24 +9,26 @@ use super::gunzip::Gunzip;
 use super::identities::Identities;
 use super::responses;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
-use super::upgrade::{self, ClientSide};
-use super::{headers, url};
+use super::upgrade;
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::apimachinery::status::Status;
-use crate::client::headers::Special;
-use crate::client::hops::{HOPS, InFlightGuard};
-use crate::client::html::{self, Encoding};
-use crate::client::links::{self, Links};
-use crate::client::policy::ProxyPolicy;
-use crate::client::target::Timeouts;
+use crate::proxy::headers::Special;
+use crate::proxy::hops::{HOPS, InFlightGuard};
+use crate::proxy::html::{self, Encoding};
+use crate::proxy::links::{self, Links};
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::target::Timeouts;
+use crate::proxy::tunnel::{self, ClientSide};
+use crate::proxy::{headers, url};
 use crate::request::{
     Authorized, Body, FromBackend, InformationalSender, NotInRequestMetrics, Request, RequestContext, RequestInfo,
     Response, ResponseFuture, UnprotectedHandler, UserInfo,
 };
 use crate::server::respond;
 use crate::tasks::TaskGroup;
+use crate::telemetry::spans;
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -100,6 +102,13 @@ struct Ready {
     /// The proxy requested gzip although the client did not, so the response must be decompressed.
     unpack: bool,
     info: Option<Arc<RequestInfo>>,
+}
+
+impl Ready {
+    fn span(&self, service: &ServiceReference) -> tracing::Span {
+        let (method, path) = (&self.out.method, self.out.target.path());
+        spans::proxy(method, path, &self.authority, &service.name)
+    }
 }
 
 /// A request rewritten for the backend.
@@ -209,7 +218,7 @@ impl ProxyHandler {
         host: &str,
     ) -> Result<Rewritten, Box<Response>> {
         let upgrading = special.connection && headers::wants_upgrade(req.headers());
-        let client = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
+        let client = upgrading.then(|| tunnel::client_side(&mut req)).flatten();
         if upgrading && client.is_none() {
             return Err(upgrade::not_hijackable().into());
         }
@@ -411,15 +420,10 @@ impl ProxyShared {
 }
 
 impl UnprotectedHandler for ProxyHandler {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.answered(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         self.answered(req, authorized)
     }
 }
@@ -431,10 +435,17 @@ impl ProxyHandler {
             Settings::Remote(remote) => Some(remote.clone()),
         };
         let Some(remote) = remote else {
-            return self.shared.delegate.clone().serve_owned(req, authorized);
+            return self.shared.delegate.clone().serve(req, authorized);
         };
         match self.prepared(&remote, req, authorized.user()) {
-            Ok(ready) => Box::pin(self.shared.clone().exchange(remote, ready)),
+            Ok(ready) => {
+                let span = ready.span(&remote.service);
+                let response = self.shared.clone().exchange(remote, ready);
+                match span.is_disabled() {
+                    true => Box::pin(response),
+                    false => Box::pin(spans::exchange(span, response)),
+                }
+            }
             Err(response) => Box::pin(std::future::ready(without_request_metrics(*response))),
         }
     }

@@ -9,7 +9,7 @@ pub(crate) use policies::{binding, policy};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::client::webhook_config;
+use crate::client::webhook::validate as validate_client_config;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, required_choice, strings};
 
 pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
@@ -64,10 +64,7 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
     }
     label_selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
     label_selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
-    out.extend(webhook_config::client_config(
-        hook.get("clientConfig"),
-        &at.child("clientConfig"),
-    ));
+    validate_client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
     match_conditions(out, hook.get("matchConditions"), &at.child("matchConditions"));
     if mutating {
         optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);

@@ -21,7 +21,7 @@ pub(super) enum Approval {
 }
 
 /// True for groups whose definitions need an approval.
-pub(super) fn is_protected(group: &str) -> bool {
+pub fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|g| group == *g || group.strip_suffix(g).is_some_and(|rest| rest.ends_with('.')))

@@ -4,8 +4,12 @@
 use super::validation;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::registry::strategy::Strategy;
+use crate::extensions::conditions;
+use crate::extensions::custom_resources::FINALIZER;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// Strategy of CustomResourceDefinitions.
 pub struct CustomResourceDefinition;
@@ -108,6 +112,49 @@ impl Strategy for CustomResourceDefinition {
             _ => &["status"],
         }
     }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+/// The first delete only marks the definition. The finalizing controller deletes the custom resources and then removes
+/// the finalizer.
+impl DeleteStrategy for CustomResourceDefinition {
+    fn check(&self, _v: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self, v: &Value) -> bool {
+        !v.is_being_deleted()
+    }
+
+    fn grace(&self, _v: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn mark(&self, v: &mut Value, old: &Value) {
+        if old.is_being_deleted() {
+            return;
+        }
+        // Unlike for other kinds, the propagation policy does not matter.
+        let mut finalizers = old.finalizers();
+        if !finalizers.contains(&FINALIZER) {
+            finalizers.push(FINALIZER);
+        }
+        let finalizers: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
+        v.set_meta("finalizers", finalizers);
+        v.unset_meta("deletionGracePeriodSeconds");
+        v.set_meta("generation", old.at(&["metadata", "generation"]).clone());
+        conditions::set(
+            v,
+            "Terminating",
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            &time::now(),
+        );
+    }
 }
 
 #[cfg(test)]
@@ -144,5 +191,28 @@ mod tests {
             json!({"metadata": {"finalizers": []}, "spec": {"group": "g"}, "status": {"storedVersions": []}})
         );
         assert_eq!(CustomResourceDefinition.reset_fields("status"), ["spec"]);
+    }
+    #[test]
+    fn the_first_delete_marks_the_definition() {
+        let old = json!({"metadata": {"generation": 3, "finalizers": ["x.io/own"]}, "status": {"conditions": [
+            {"type": "Established", "status": "True"}]}});
+        assert!(CustomResourceDefinition.holds(&old));
+        let mut new = old.clone();
+        new.set_meta("generation", 4i64);
+        new.set_meta("deletionTimestamp", "now");
+        new.set_meta("deletionGracePeriodSeconds", 0i64);
+        CustomResourceDefinition.mark(&mut new, &old);
+        assert_eq!(new.finalizers(), ["x.io/own", FINALIZER]);
+        assert_eq!(new.at(&["metadata", "generation"]), &3i64.into());
+        assert_eq!(new.at(&["metadata", "deletionGracePeriodSeconds"]), &Value::Null);
+        let condition = conditions::find(&new, "Terminating").unwrap();
+        assert_eq!(condition.str_at(&["reason"]), "InstanceDeletionPending");
+        assert!(
+            !CustomResourceDefinition.holds(&new),
+            "the finalizer holds it from now on"
+        );
+        let mut again = new.clone();
+        CustomResourceDefinition.mark(&mut again, &new);
+        assert_eq!(again, new);
     }
 }

@@ -116,9 +116,7 @@ fn unsupported(s: &Value) -> Option<String> {
         ("additionalItems", "additionalItems"),
         ("definitions", "definitions"),
     ];
-    if s.as_object().is_none() {
-        return None;
-    }
+    s.as_object()?;
     for (keyword, name) in KEYWORDS {
         let set = match s.get(keyword) {
             // An object or a boolean, even `false`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::api::openapi::Dialect;
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::json;
@@ -297,7 +298,7 @@ fn apply_uses_key_defaults_and_rejects_unknown_fields() {
 
 #[test]
 fn the_published_schema_includes_object_metadata() {
-    let c = gadget().openapi().unwrap();
+    let c = gadget().openapi(Dialect::V3).unwrap();
     assert_eq!(c.str_at(&["properties", "kind", "type"]), "string");
     let r = c.at(&["properties", "metadata", "allOf"]).items()[0].str_at(&["$ref"]);
     assert_eq!(

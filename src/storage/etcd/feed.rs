@@ -9,11 +9,13 @@
 //! ```
 
 use super::direct;
+use super::progress::Requester;
 use super::resource::{
     DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, decode_off_thread, end_of,
 };
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
+use crate::tasks::Backoff;
 use crate::telemetry::Operation;
 use bytes::Bytes;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
@@ -25,8 +27,6 @@ use tokio::time::Instant;
 
 /// Objects per read.
 const PAGE: i64 = 2_000;
-/// Interval between progress requests while a reader waits, as upstream's.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Interval between consistency checks, as upstream's.
 const COMPARE: Duration = Duration::from_secs(300);
 /// Interval between trims of an idle cache.
@@ -35,7 +35,7 @@ const TRIM: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(5);
 /// A watch without any message for this long, although etcd is known to have a newer revision, is considered broken.
 const STALE_WATCH: Duration = Duration::from_millis(900);
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why following a watch ended.
 enum End {
@@ -102,11 +102,11 @@ async fn compare_once(resource: &Resource) {
 }
 
 async fn follow(resource: &Resource) {
-    let mut pause = BACKOFF.0;
+    let mut delays = BACKOFF.delays();
     loop {
         match load(resource).await {
             Ok((serving, revision)) => {
-                pause = BACKOFF.0;
+                delays.reset();
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = follow_watch(resource, &serving, revision).await;
                 tracing::warn!(prefix = %resource.prefix(), why, "the watch cache is reloaded");
@@ -121,8 +121,7 @@ async fn follow(resource: &Resource) {
                         *last = Some(why);
                     }
                 });
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
+                tokio::time::sleep(delays.next_delay()).await;
             }
         }
     }
@@ -164,7 +163,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
 /// Follows the watch, reopening it as long as possible; returns why everything must be read again.
 async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision) -> String {
     let mut at = revision;
-    let mut pause = BACKOFF.0;
+    let mut delays = BACKOFF.delays();
     loop {
         let opened = Instant::now();
         let (member, client) = resource.shared.members.watch_client(resource.sequence).await;
@@ -191,10 +190,9 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
                 tracing::debug!(prefix = %resource.prefix(), why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
                 if opened.elapsed() > Duration::from_secs(10) {
-                    pause = BACKOFF.0;
+                    delays.reset();
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
+                tokio::time::sleep(delays.next_delay()).await;
             }
         }
     }
@@ -207,20 +205,22 @@ async fn read_events(
     mut stream: WatchStream,
     at: &mut Revision,
 ) -> End {
-    let mut progress_asked_at = Instant::now();
+    let mut requester = Requester::default();
+    // Before the watch exists, etcd ignores progress requests.
+    let mut created = false;
     let mut heard = Instant::now();
     let mut left = std::pin::pin!(resource.shared.members.left(member));
     // Fragments of a response that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
-        let wanted =
-            resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.progress_reliable.load(Ordering::Acquire);
+        let trusted = resource.shared.progress_reliable.load(Ordering::Acquire);
+        let wanted = resource.waiters.beyond(*at).filter(|_| created && trusted);
         // Events before progress requests: they may already bring what is waited for.
         let answer = tokio::select! {
             biased;
             answer = stream.message() => answer,
-            () = tokio::time::sleep_until(progress_asked_at + PROGRESS_EVERY), if wanted => {
-                progress_asked_at = Instant::now();
+            () = requester.due(wanted.unwrap_or_default()), if wanted.is_some() => {
+                requester.sent(wanted.unwrap_or_default());
                 if let Err(e) = stream.request_progress().await {
                     return End::Broken(e.to_string());
                 }
@@ -232,7 +232,7 @@ async fn read_events(
                 true => return End::Broken("no event although a newer revision is known".to_owned()),
                 false => continue,
             },
-            () = resource.progress_wanted.notified(), if !wanted => continue,
+            () = resource.waiters.changed() => continue,
         };
         let answer = match answer {
             Ok(Some(answer)) => answer,
@@ -248,13 +248,19 @@ async fn read_events(
         }
         let reached = resource.shared.members.saw(answer.header());
         if answer.created() {
+            created = true;
             continue;
         }
         if answer.events().is_empty() {
             resource.metrics.bookmark_received();
             // etcd sends periodic progress for one watch in order with its events. A response to a progress request
             // (watch id -1) is ordered only in newer versions.
-            let true_one = answer.watch_id() >= 0 || resource.shared.progress_reliable.load(Ordering::Acquire);
+            let true_one = answer.watch_id() >= 0 || trusted;
+            match parts.is_empty() {
+                true => requester.answered(),
+                // In the middle of a fragmented response its revision is not yet reached.
+                false => requester.wasted(),
+            }
             if true_one && parts.is_empty() && reached > *at {
                 *at = reached;
                 serving.progress.set_applied(reached);
@@ -331,7 +337,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
 
 #[cfg(test)]
 #[path = "../../../tests/support/etcd.rs"]
-mod etcd_process;
+pub(super) mod etcd_process;
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,14 @@
 use super::client::{Members, kv};
 use super::error::Failure;
 use super::lease::Leases;
+use super::progress::Waiters;
 use super::values::{self, MediaType};
 use crate::storage::backend::{ConvertStored, SelectableFields};
 use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
-use crate::telemetry::{Operation, StorageMetrics};
+use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// How long a durable write waits for its event to reach this process's cache.
 const OWN_WRITE: Duration = Duration::from_secs(1);
@@ -79,10 +81,8 @@ pub(super) struct Resource {
     pub last_write: AtomicU64,
     pub state: watch::Sender<State>,
     pub stop: Signal,
-    /// Number of reads waiting for the cache to catch up.
-    pub waiting: AtomicUsize,
-    /// Notified when such a read begins to wait.
-    pub progress_wanted: Notify,
+    /// The reads that wait for the cache to catch up.
+    pub waiters: Waiters,
     /// Notified when the cache was found to differ from etcd.
     pub reload_wanted: Notify,
     /// Notified when the cache did not reach a known revision in time.
@@ -90,15 +90,6 @@ pub(super) struct Resource {
     pub shared: Arc<Shared>,
     /// Activity counters, which outlive a reloaded cache.
     pub counters: Arc<Counters>,
-}
-
-/// Counts a waiting reader until dropped.
-pub(super) struct Waiter<'a>(&'a AtomicUsize);
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// Returns the first key after all keys with this prefix, which must not be empty.
@@ -172,13 +163,6 @@ impl Resource {
         matches!(&*self.state.borrow(), State::Stopped)
     }
 
-    /// Makes the feed send progress requests while the returned guard exists.
-    pub fn ask_for_progress(&self) -> Waiter<'_> {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.progress_wanted.notify_one();
-        Waiter(&self.waiting)
-    }
-
     pub fn key(&self, own: &str) -> String {
         self.decoder.key(own)
     }
@@ -200,7 +184,8 @@ impl Resource {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let since = std::time::Instant::now();
-        let outcome = call.await;
+        let span = spans::storage("etcd", what, self.prefix());
+        let outcome = call.instrument(span).await;
         self.metrics.operation_done(what, since.elapsed(), outcome.is_err());
         outcome
     }
@@ -269,7 +254,8 @@ impl Resource {
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
         };
         let value = values::encode(&draft.json, self.shared.media);
-        let value = self.decoder.transform.seal(&key, value).map_err(Error::Unreadable)?;
+        let value = self.decoder.transform.seal(&key, value);
+        let value = value.map_err(|e| Error::Unwritable(Arc::new(e)))?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
@@ -407,8 +393,10 @@ impl Decoder {
 
     fn open(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
-        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
-        let opened = self.transform.open(&key, value).map_err(broken)?;
+        let opened = self.transform.open(&key, value).map_err(|e| Error::Unreadable {
+            key: Box::from(&*key),
+            source: Arc::new(e),
+        })?;
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);

@@ -5,7 +5,8 @@ use super::supported;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1035_label;
 use crate::apimachinery::value::Value;
-use crate::client::{tls, webhook_config};
+use crate::client::webhook_config;
+use crate::proxy::tls;
 use base64::Engine;
 use std::collections::HashSet;
 

@@ -59,8 +59,9 @@ impl Range<'_> {
                     _ => (i64::MIN, i64::MAX),
                 };
                 // A float above the largest i64 saturates to it, so the upper end needs a comparison of floats.
-                let whole =
-                    |f: f64| f.fract() == 0.0 && f < 9_223_372_036_854_775_808.0 && f >= -9_223_372_036_854_775_808.0;
+                let whole = |f: f64| {
+                    f.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f)
+                };
                 match v {
                     Value::Int(i) => (low..=high).contains(i),
                     other => other
