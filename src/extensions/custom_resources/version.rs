@@ -7,7 +7,6 @@ use super::terminating::RefuseCreates;
 use super::{Definition, Storages, Version, columns, selectable};
 use crate::admission::Admission;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
@@ -20,6 +19,7 @@ use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour
 use crate::request::{Authorized, Request, Response};
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -233,12 +233,12 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
-            let structural = self.schemas.compile(&kept(tree.get("spec"), schema))?;
+            let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
                 // Extracted where selectors need them.
                 fields: None,
-                schema: Arc::new(KindSchema::new(gvk, structural, schema)),
+                schema: Arc::new(KindSchema::shared(gvk, structural, source)),
             });
         }
         let served = all.iter().position(|v| v.name == version);
@@ -305,15 +305,28 @@ impl Builder {
 /// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
 /// fields everywhere; only stored ones can be like that.
 fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
-    const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
     let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
     if !schema.is_null() && !preserves {
         return Cow::Borrowed(schema);
     }
     let mut open = schema.clone();
     open.set(&["type"], "object");
-    open.set(&[PRESERVE], true);
+    preserve(&mut open);
     Cow::Owned(open)
+}
+
+/// Lets a schema, and all those below it, preserve unknown fields.
+fn preserve(schema: &mut Value) {
+    let Some(m) = schema.as_object_mut() else { return };
+    m.insert("x-kubernetes-preserve-unknown-fields", true);
+    if let Some(Value::Object(properties)) = m.get_mut("properties") {
+        properties.iter_mut().for_each(|(_, property)| preserve(property));
+    }
+    for word in ["items", "additionalProperties"] {
+        if let Some(below) = m.get_mut(word) {
+            preserve(below);
+        }
+    }
 }
 
 /// The key prefix of a custom resource's objects, as upstream's.
@@ -336,22 +349,44 @@ impl Definition {
 struct Schemas(Mutex<HashMap<[u8; 32], Weak<StructuralSchema>>>);
 
 impl Schemas {
-    fn compile(&self, schema: &Value) -> Result<Arc<StructuralSchema>, String> {
-        let sum = digest::digest(&digest::SHA256, &json::to_vec(schema));
+    /// The compiled schema, and the JSON it was compiled from.
+    fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), String> {
+        let source = Bytes::from(json::to_vec(schema));
+        let sum = digest::digest(&digest::SHA256, &source);
         let mut key = [0; 32];
         key.copy_from_slice(sum.as_ref());
         if let Some(known) = self.lock().get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+            return Ok((known, source));
         }
-        let compiled = StructuralSchema::parse_at(schema, &FieldPath::default());
-        let compiled = Arc::new(compiled.map_err(|e| aggregate(&e))?);
+        let compiled = Arc::new(StructuralSchema::compile(schema).map_err(|e| e.to_string())?);
         let mut all = self.lock();
         all.retain(|_, schema| schema.strong_count() > 0);
         all.insert(key, Arc::downgrade(&compiled));
-        Ok(compiled)
+        Ok((compiled, source))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<StructuralSchema>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn old_definitions_keep_unknown_fields() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+        assert_eq!(*kept(&json!({}), &schema), schema);
+        for (spec, schema) in [
+            (json!({}), Value::Null),
+            (json!({"preserveUnknownFields": true}), schema.clone()),
+        ] {
+            let structural = StructuralSchema::parse(&kept(&spec, &schema)).expect("structural");
+            let mut object = json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}});
+            assert_eq!(structural.prune(&mut object), Vec::<String>::new());
+            assert_eq!(object, json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}}));
+        }
     }
 }
