@@ -305,15 +305,28 @@ impl Builder {
 /// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
 /// fields everywhere; only stored ones can be like that.
 fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
-    const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
     let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
     if !schema.is_null() && !preserves {
         return Cow::Borrowed(schema);
     }
     let mut open = schema.clone();
     open.set(&["type"], "object");
-    open.set(&[PRESERVE], true);
+    preserve(&mut open);
     Cow::Owned(open)
+}
+
+/// Lets a schema, and all those below it, preserve unknown fields.
+fn preserve(schema: &mut Value) {
+    let Some(m) = schema.as_object_mut() else { return };
+    m.insert("x-kubernetes-preserve-unknown-fields", true);
+    if let Some(Value::Object(properties)) = m.get_mut("properties") {
+        properties.iter_mut().for_each(|(_, property)| preserve(property));
+    }
+    for word in ["items", "additionalProperties"] {
+        if let Some(below) = m.get_mut(word) {
+            preserve(below);
+        }
+    }
 }
 
 /// The key prefix of a custom resource's objects, as upstream's.
@@ -353,5 +366,26 @@ impl Schemas {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<StructuralSchema>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn old_definitions_keep_unknown_fields() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+        assert_eq!(*kept(&json!({}), &schema), schema);
+        for (spec, schema) in [
+            (json!({}), Value::Null),
+            (json!({"preserveUnknownFields": true}), schema.clone()),
+        ] {
+            let structural = StructuralSchema::parse(&kept(&spec, &schema)).expect("structural");
+            let mut object = json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}});
+            assert_eq!(structural.prune(&mut object), Vec::<String>::new());
+            assert_eq!(object, json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}}));
+        }
     }
 }
