@@ -1,9 +1,10 @@
-//! [`ObjectLookup`]: access of plugins to other stored objects. Replaces upstream's informers and listers by reads from the
-//! in-memory store.
+//! [`ObjectLookup`]: access of plugins to other stored objects. Upstream's plugins read from informers; these read from
+//! the watch cache, and see every write that this process has acknowledged ([`acknowledged`]). Only a write through
+//! another process can be missing for as long as its watch event takes, as in an informer.
 
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{Entry, ListOptions, MinRevision, Predicate, Storage, VersionMatch};
+use crate::storage::{Entry, Error, ListOptions, MinRevision, Predicate, Storage, VersionMatch};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -35,6 +36,11 @@ fn key(namespace: &str, name: &str) -> String {
     }
 }
 
+/// The freshness that plugins require: every write acknowledged by this process.
+fn acknowledged(storage: &Arc<dyn Storage>) -> MinRevision {
+    MinRevision::AtLeast(storage.last_change())
+}
+
 impl ObjectLookup {
     /// Looks objects up in `cluster`.
     pub fn new(cluster: Arc<dyn Cluster>) -> Self {
@@ -64,15 +70,6 @@ impl ObjectLookup {
         found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
     }
 
-    /// A consistent read of one object; `namespace` is empty for cluster scope.
-    ///
-    /// # Errors
-    /// 500 if the storage fails.
-    pub async fn get_latest(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
-        let found = self.entry(group, resource, namespace, name).await?;
-        Ok(found.map(|(entry, _)| entry.decode()))
-    }
-
     /// A consistent read of one object without decoding it, together with its storage; `namespace` is empty for cluster
     /// scope.
     ///
@@ -91,7 +88,7 @@ impl ObjectLookup {
     }
 
     /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do the same
-    /// with their informers. A resource that is not served has no objects.
+    /// with their informers and a client. A resource that is not served has no objects.
     ///
     /// # Errors
     /// 500 if the storage fails.
@@ -99,10 +96,19 @@ impl ObjectLookup {
         let Some(storage) = self.0.storage(group, resource) else {
             return Ok(None);
         };
-        if let Ok(Some(entry)) = storage.get(&key(namespace, name), MinRevision::Any).await {
-            return Ok(Some(entry.decode()));
+        let found = Self::cached_entry(&storage, &key(namespace, name)).await;
+        Ok(found.map_err(Status::internal)?.map(|entry| entry.decode()))
+    }
+
+    /// As [`get_cached`](Self::get_cached), of a storage and without decoding.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn cached_entry(storage: &Arc<dyn Storage>, key: &str) -> std::result::Result<Option<Arc<Entry>>, Error> {
+        match storage.get(key, acknowledged(storage)).await {
+            Ok(Some(entry)) => Ok(Some(entry)),
+            _ => storage.get(key, MinRevision::Latest).await,
         }
-        self.get_latest(group, resource, namespace, name).await
     }
 
     /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other objects are
@@ -116,30 +122,44 @@ impl ObjectLookup {
         resource: &str,
         marks: &'static [&'static str],
     ) -> Result<Vec<Value>> {
-        let has = move |entry: &crate::storage::Entry| {
+        let has = move |entry: &Entry| {
             let text = std::str::from_utf8(&entry.json).unwrap_or_default();
             marks.iter().any(|mark| text.contains(mark))
         };
-        let options = ListOptions {
-            version: VersionMatch::NotOlderThan(MinRevision::Any),
-            predicate: Predicate(Some(Arc::new(has))),
-            ..ListOptions::latest("")
-        };
         let Some(storage) = self.0.storage(group, resource) else {
             return Ok(Vec::new());
+        };
+        let options = ListOptions {
+            predicate: Predicate(Some(Arc::new(has))),
+            ..Self::acknowledged_in("", &storage)
         };
         let entries = storage.list(options).await.map_err(Status::internal)?.entries;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
 
-    /// A consistent list of all objects in a namespace (all namespaces if empty), in key order.
+    /// Lists the cached objects of a namespace (of all namespaces if empty), in key order.
     ///
     /// # Errors
     /// 500 if the storage fails.
     pub async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
-        let storage = self.storage(group, resource)?;
-        let listing = storage.list(ListOptions::latest(namespace)).await;
-        let entries = listing.map_err(Status::internal)?.entries;
+        let entries = self.list_entries(group, resource, namespace).await?;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
+    }
+
+    /// As [`list`](Self::list), without decoding.
+    ///
+    /// # Errors
+    /// 500 if the storage fails.
+    pub async fn list_entries(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Arc<Entry>>> {
+        let storage = self.storage(group, resource)?;
+        let listing = storage.list(Self::acknowledged_in(namespace, &storage)).await;
+        Ok(listing.map_err(Status::internal)?.entries)
+    }
+
+    fn acknowledged_in(namespace: &str, storage: &Arc<dyn Storage>) -> ListOptions {
+        ListOptions {
+            version: VersionMatch::NotOlderThan(acknowledged(storage)),
+            ..ListOptions::latest(namespace)
+        }
     }
 }

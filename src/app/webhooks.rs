@@ -1,10 +1,10 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
 use crate::aggregator::{ServiceReference, ServiceResolver};
-use crate::client::outbound::Outbound;
-use crate::client::tls::TlsBuilder;
 use crate::client::webhook::{ResolveService, Webhooks};
 use crate::extensions::conversion::Conversions;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::TlsBuilder;
 use crate::telemetry::Telemetry;
 use crate::telemetry::conversion::ConversionMetrics;
 use rustls::crypto::CryptoProvider;

@@ -16,6 +16,16 @@ pub fn holds(definition: &Value, kind: &str) -> bool {
     find(definition, kind).is_some_and(|c| c.str_at(&["status"]) == "True")
 }
 
+/// Removes a condition.
+pub fn remove(definition: &mut Value, kind: &str) {
+    let mut all = definition.at(&CONDITIONS).items().to_vec();
+    let before = all.len();
+    all.retain(|c| c.str_at(&["type"]) != kind);
+    if all.len() != before {
+        definition.set(&CONDITIONS, all);
+    }
+}
+
 /// Sets a condition. The transition time is kept if the status does not change.
 pub fn set(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let mut all = definition.at(&CONDITIONS).items().to_vec();

@@ -13,6 +13,7 @@
 
 mod catalog;
 mod columns;
+mod conformance;
 mod definition;
 mod deprecation;
 mod discovery;
@@ -40,6 +41,7 @@ use crate::server::generic::GenericServer;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use catalog::Catalog;
+use conformance::Conformance;
 use discovery::Discovery;
 use establishing::Establishing;
 use finalizing::Finalizing;
@@ -74,6 +76,7 @@ pub struct CustomResources {
     discovery: Arc<Discovery>,
     establishing: Establishing,
     finalizing: Finalizing,
+    conformance: Conformance,
 }
 
 impl CustomResources {
@@ -97,6 +100,8 @@ impl CustomResources {
         ));
         let establishing = Establishing::new(store.clone(), &config.telemetry);
         let finalizing = Finalizing::new(store.clone(), definitions.clone(), catalog.clone(), &config.telemetry);
+        let conformance = Conformance::new(store.clone(), &config.telemetry);
+        let conforms = conformance.clone();
         let (follows, shown) = (catalog.clone(), discovery.clone());
         let (established, finalized) = (establishing.clone(), finalizing.clone());
         definitions.subscribe(move |change| {
@@ -104,6 +109,7 @@ impl CustomResources {
             shown.note(change);
             established.note(change);
             finalized.note(change);
+            conforms.note(change);
         });
         let next = server.delegate().unprotected_handler();
         let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone(), next);
@@ -114,6 +120,7 @@ impl CustomResources {
             discovery,
             establishing,
             finalizing,
+            conformance,
         };
         (own, feed)
     }
@@ -134,6 +141,7 @@ impl CustomResources {
         tasks.spawn_until_stopped("discovery of custom resources", self.discovery.run(synced));
         self.establishing.start(tasks);
         self.finalizing.start(tasks);
+        self.conformance.start(tasks);
         let catalog = self.catalog;
         tasks.spawn_until_stopped("storage of removed custom resources", async move {
             catalog.close_removed().await

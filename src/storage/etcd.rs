@@ -16,7 +16,10 @@ mod feed;
 mod handle;
 mod lease;
 mod maintenance;
+mod progress;
 mod resource;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 mod values;
 
@@ -30,6 +33,7 @@ use client::Members;
 use handle::Handle;
 use lease::Leases;
 use maintenance::Probe;
+use progress::Waiters;
 use resource::{Decoder, Resource, Shared, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -220,8 +224,7 @@ impl Cluster {
             last_write: AtomicU64::new(0),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
-            waiting: AtomicUsize::new(0),
-            progress_wanted: Notify::new(),
+            waiters: Waiters::default(),
             reload_wanted: Notify::new(),
             lagging: Notify::new(),
             shared: self.shared.clone(),

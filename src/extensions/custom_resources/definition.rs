@@ -3,6 +3,8 @@
 use crate::apimachinery::codec::json::{self, projection::Mask};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
+use crate::extensions::conditions;
+use crate::extensions::definitions::is_protected;
 use crate::extensions::naming::Names;
 use crate::storage::Entry;
 use bytes::Bytes;
@@ -41,6 +43,8 @@ pub struct Definition {
     pub versions: Vec<Version>,
     /// The conditions that decide what is served.
     pub conditions: Conditions,
+    /// True if the group needs an approval (`KubernetesAPIApprovalPolicyConformant`).
+    pub protected: bool,
     /// True if the definition is being deleted.
     pub deleting: bool,
     /// The finalizers.
@@ -77,6 +81,8 @@ pub struct Conditions {
     pub established: bool,
     /// `Terminating`
     pub terminating: bool,
+    /// `NonStructuralSchema` is present, whatever its status.
+    pub non_structural: bool,
 }
 
 impl Version {
@@ -106,10 +112,7 @@ impl Definition {
 
     /// Reads a definition's tree.
     pub fn from_value(v: &Value, revision: u64) -> Self {
-        let holds = |kind: &str| {
-            let mut all = v.at(&["status", "conditions"]).items().iter();
-            all.any(|c| c.str_at(&["type"]) == kind && c.str_at(&["status"]) == "True")
-        };
+        let holds = |kind: &str| conditions::holds(v, kind);
         Self {
             revision,
             name: v.name().into(),
@@ -124,7 +127,9 @@ impl Definition {
                 names_accepted: holds("NamesAccepted"),
                 established: holds("Established"),
                 terminating: holds("Terminating"),
+                non_structural: conditions::find(v, "NonStructuralSchema").is_some(),
             },
+            protected: is_protected(v.str_at(&["spec", "group"])),
             deleting: v.is_being_deleted(),
             finalizers: v.finalizers().iter().map(|f| Str::new(f)).collect(),
             stored: Bytes::new(),

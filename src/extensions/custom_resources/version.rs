@@ -7,7 +7,6 @@ use super::terminating::RefuseCreates;
 use super::{Definition, Storages, Version, columns, selectable};
 use crate::admission::Admission;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{FieldPath, aggregate};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
@@ -20,6 +19,7 @@ use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour
 use crate::request::{Authorized, Request, Response};
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -233,12 +233,12 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
-            let structural = self.schemas.compile(&kept(tree.get("spec"), schema))?;
+            let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
                 // Extracted where selectors need them.
                 fields: None,
-                schema: Arc::new(KindSchema::new(gvk, structural, schema)),
+                schema: Arc::new(KindSchema::shared(gvk, structural, source)),
             });
         }
         let served = all.iter().position(|v| v.name == version);
@@ -349,19 +349,20 @@ impl Definition {
 struct Schemas(Mutex<HashMap<[u8; 32], Weak<StructuralSchema>>>);
 
 impl Schemas {
-    fn compile(&self, schema: &Value) -> Result<Arc<StructuralSchema>, String> {
-        let sum = digest::digest(&digest::SHA256, &json::to_vec(schema));
+    /// The compiled schema, and the JSON it was compiled from.
+    fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), String> {
+        let source = Bytes::from(json::to_vec(schema));
+        let sum = digest::digest(&digest::SHA256, &source);
         let mut key = [0; 32];
         key.copy_from_slice(sum.as_ref());
         if let Some(known) = self.lock().get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+            return Ok((known, source));
         }
-        let compiled = StructuralSchema::parse_at(schema, &FieldPath::default());
-        let compiled = Arc::new(compiled.map_err(|e| aggregate(&e))?);
+        let compiled = Arc::new(StructuralSchema::compile(schema).map_err(|e| e.to_string())?);
         let mut all = self.lock();
         all.retain(|_, schema| schema.strong_count() > 0);
         all.insert(key, Arc::downgrade(&compiled));
-        Ok(compiled)
+        Ok((compiled, source))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<StructuralSchema>>> {

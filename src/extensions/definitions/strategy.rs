@@ -75,7 +75,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate_create(&self, v: &Value) -> ErrorList {
-        validation::definition(v)
+        validation::create(v)
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
@@ -90,7 +90,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
-        validation::definition_update(new, old)
+        validation::update(new, old)
     }
 
     /// As upstream, only the spec is restored: the controllers change finalizers through the status subresource.
@@ -103,12 +103,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        // Warn only about formats that this write introduces.
-        let before = old.map(validation::unknown_formats).unwrap_or_default();
-        let before: std::collections::HashSet<String> = before.into_iter().collect();
-        let mut found = validation::unknown_formats(new);
-        found.retain(|f| !before.contains(f));
-        found.iter().map(|f| format!("unrecognized format {f:?}")).collect()
+        validation::format_warnings(new, old)
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {

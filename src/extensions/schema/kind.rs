@@ -1,6 +1,6 @@
 //! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
-use super::{StructuralSchema, embedded, openapi};
+use super::{CompileError, StructuralSchema, embedded, openapi};
 use crate::api::openapi::Dialect;
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
@@ -40,13 +40,19 @@ impl KindSchema {
         })
     }
 
-    /// A kind with a schema that was parsed before; `source` is what it was parsed from.
-    pub fn new(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: &Value) -> Self {
-        Self {
-            gvk,
-            schema,
-            source: json::to_vec(source).into(),
-        }
+    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and versions with
+    /// equal schemas cost the memory of one.
+    pub fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
+        Self { gvk, schema, source }
+    }
+
+    /// Compiles the schema of a kind from JSON that was accepted before.
+    ///
+    /// # Errors
+    /// As [`StructuralSchema::compile_json`].
+    pub fn compile(gvk: GroupVersionKind, source: Bytes) -> std::result::Result<Self, CompileError> {
+        let schema = Arc::new(StructuralSchema::compile_json(&source)?);
+        Ok(Self::shared(gvk, schema, source))
     }
 
     /// A hash of the source.
@@ -56,7 +62,7 @@ impl KindSchema {
         u64::from_le_bytes(*first)
     }
 
-    /// The parsed schema.
+    /// The compiled schema.
     pub fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema
     }
@@ -81,7 +87,9 @@ impl Schema for KindSchema {
         };
         let pruned = self.schema.prune(object);
         findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
-        findings.extend(embedded::coerce(&self.schema.root, object));
+        let embedded = embedded::coerce(&self.schema.root, object, &FieldPath::default(), false);
+        let unknown = embedded.map_err(|e| self.refuse(&e))?;
+        findings.extend(unknown);
         Ok(findings)
     }
 

@@ -158,7 +158,10 @@ impl ApplySchema for Typed<'_> {
     fn key_default(self, name: &str) -> Option<Value> {
         match self.0 {
             Location::Meta(t) => t.key_default(name),
-            _ => self.open()?.node.property(name)?.default.as_deref().cloned(),
+            _ => {
+                let node = self.open()?.node;
+                node.property(name)?.default.as_deref().map(|d| d.value.clone())
+            }
         }
     }
 

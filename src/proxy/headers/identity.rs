@@ -98,7 +98,7 @@ fn canonical_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::headers::tests::{all, map};
+    use crate::proxy::headers::tests::{all, map};
     use proptest::prelude::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! A response body with rewritten links: decompresses, rewrites and compresses again, chunk by chunk.
 
 use super::Page;
-use crate::client::links::Links;
+use crate::proxy::links::Links;
 use crate::request::body::BoxError;
 use bytes::{Buf, Bytes};
 use flate2::Compression;

@@ -12,7 +12,6 @@ pub use identity::{Identity, InvalidValue};
 pub use special::Special;
 
 use crate::request::InformationalSender;
-pub use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::headers::{folds_to, folds_to_prefix, remove_all, retain_announced};
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;

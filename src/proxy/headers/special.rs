@@ -161,7 +161,7 @@ fn remove_named(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::headers::tests::map;
+    use crate::proxy::headers::tests::map;
 
     #[test]
     fn a_preference_named_in_connection_is_ignored() {

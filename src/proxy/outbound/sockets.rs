@@ -1,8 +1,8 @@
 //! Access checks for Unix sockets: in which directories they may be, and which user must listen on them.
 
 use super::Outbound;
-use crate::client::dial::{self, DialError};
-use crate::client::target::Socket;
+use crate::proxy::dial::{self, DialError};
+use crate::proxy::target::Socket;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
@@ -53,7 +53,7 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::target::Protocol;
+    use crate::proxy::target::Protocol;
 
     #[tokio::test]
     async fn a_socket_needs_an_allowed_directory_and_the_expected_user() {

@@ -119,7 +119,7 @@ fn is_inert_type(essence: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::headers::tests::{all, map};
+    use crate::proxy::headers::tests::{all, map};
 
     #[test]
     fn only_types_that_browsers_do_not_execute_are_inert() {

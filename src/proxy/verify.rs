@@ -17,16 +17,16 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// What a server presents in the handshake, and the name and time to verify it for.
-pub(super) struct PresentedChain<'a> {
-    pub(super) leaf: &'a CertificateDer<'a>,
-    pub(super) chain: &'a [CertificateDer<'a>],
-    pub(super) name: &'a ServerName<'a>,
-    pub(super) ocsp: &'a [u8],
-    pub(super) now: UnixTime,
+pub(crate) struct PresentedChain<'a> {
+    pub(crate) leaf: &'a CertificateDer<'a>,
+    pub(crate) chain: &'a [CertificateDer<'a>],
+    pub(crate) name: &'a ServerName<'a>,
+    pub(crate) ocsp: &'a [u8],
+    pub(crate) now: UnixTime,
 }
 
 /// Decides whether a certificate is acceptable. Possession of the private key is verified in any case.
-pub(super) trait Verdict: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Verdict: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Why the certificate is not acceptable.
     fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error>;
@@ -34,9 +34,9 @@ pub(super) trait Verdict: fmt::Debug + Send + Sync + 'static {
 
 /// Adapts a [`Verdict`] to rustls.
 #[derive(Debug)]
-pub(super) struct Verifier<V> {
-    pub(super) verdict: V,
-    pub(super) provider: Arc<CryptoProvider>,
+pub(crate) struct Verifier<V> {
+    pub(crate) verdict: V,
+    pub(crate) provider: Arc<CryptoProvider>,
 }
 
 impl<V: Verdict> ServerCertVerifier for Verifier<V> {
@@ -89,7 +89,7 @@ impl Verdict for Box<dyn Verdict> {
 
 /// Accepts any certificate, for `insecureSkipTLSVerify` and where the result decides nothing.
 #[derive(Debug)]
-pub(super) struct AnyServer;
+pub(crate) struct AnyServer;
 
 impl Verdict for AnyServer {
     fn of(&self, _: &PresentedChain<'_>) -> Result<(), Error> {
@@ -103,14 +103,14 @@ pub struct X509Error(pub String);
 
 /// WebPKI first, then a certificate that is in the bundle itself.
 #[derive(Debug)]
-pub(super) struct GoLike {
+pub(crate) struct GoLike {
     /// `None` if there are no roots, so that nothing verifies.
     webpki: Option<Arc<WebPkiServerVerifier>>,
     bundle: Vec<CertificateDer<'static>>,
 }
 
 impl GoLike {
-    pub(super) fn new(
+    pub(crate) fn new(
         roots: Arc<RootCertStore>,
         bundle: Vec<CertificateDer<'static>>,
         provider: &Arc<CryptoProvider>,

@@ -133,6 +133,14 @@ fn load_system_roots() -> RootCertStore {
     roots
 }
 
+/// Checks that a `caBundle` can be used.
+///
+/// # Errors
+/// Upstream's text.
+pub fn check_bundle(pem: &[u8]) -> Result<(), String> {
+    parse_bundle(pem).map(drop)
+}
+
 fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
     let unusable = |why: &str| format!("unable to load root certificates: {why}");
     let mut roots = RootCertStore::empty();
