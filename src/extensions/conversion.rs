@@ -15,6 +15,7 @@ mod tests;
 mod webhook;
 
 use super::schema::KindSchema;
+use crate::apimachinery::field::aggregate;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
@@ -113,7 +114,14 @@ impl Conversions {
     fn conversion(&self, definition: &Value) -> Result<Arc<dyn Conversion>, String> {
         let conversion = definition.at(&["spec", "conversion"]);
         match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
-            ("" | "None", Some(rules)) => Ok(Arc::new(Declarative::new(definition, rules)?)),
+            ("" | "None", Some(rules)) => {
+                // Checked again: a definition may have been stored by another server, which ignores the annotation.
+                let errors = declarative::validate(definition);
+                match errors.is_empty() {
+                    true => Ok(Arc::new(Declarative::new(definition, rules)?)),
+                    false => Err(aggregate(&errors)),
+                }
+            }
             ("" | "None", None) => Ok(Arc::new(OnlyVersion)),
             ("Webhook", _) => {
                 let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))

@@ -344,6 +344,19 @@ fn ownership_follows_a_field_to_its_other_name() {
     let mut definition = definition(json!({"strategy": "None"}));
     let rules = "[{from: v1, to: v2, rules: [{move: {from: .spec.one, to: .spec.two}}]}]";
     definition.set(&["metadata", "annotations", declarative::ANNOTATION], rules);
+    let field = json!({"type": "string"});
+    for (version, name) in definition
+        .at_mut(&["spec", "versions"])
+        .and_then(Value::as_array_mut)
+        .unwrap()
+        .iter_mut()
+        .zip(["one", "two"])
+    {
+        version.set(
+            &["schema", "openAPIV3Schema", "properties", "spec", "properties", name],
+            field.clone(),
+        );
+    }
     let versions = [compiled("v1", "one"), compiled("v2", "two")];
     let versions = conversions.versions(&definition, &versions).unwrap();
     let (v1, v2) = (versions.schema(V1), versions.schema(V2));

@@ -6,6 +6,7 @@ use super::{Definition, Version};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
+use crate::extensions::conversion::declarative;
 use crate::registry::CustomKinds;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
@@ -107,7 +108,7 @@ impl CustomKinds for Catalog {
 }
 
 /// What a version is built from. A change of anything else does not concern it.
-fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 6] {
+fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
     let spec = definition.get("spec");
     let versions = spec.get("versions").items();
     let stored = versions.iter().find(|v| v.get("storage").as_bool() == Some(true));
@@ -120,6 +121,7 @@ fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 6] {
         stored.unwrap_or(&Value::Null),
         spec.get("scope"),
         spec.get("conversion"),
+        definition.at(&["metadata", "annotations", declarative::ANNOTATION]),
         spec.get("preserveUnknownFields"),
         definition.at(&["status", "acceptedNames"]),
     ]
