@@ -1,18 +1,16 @@
-//! Build script. Extracts the field descriptions of the built-in kinds from the k8s-openapi crate, so that they can be
-//! served in OpenAPI documents without being copied into this repository. That crate's sources are read as text and
-//! never compiled.
+//! Build script. Generates the gRPC client of KMS plugins, which needs `protoc`.
 //!
 //! Also links the binary with packed relocations if the target supports them.
 
-use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=Cargo.lock");
-    println!("cargo::rerun-if-changed=tools/schema-gen");
-    let out = std::env::var_os("OUT_DIR").expect("cargo says where to");
-    let file = Path::new(&out).join("descriptions.bin");
-    std::fs::write(&file, schema_gen::Model::read().descriptions()).expect("the build directory is writable");
+    println!("cargo::rerun-if-changed=build.rs");
+    tonic_prost_build::configure()
+        .build_server(false)
+        .btree_map(".")
+        .compile_protos(&["src/storage/encryption/kms.proto"], &["src/storage/encryption"])
+        .expect("protoc compiles our own protocol definition");
     if packed_relocations_are_read() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

@@ -17,6 +17,7 @@ use torana::controlplane::{self, ControlPlane, KubeletConfig};
 use torana::endpoints::negotiate::{Media, Negotiated, Transform};
 use torana::endpoints::options::Query;
 use torana::endpoints::respond::{self, list::ListMeta};
+use torana::registry::StoreLookup;
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
 use torana::registry::strategy::Change;
@@ -123,7 +124,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         }
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    controlplane::build(config, &storage, &admission).expect("a usable range")
+    controlplane::build(config, &StoreLookup::default(), &storage, &admission).expect("a usable range")
 }
 
 fn main() {

@@ -45,6 +45,14 @@ pub const ALL: &[Body] = &[
         &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
     ),
     (
+        "conversion-review",
+        backends::conversion,
+        &[
+            r#"{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"g/v2","kind":"K","metadata":{"name":"a","uid":"u","labels":{"l":"2"}}}]}}"#,
+            r#"{"response":{"result":{"status":"Failure","message":"m"}}}"#,
+        ],
+    ),
+    (
         "request-headers",
         access::request_headers,
         &[

@@ -29,7 +29,6 @@ mod trust;
 
 pub use builder::GatewayBuilder;
 
-use crate::admission::ObjectLookup;
 use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
 use crate::cli::CompletedOptions;
@@ -42,6 +41,7 @@ use crate::endpoints::install::PublishedDocuments;
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
+use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::server::GatewayService;
 use crate::server::chain::ChainConfig;
@@ -124,8 +124,8 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let address = port.local_addr();
     let url = options.local_url(address.port());
     telemetry.client_requests.expect(url.trim_start_matches("https://"));
-    let cluster = ObjectLookup::default();
-    let token_objects = token_objects::TokenObjects::new(cluster.clone());
+    let lookup = StoreLookup::default();
+    let token_objects = Arc::new(token_objects::TokenObjects(lookup.clone()));
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
@@ -153,7 +153,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let made = servers::control_plane(
         &stores,
         &options,
-        &cluster,
+        &lookup,
         review_dependencies,
         kubelets,
         issuing,
@@ -161,7 +161,6 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         &telemetry,
     );
     let plane = Arc::new(made.await?);
-    token_objects.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();

@@ -12,8 +12,10 @@ pub mod delegated;
 pub mod jwt;
 pub mod oidc;
 pub mod request_header;
+mod reviewed;
 pub mod service_account;
 pub mod token_file;
+mod token_tag;
 mod union;
 pub mod webhook;
 pub mod x509;
@@ -25,6 +27,7 @@ pub use bearer::{
 };
 pub use request_header::{RequestHeader, RequestHeaderNames};
 pub use token_file::TokenFile;
+pub use token_tag::NoRandomNumbers;
 pub use union::{Union, WithAnonymous};
 pub use x509::X509;
 

@@ -23,7 +23,7 @@ pub use status::StatusCommand;
 pub use value::{UsageError, Values};
 
 use crate::apimachinery::codec::yaml;
-use crate::client::ClientConfig;
+use crate::client::{ClientConfig, ClientError, KubeconfigError};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches};
 use flags::{FLAGS, Support, ValueType};
@@ -131,11 +131,28 @@ fn first_in_use(list: &OsStr) -> PathBuf {
     first.cloned().unwrap_or_else(|| list.into())
 }
 
+/// Why a command could not query a server.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The kubeconfig is wrong.
+    #[error(transparent)]
+    Kubeconfig(KubeconfigError),
+    /// There is no kubeconfig.
+    #[error("{0}; name another with --kubeconfig or $KUBECONFIG")]
+    NoKubeconfig(#[source] KubeconfigError),
+    /// The server was not reached or rejects the request.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The system does not deliver signals.
+    #[error("cannot listen for signals: {0}")]
+    Signals(#[from] std::io::Error),
+}
+
 /// Reads the address of the server and the credentials.
-fn client_config(kubeconfig: &Path) -> Result<ClientConfig, String> {
+fn client_config(kubeconfig: &Path) -> Result<ClientConfig, QueryError> {
     ClientConfig::from_kubeconfig(kubeconfig).map_err(|e| match kubeconfig.exists() {
-        true => e.to_string(),
-        false => format!("{e}; name another with --kubeconfig or $KUBECONFIG"),
+        true => QueryError::Kubeconfig(e),
+        false => QueryError::NoKubeconfig(e),
     })
 }
 

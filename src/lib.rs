@@ -53,13 +53,19 @@ pub mod storage;
 pub mod client;
 
 // ── foundations: these import none of the modules above ──
-// Generated kinds, descriptors and schema fragments.
-pub mod api;
-// Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.
-pub mod apimachinery;
-// Task groups, the compute pool, one-shot signals, work queues.
+// Certificate signing requests and distinguished names, parsed as strict DER.
+pub mod x509;
+// Task groups, the compute pool, one-shot signals, work queues, backoff.
 pub mod tasks;
-// Cancellation points for long synchronous computations.
-pub mod interrupt;
+// A bounded cache with expiry.
+pub(crate) mod cache;
 // The metric registry; names and labels are upstream's.
 pub mod telemetry;
+
+// Crates of this workspace, under the names they are used by here.
+// Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.
+pub use torana_apimachinery as apimachinery;
+// The built-in kinds as data: decoding, protobuf, OpenAPI, merge schemas.
+pub use torana_kube_schema as api;
+// Cancellation points for long synchronous computations; a literal of an object.
+pub use torana_apimachinery::{interrupt, json};

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a one-shot command on a current-thread runtime and prints its output.
-fn answer(command: impl Future<Output = Result<String, String>>) -> ExitCode {
+fn answer<E: std::fmt::Display>(command: impl Future<Output = Result<String, E>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

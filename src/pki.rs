@@ -238,16 +238,6 @@ impl Pki {
     pub fn admin(&self) -> (PathBuf, PathBuf) {
         self.pair("admin")
     }
-
-    /// The private key that signs service account tokens.
-    pub fn service_account_key(&self) -> PathBuf {
-        self.dir.join("sa.key")
-    }
-
-    /// The public keys that verify service account tokens.
-    pub fn service_account_public_key(&self) -> PathBuf {
-        self.dir.join("sa.pub")
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod info;
 pub mod informational;
 pub mod markers;
 pub mod peer;
+pub mod percent;
 pub mod proof;
 pub mod user;
 

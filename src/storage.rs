@@ -20,7 +20,7 @@ pub mod transform;
 pub use backend::{Backend, ResourceConfig};
 pub use budget::Budget;
 pub use encoding_cache::EncodingKey;
-pub use entry::{Draft, Entry};
+pub use entry::{Draft, Entry, KnownShape};
 pub use interface::{
     ContinueToken, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
     Select, Storage, VersionMatch, Watch, WatchItem, WatchOptions,

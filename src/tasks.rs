@@ -1,6 +1,7 @@
 //! Execution of asynchronous work beyond a single call: owned task groups, the compute pool, one-shot signals, work
-//! queues, and write coalescing for connections. The runtime itself is created in `main.rs`.
+//! queues, backoff, and write coalescing for connections. The runtime itself is created in `main.rs`.
 
+mod backoff;
 pub mod coalesce;
 pub mod compute;
 mod group;
@@ -8,7 +9,8 @@ mod off_thread;
 mod queue;
 mod signal;
 
+pub use backoff::{Backoff, Delays};
 pub use group::{Stragglers, TaskGroup};
 pub use off_thread::off_thread;
-pub use queue::{Backoff, WorkQueue};
+pub use queue::WorkQueue;
 pub use signal::Signal;

@@ -89,7 +89,8 @@ async fn run(options: Options) -> Result<(), String> {
 /// Connects to the gateway, starts the server, and prints the READY line.
 async fn start(options: &Options, tasks: &TaskGroup, running: &mut Option<Running>) -> Result<(), String> {
     let gateway = connect(&options.kubeconfig).await?;
-    let callers = authn::delegated::Delegated::start(gateway.clone(), tasks, PATIENCE).await?;
+    let callers = authn::delegated::Delegated::start(gateway.clone(), tasks, PATIENCE).await;
+    let callers = callers.map_err(|e| e.to_string())?;
     let access = authz::delegated::Delegated::recommended(gateway.clone());
 
     let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);

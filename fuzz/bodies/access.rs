@@ -5,12 +5,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue};
 use torana::apimachinery::codec::json;
-use torana::apimachinery::x509::{CertificateRequest, Name};
 use torana::authn::{RequestHeaderNames, request_header, x509};
 use torana::authz::abac::Abac;
 use torana::authz::config;
 use torana::authz::impersonation::{is_impersonation_header, requested_identity};
 use torana::authz::rbac::PolicyRule;
+use torana::x509::{CertificateRequest, Name};
 
 /// The file is accepted, or refused with a message.
 pub fn configuration(data: &[u8]) {

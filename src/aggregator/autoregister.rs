@@ -37,10 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_millis(200);
-const BACKOFF: Backoff = Backoff {
-    base: Duration::from_millis(5),
-    max: Duration::from_secs(1000),
-};
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1000));
 
 /// The auto-registration controller.
 pub struct AutoRegister {

@@ -23,10 +23,7 @@ use std::time::Duration;
 /// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a worker.
 const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
-const BACKOFF: Backoff = Backoff {
-    base: Duration::from_millis(5),
-    max: Duration::from_secs(30),
-};
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(30));
 
 /// The two availability controllers, local and remote.
 pub struct Availability {

@@ -101,6 +101,7 @@ pub struct Aggregator {
     registration: Arc<Registration>,
     api_services: Informer<ApiService>,
     availability: Arc<Availability>,
+    resolver: Arc<dyn ServiceResolver>,
 }
 
 /// The handles that run the informers.
@@ -289,6 +290,7 @@ impl Aggregator {
             registration,
             api_services,
             availability: availability.clone(),
+            resolver,
         };
         aggregator.add_hooks(
             server,
@@ -405,6 +407,11 @@ impl Aggregator {
     /// The proxy handler of an APIService, if registered.
     pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
         self.registration.handler(name)
+    }
+
+    /// Where Services are.
+    pub fn resolver(&self) -> &Arc<dyn ServiceResolver> {
+        &self.resolver
     }
 
     /// The informer of parsed APIServices.

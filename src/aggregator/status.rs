@@ -46,7 +46,7 @@ pub struct StatusHandler {
 
 #[async_trait]
 impl UnprotectedHandler for StatusHandler {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         if !matches!(*req.method(), Method::GET | Method::HEAD) {
             return respond::method_not_allowed(req.headers());
         }

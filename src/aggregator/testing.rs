@@ -41,7 +41,7 @@ pub struct Nothing;
 
 #[async_trait::async_trait]
 impl UnprotectedHandler for Nothing {
-    async fn serve(&self, _: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, _: Request, _: Authorized) -> Response {
         let mut r = Response::new("404 page not found\n".into());
         *r.status_mut() = http::StatusCode::NOT_FOUND;
         r

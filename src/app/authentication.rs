@@ -91,13 +91,13 @@ pub fn build(
     if let Some(webhook) = &o.webhook {
         let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
         let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
-        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(about)?;
+        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(|e| about(e.to_string()))?;
         let asked = asked.counting(telemetry.client_requests.clone());
         kinds.push(Arc::new(asked));
     }
     let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));
     let tokens: Arc<dyn TokenAuthenticator> =
-        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts))?);
+        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts)).map_err(|e| e.to_string())?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![

@@ -152,7 +152,7 @@ impl Follower {
         if config.issuers == self.issuers {
             return Ok(false);
         }
-        let set = discover(&config.issuers, &self.tasks).map_err(Failure::Text)?;
+        let set = discover(&config.issuers, &self.tasks).map_err(|e| Failure::Text(e.to_string()))?;
         let deadline = Instant::now() + HEALTHY_WITHIN;
         while !set.is_ready() {
             if Instant::now() >= deadline {

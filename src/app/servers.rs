@@ -19,6 +19,7 @@ use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -37,7 +38,7 @@ use std::time::Duration;
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
-    cluster: &ObjectLookup,
+    lookup: &StoreLookup,
     review_dependencies: ReviewDependencies,
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
@@ -45,7 +46,7 @@ pub async fn control_plane(
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::PluginDependencies {
-        cluster: cluster.clone(),
+        cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
@@ -76,7 +77,7 @@ pub async fn control_plane(
         kubelets,
         tokens: Some(tokens),
     };
-    let mut plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(|e| e.to_string())?;
     for group in own {
         let (gv, resources) = group.serve(&storage, &admission)?;
         plane
@@ -88,8 +89,6 @@ pub async fn control_plane(
         .load_allocations()
         .await
         .map_err(|e| format!("reading the stored services: {e}"))?;
-    cluster.set_storages(plane.storages());
-    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 

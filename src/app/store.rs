@@ -50,7 +50,9 @@ impl Stores {
                 let metrics = EncryptionMetrics::register(telemetry);
                 let load = move || Encryption::load_with_metrics(&path, metrics);
                 let loaded = tokio::task::spawn_blocking(load).await;
-                let loaded = loaded.map_err(|e| e.to_string()).and_then(|l| l);
+                let loaded = loaded
+                    .map_err(|e| e.to_string())
+                    .and_then(|l| l.map_err(|e| e.to_string()));
                 Some(Arc::new(
                     loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
                 ))
@@ -170,7 +172,7 @@ impl Stores {
         let Some(encryption) = &self.encryption else { return };
         if encryption.has_plugins() {
             let plugins = encryption.clone();
-            let check = move || plugins.health();
+            let check = move || plugins.health().map_err(|e| e.to_string());
             server.add_health_check(HealthCheck::new("kms-providers", Endpoints::HEALTHZ_READYZ, check));
         }
         if self.reload {
@@ -216,7 +218,7 @@ async fn follow(encryption: Arc<Encryption>) {
         match tokio::task::spawn_blocking(move || again.reload()).await {
             Ok(Ok(false)) => {}
             Ok(Ok(true)) => tracing::info!("encryption configuration reloaded"),
-            Ok(Err(error)) => tracing::error!(error, "invalid encryption configuration; keeping the previous one"),
+            Ok(Err(error)) => tracing::error!(%error, "invalid encryption configuration; keeping the previous one"),
             Err(e) => tracing::error!("reading the encryption configuration: {e}"),
         }
     }

@@ -223,7 +223,8 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, St
 
 async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Result<String, String> {
     let prefix = prefix(etcd);
-    let encryption = encryption.map(Encryption::load).transpose()?;
+    let encryption = encryption.map(Encryption::load).transpose();
+    let encryption = encryption.map_err(|e| e.to_string())?;
     let mut bar = ProgressBar::new("reading");
     let mut show = |done, of| bar.show(done, of);
     let read = exchange(etcd).await?.read(&format!("{prefix}/"), &mut show).await;
@@ -241,11 +242,13 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
             }
             None => to_embedded(&pair.value, update).map_err(about)?,
             Some(encryption) => {
-                let plain = encryption.open_any(&pair.key, &pair.value).map_err(about)?;
+                let plain = encryption.open_any(&pair.key, &pair.value);
+                let plain = plain.map_err(|e| about(e.to_string()))?;
                 let group = group_of(&plain).map_err(about)?;
                 let transform = encryption.transform(&group, &resource_name(&pair.key));
                 let object = to_embedded(&plain, update).map_err(about)?;
-                transform.seal(&key, object).map_err(about)?
+                let sealed = transform.seal(&key, object);
+                sealed.map_err(|e| about(e.to_string()))?
             }
         };
         objects.push(Object {

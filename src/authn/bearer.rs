@@ -2,6 +2,7 @@
 //! What a token means is up to the [`TokenAuthenticator`] behind them.
 
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome};
+use crate::apimachinery::field::aggregate_texts;
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use base64::Engine;
@@ -150,10 +151,9 @@ impl TokenAuthenticator for TokenUnion {
                 Err(e) => refusals.push(e.0),
             }
         }
-        match refusals.len() {
-            0 => Ok(None),
-            1 => Err(AuthenticationError(refusals.swap_remove(0))),
-            _ => Err(AuthenticationError(format!("[{}]", refusals.join(", ")))),
+        match refusals.is_empty() {
+            true => Ok(None),
+            false => Err(AuthenticationError(aggregate_texts(refusals))),
         }
     }
 }

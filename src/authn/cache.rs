@@ -1,5 +1,5 @@
 //! Cache of successful token authentications (upstream's `pkg/authentication/token/cache`): successes are reused for
-//! ten seconds, failures are not cached. Keys are MACs of tokens, so no token is held in memory. Concurrent requests
+//! ten seconds, failures are not cached. Keys are tags of tokens, so no token is held in memory. Concurrent requests
 //! with the same token share one lookup.
 //!
 //! Upstream accepts a revoked token until its ten seconds are over. Here a cached success is reused only while the
@@ -8,14 +8,15 @@
 //! also covers requests that join a lookup already under way: the lookup may have read the objects before the deletion,
 //! so its result is checked again.
 
+use super::token_tag::{NoRandomNumbers, Tag, Tagger};
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
+use crate::cache::TtlCache;
 use crate::telemetry::authentication::TokenCacheMetrics;
 use async_trait::async_trait;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -23,92 +24,67 @@ use tokio::time::Instant;
 const SUCCESS: Duration = Duration::from_secs(10);
 /// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Number of independently locked shards, to keep contention low.
-const SHARDS: usize = 32;
-/// Maximum number of tokens in a shard.
-const MAX: usize = 1024;
+/// Maximum number of cached tokens.
+const MAX: usize = 32 << 10;
 
-type Key = [u8; 16];
 type TokenResult = Result<Option<TokenUser>, AuthenticationError>;
 type Lookup = Shared<BoxFuture<'static, TokenResult>>;
 
-enum Slot {
-    /// A success, and when it expires.
-    Known(Arc<TokenUser>, Instant),
-    /// A lookup under way. Weak, because only the waiting requests keep it alive: if all disconnect, it is cancelled.
-    Asking(WeakShared<BoxFuture<'static, TokenResult>>),
-}
+/// Lookups under way; as many as there are tokens in concurrent requests. Weak, because only the waiting requests keep
+/// a lookup alive: if all disconnect, it is cancelled.
+#[derive(Clone, Default)]
+struct Lookups(Arc<Mutex<HashMap<Tag, WeakShared<BoxFuture<'static, TokenResult>>>>>);
 
-/// Derives cache keys from tokens: GMAC, that is AES-GCM over associated data only.
-///
-/// Under a random secret key, two different texts of up to 64 KiB collide with a probability below 2^-115, whoever
-/// chose them: GHASH is a universal hash, and AES derives its secret point from the key. GCM requires unique nonces
-/// because an observer of several tags under one nonce could solve for that point. These tags never leave the cache's
-/// map, so a constant nonce is safe here. Hashing a service account token this way costs little more than a short one.
-struct KeyMac(LessSafeKey);
+/// Removes a lookup when it ends or is cancelled. A new lookup of the same token may take the place of a cancelled one
+/// just before that, and is removed instead; the next request then starts another one.
+struct Registered(Lookups, Tag);
 
-/// Separates the token from audiences in the MAC input. 0xff occurs in no UTF-8 text, so the encoding is unambiguous.
-const SEPARATOR: u8 = 0xff;
-
-impl KeyMac {
-    fn try_new() -> Result<Self, String> {
-        let mut key = [0; 32];
-        let key = aws_lc_rs::rand::fill(&mut key).and_then(|()| UnboundKey::new(&AES_256_GCM, &key));
-        let key = key.map_err(|_| "no random numbers for the token cache".to_owned())?;
-        Ok(Self(LessSafeKey::new(key)))
-    }
-
-    fn tag(&self, presented: PresentedToken<'_>) -> Key {
-        let audiences: usize = presented.audiences.iter().map(|a| 1 + a.len()).sum();
-        let mut text = Vec::with_capacity(presented.token.len() + audiences);
-        text.extend_from_slice(presented.token.as_bytes());
-        for audience in presented.audiences {
-            text.push(SEPARATOR);
-            text.extend_from_slice(audience.as_bytes());
-        }
-        // Constant on purpose; see the type's documentation for why that is safe.
-        let nonce = Nonce::assume_unique_for_key([0; 12]);
-        let tag = self.0.seal_in_place_separate_tag(nonce, Aad::from(text), &mut []);
-        let tag = tag.expect("a text in memory is not too long for GCM");
-        tag.as_ref().try_into().expect("GCM's tags have 16 bytes")
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
     }
 }
 
-type Shard = Mutex<HashMap<Key, Slot>>;
+impl Lookups {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Tag, WeakShared<BoxFuture<'static, TokenResult>>>> {
+        self.0.lock().expect("no code panics while holding this lock")
+    }
+}
 
 /// A cache in front of another token authenticator.
 pub struct TokenCache {
     tokens: Arc<dyn TokenAuthenticator>,
-    key_mac: KeyMac,
-    shards: Arc<[Shard]>,
+    tagger: Tagger,
+    known: Arc<TtlCache<Tag, Arc<TokenUser>>>,
+    lookups: Lookups,
     counts: Option<Arc<TokenCacheMetrics>>,
-}
-
-fn lock(shard: &Shard) -> MutexGuard<'_, HashMap<Key, Slot>> {
-    shard.lock().expect("no code panics while holding this lock")
 }
 
 impl TokenCache {
     /// A cache in front of `tokens`, with a random key of its own.
     ///
     /// # Errors
-    /// If the system's random number generator fails.
+    /// [`NoRandomNumbers`]
     pub fn try_new(
         tokens: Arc<dyn TokenAuthenticator>,
         counts: Option<Arc<TokenCacheMetrics>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoRandomNumbers> {
         Ok(Self {
             tokens,
-            key_mac: KeyMac::try_new()?,
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            tagger: Tagger::try_new()?,
+            known: Arc::new(TtlCache::new(MAX)),
+            lookups: Lookups::default(),
             counts,
         })
     }
 
-    fn lookup(&self, key: Key, shard: usize, presented: PresentedToken<'_>) -> Lookup {
+    fn lookup(&self, tag: Tag, presented: PresentedToken<'_>) -> Lookup {
         let (token, audiences) = (presented.token.to_owned(), presented.audiences.to_vec());
-        let (tokens, shards, counts) = (self.tokens.clone(), self.shards.clone(), self.counts.clone());
+        let (tokens, known, counts) = (self.tokens.clone(), self.known.clone(), self.counts.clone());
+        let registered = Registered(self.lookups.clone(), tag);
         let look_up = async move {
+            // Dropped after the result is cached, so that a request finds one or the other.
+            let _registered = registered;
             let presented = PresentedToken {
                 token: &token,
                 audiences: &audiences,
@@ -118,28 +94,37 @@ impl TokenCache {
             if let Some(counts) = counts {
                 counts.fetched(answer.is_ok());
             }
-            let mut known = lock(&shards[shard]);
-            match answer {
-                Ok(Some(mut found)) => {
-                    // Add the group once per lookup instead of once per request.
-                    add_authenticated(Arc::make_mut(&mut found.user));
-                    let now = Instant::now();
-                    // When the shard is full even after expired entries are dropped, the result is simply not cached.
-                    if known.len() >= MAX {
-                        known.retain(|_, slot| matches!(slot, Slot::Known(_, until) if *until > now));
-                    }
-                    if known.len() < MAX {
-                        known.insert(key, Slot::Known(Arc::new(found.clone()), now + SUCCESS));
-                    }
-                    Ok(Some(found))
-                }
-                other => {
-                    known.remove(&key);
-                    other
+            let Ok(Some(mut found)) = answer else { return answer };
+            // Add the group once per lookup instead of once per request.
+            add_authenticated(Arc::make_mut(&mut found.user));
+            known.insert(tag, Arc::new(found.clone()), SUCCESS);
+            Ok(Some(found))
+        };
+        look_up.boxed().shared()
+    }
+
+    /// The answer, and whether it was served from the cache.
+    async fn answer(&self, presented: PresentedToken<'_>) -> (bool, TokenResult) {
+        let tag = self.tagger.tag(presented);
+        let (lookup, joined) = {
+            let mut lookups = self.lookups.lock();
+            if let Some(found) = self.known.get(&tag).filter(|found| found.is_current()) {
+                return (true, Ok(Some(TokenUser::clone(&found))));
+            }
+            match lookups.get(&tag).and_then(WeakShared::upgrade) {
+                Some(running) => (running, true),
+                None => {
+                    let lookup = self.lookup(tag, presented);
+                    lookups.extend(lookup.downgrade().map(|weak| (tag, weak)));
+                    (lookup, false)
                 }
             }
         };
-        look_up.boxed().shared()
+        // A joined lookup may have read its objects before this request began: repeat it if they have changed since.
+        match lookup.await {
+            Ok(Some(found)) if joined && !found.is_current() => (false, self.lookup(tag, presented).await),
+            answer => (false, answer),
+        }
     }
 }
 
@@ -156,11 +141,7 @@ impl TokenAuthenticator for TokenCache {
 
     fn authenticate_sync(&self, presented: PresentedToken<'_>) -> Option<Arc<TokenUser>> {
         let now = Instant::now();
-        let key = self.key_mac.tag(presented);
-        let found = match lock(&self.shards[usize::from(key[0]) % SHARDS]).get(&key) {
-            Some(Slot::Known(found, until)) if *until > now => found.clone(),
-            _ => return None,
-        };
+        let found = self.known.get_at(&self.tagger.tag(presented), now)?;
         if !found.is_current() {
             return None;
         }
@@ -168,38 +149,6 @@ impl TokenAuthenticator for TokenCache {
             counts.looked_up(true, now.elapsed());
         }
         Some(found)
-    }
-}
-
-impl TokenCache {
-    /// The answer, and whether it was served from the cache.
-    async fn answer(&self, presented: PresentedToken<'_>) -> (bool, TokenResult) {
-        let key = self.key_mac.tag(presented);
-        let shard = usize::from(key[0]) % SHARDS;
-        let (lookup, joined) = {
-            let mut known = lock(&self.shards[shard]);
-            let running = match known.get(&key) {
-                Some(Slot::Known(found, until)) if *until > Instant::now() && found.is_current() => {
-                    return (true, Ok(Some(TokenUser::clone(found))));
-                }
-                Some(Slot::Asking(lookup)) => lookup.upgrade(),
-                _ => None,
-            };
-            let joined = running.is_some();
-            let lookup = running.unwrap_or_else(|| {
-                let lookup = self.lookup(key, shard, presented);
-                if let Some(weak) = lookup.downgrade().filter(|_| known.len() < MAX) {
-                    known.insert(key, Slot::Asking(weak));
-                }
-                lookup
-            });
-            (lookup, joined)
-        };
-        // A joined lookup may have read its objects before this request began: repeat it if they have changed since.
-        match lookup.await {
-            Ok(Some(found)) if joined && !found.is_current() => (false, self.lookup(key, shard, presented).await),
-            answer => (false, answer),
-        }
     }
 }
 
@@ -290,33 +239,6 @@ mod tests {
         assert_eq!(lookups(), 5);
     }
 
-    #[test]
-    fn a_key_identifies_one_token_with_its_audiences() {
-        let key_mac = KeyMac::try_new().unwrap();
-        let [a, b, ab] = ["a", "b", "ab"].map(str::to_owned);
-        let long = "t".repeat(1000);
-        let questions: [(&str, &[String]); 9] = [
-            ("", &[]),
-            ("t", &[]),
-            ("ta", &[]),
-            (&long, &[]),
-            (&long[1..], &[]),
-            ("t", std::slice::from_ref(&a)),
-            ("t", std::slice::from_ref(&ab)),
-            ("t", &[a.clone(), b.clone()]),
-            ("t", &[b.clone(), a.clone()]),
-        ];
-        let tags: std::collections::HashSet<Key> = questions.iter().map(|(t, a)| key_mac.tag(of(t, a))).collect();
-        assert_eq!(tags.len(), questions.len());
-        assert!(questions.iter().all(|(t, a)| tags.contains(&key_mac.tag(of(t, a)))));
-        let other = KeyMac::try_new().unwrap();
-        assert_ne!(
-            key_mac.tag(of("t", &[])),
-            other.tag(of("t", &[])),
-            "each cache has its own key"
-        );
-    }
-
     #[tokio::test(start_paused = true)]
     async fn requests_share_a_lookup_that_survives_the_first_disconnecting() {
         let (cache, slow) = cache();
@@ -369,5 +291,21 @@ mod tests {
     async fn a_lookup_times_out() {
         let (cache, _) = cache();
         assert!(cache.authenticate_token(of("slow", &[])).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_abandoned_lookup_is_forgotten() {
+        let (cache, _) = cache();
+        let asking = {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.authenticate_token(of("slow", &[])).await })
+        };
+        tokio::task::yield_now().await;
+        assert_eq!(cache.lookups.lock().len(), 1);
+        asking.abort();
+        assert!(asking.await.is_err());
+        assert_eq!(cache.lookups.lock().len(), 0);
+        cache.authenticate_token(of("good", &[])).await.unwrap();
+        assert_eq!(cache.lookups.lock().len(), 0);
     }
 }

@@ -5,9 +5,11 @@
 //! Entry point: [`Delegated::start`].
 
 mod config;
+mod error;
 mod tokens;
 
 pub use config::Configuration;
+pub use error::{ConfigurationError, DelegatedError};
 pub use tokens::TokenReviews;
 
 use super::{
@@ -28,10 +30,7 @@ const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
 
 /// Backoff between reads of the ConfigMap.
-const RETRY: Backoff = Backoff {
-    base: Duration::from_millis(250),
-    max: Duration::from_secs(30),
-};
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(250), Duration::from_secs(30));
 
 /// Authenticates with the trust configuration published by the core API server.
 pub struct Delegated {
@@ -45,11 +44,15 @@ impl Delegated {
     /// Reads the configuration, retrying for at most `patience`, and then watches it in a task of `tasks`.
     ///
     /// # Errors
-    /// A one-line reason if the configuration cannot be read in time. The server must not start without it.
+    /// [`DelegatedError`] if the configuration cannot be read in time. The server must not start without it.
     ///
     /// # Cancel safety
     /// Cancel safe: the task is spawned last.
-    pub async fn start(client: Arc<Client>, tasks: &TaskGroup, patience: Duration) -> Result<Arc<Self>, String> {
+    pub async fn start(
+        client: Arc<Client>,
+        tasks: &TaskGroup,
+        patience: Duration,
+    ) -> Result<Arc<Self>, DelegatedError> {
         let deadline = Instant::now() + patience;
         let mut failures = 0;
         let found = loop {
@@ -67,7 +70,8 @@ impl Delegated {
             failures += 1;
             tokio::time::sleep_until(next).await;
         };
-        let me = Arc::new(Self::with(&found.0, TokenReviews::new(client.clone()))?);
+        let me = Self::with(&found.0, TokenReviews::try_new(client.clone())?);
+        let me = Arc::new(me.map_err(DelegatedError::Unusable)?);
         let (follower, stop) = (me.clone(), tasks.stop_signal().clone());
         tasks.spawn("delegated-authentication", async move {
             // Nothing is lost by stopping: the next start reads the ConfigMap again.
@@ -79,7 +83,7 @@ impl Delegated {
         Ok(me)
     }
 
-    fn with(config: &Configuration, reviews: TokenReviews) -> Result<Self, String> {
+    fn with(config: &Configuration, reviews: TokenReviews) -> Result<Self, ConfigurationError> {
         let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
         let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
         let (proxies, clients) = (DynamicCa::fixed(proxies), DynamicCa::fixed(clients));
@@ -97,7 +101,7 @@ impl Delegated {
         vec![self.proxies.clone(), self.clients.clone()]
     }
 
-    fn replace(&self, config: &Configuration) -> Result<(), String> {
+    fn replace(&self, config: &Configuration) -> Result<(), ConfigurationError> {
         // Parse everything before anything is replaced, so that a bad ConfigMap leaves the old state intact.
         let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
         let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
@@ -156,8 +160,8 @@ impl Delegated {
     }
 }
 
-fn parse_pool(pem: &str) -> Result<CaPool, String> {
-    CaPool::from_pem(pem.as_bytes().to_vec()).map_err(|e| e.to_string())
+fn parse_pool(pem: &str) -> Result<CaPool, ConfigurationError> {
+    Ok(CaPool::from_pem(pem.as_bytes().to_vec())?)
 }
 
 /// Builds the authenticators in upstream's order: front proxy, client certificate, token, anonymous.
@@ -184,15 +188,12 @@ async fn read_object(client: &Client) -> Result<Value, ClientError> {
     client.get(&format!("{COLLECTION}/{NAME}")).await
 }
 
-async fn read(client: &Client) -> Result<(Configuration, String), String> {
+async fn read(client: &Client) -> Result<(Configuration, String), DelegatedError> {
     let object = read_object(client).await.map_err(|e| match e.code() {
-        Some(403) => format!(
-            "ConfigMap kube-system/{NAME} may not be read; bind this server's user to the role kube-system/extension-apiserver-authentication-reader ({e})"
-        ),
-        _ => format!("ConfigMap kube-system/{NAME} cannot be read: {e}"),
+        Some(403) => DelegatedError::Forbidden(e),
+        _ => DelegatedError::Unreadable(e),
     })?;
-    let config =
-        Configuration::parse(&object).map_err(|e| format!("ConfigMap kube-system/{NAME} cannot be used: {e}"))?;
+    let config = Configuration::parse(&object).map_err(DelegatedError::Unusable)?;
     Ok((config, object.str_at(&["metadata", "resourceVersion"]).to_owned()))
 }
 

@@ -4,6 +4,7 @@ use super::{
     AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated,
     speaks_of_authentication,
 };
+use crate::apimachinery::field::aggregate_texts;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -20,21 +21,17 @@ impl Union {
 #[async_trait]
 impl Authenticator for Union {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
-        let mut refusals: Vec<AuthenticationError> = Vec::new();
+        let mut refusals = Vec::new();
         for member in &self.0 {
             match member.authenticate(from).await {
                 Ok(Some(found)) => return Ok(Some(with_group(found))),
                 Ok(None) => {}
-                Err(e) => refusals.push(e),
+                Err(e) => refusals.push(e.0),
             }
         }
-        match refusals.len() {
-            0 => Ok(None),
-            1 => Err(refusals.swap_remove(0)),
-            _ => {
-                let all: Vec<String> = refusals.into_iter().map(|r| r.0).collect();
-                Err(AuthenticationError(format!("[{}]", all.join(", "))))
-            }
+        match refusals.is_empty() {
+            true => Ok(None),
+            false => Err(AuthenticationError(aggregate_texts(refusals))),
         }
     }
 

@@ -2,30 +2,36 @@
 //! `plugin/pkg/authenticator/token/webhook`. Accepted and rejected tokens are cached; errors are not.
 
 use super::bearer::intersection;
+use super::reviewed;
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::texts;
+use crate::authn::token_tag::{NoRandomNumbers, Tag, Tagger};
+use crate::cache::TtlCache;
+use crate::client::retry::retry;
 use crate::client::{ClientConfig, FetchError, Fetcher};
-use crate::request::UserInfo;
+use crate::tasks::Backoff;
 use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
-use aws_lc_rs::{digest, rand};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// Maximum number of attempts.
-const MAX_ATTEMPTS: u32 = 5;
-/// Delay before the first retry. Each further delay is 1.5 times as long, plus up to 20 % of jitter.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Timeout of one attempt.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached results.
 const MAX: usize = 8192;
 
-type Key = [u8; 32];
+/// Why a webhook cannot be called.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// A certificate, key, token or name of the client configuration cannot be used.
+    #[error(transparent)]
+    Client(#[from] FetchError),
+    /// Its answers cannot be cached.
+    #[error(transparent)]
+    Cache(#[from] NoRandomNumbers),
+}
 
 /// Sends TokenReviews to a webhook.
 pub struct WebhookTokens {
@@ -33,21 +39,23 @@ pub struct WebhookTokens {
     url: String,
     version: String,
     ttl: Duration,
-    known: Mutex<HashMap<Key, (Option<TokenUser>, Instant)>>,
+    known: TtlCache<Tag, Option<TokenUser>>,
+    tagger: Tagger,
 }
 
 impl WebhookTokens {
     /// The webhook of a kubeconfig, called in `version` (`v1` or `v1beta1`). Results are cached for `ttl`.
     ///
     /// # Errors
-    /// If the client configuration cannot be used.
-    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, String> {
+    /// [`WebhookError`]
+    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, WebhookError> {
         Ok(Self {
-            fetcher: Fetcher::with(config, REQUEST_TIMEOUT).map_err(|e| e.what)?,
+            fetcher: Fetcher::with(config, REQUEST_TIMEOUT)?,
             url: config.server.clone(),
             version: format!("authentication.k8s.io/{version}"),
             ttl,
-            known: Mutex::default(),
+            known: TtlCache::new(MAX),
+            tagger: Tagger::try_new()?,
         })
     }
 
@@ -56,10 +64,6 @@ impl WebhookTokens {
     pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
         self.fetcher = self.fetcher.with_metrics(counts);
         self
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Option<TokenUser>, Instant)>> {
-        self.known.lock().expect("no code panics while holding this lock")
     }
 
     async fn review(&self, presented: PresentedToken<'_>) -> Result<Value, AuthenticationError> {
@@ -71,39 +75,17 @@ impl WebhookTokens {
             review.set(&["spec", "audiences"], presented.audiences.to_vec());
         }
         let body = json::to_vec(&review);
-        let mut wait = FIRST_WAIT;
-        let mut tries = 1;
-        loop {
-            match self.fetcher.post(&self.url, body.clone()).await {
-                Ok(answer) => {
-                    let answer =
-                        json::decode(&answer).map_err(|e| AuthenticationError(format!("the webhook's answer: {e}")))?;
-                    return Ok(answer.get("status").clone());
-                }
-                Err(e) if e.transient && tries < MAX_ATTEMPTS => tokio::time::sleep(pause(wait, &e)).await,
-                Err(e) => return Err(AuthenticationError(e.what)),
-            }
-            wait += wait / 2;
-            tries += 1;
-        }
+        let answer = retry(Backoff::WEBHOOK, || self.fetcher.post(&self.url, body.clone())).await;
+        let answer = answer.map_err(|e| AuthenticationError(e.what))?;
+        let answer = json::decode(&answer).map_err(|e| AuthenticationError(format!("the webhook's answer: {e}")))?;
+        Ok(answer.get("status").clone())
     }
-}
-
-fn pause(wait: Duration, error: &FetchError) -> Duration {
-    let mut byte = [0u8];
-    // If no random byte is available, the delay merely has no jitter.
-    let _ = rand::fill(&mut byte);
-    let jitter = wait / 5 * u32::from(byte[0]) / 255;
-    error.retry_after.map_or(wait + jitter, Duration::from_secs)
 }
 
 fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<TokenUser>, AuthenticationError> {
-    if status.get("authenticated").as_bool() != Some(true) {
-        return match status.str_at(&["error"]) {
-            "" => Ok(None),
-            error => Err(AuthenticationError::new(error)),
-        };
-    }
+    let Some(user) = reviewed::user(status)? else {
+        return Ok(None);
+    };
     // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own audiences,
     // which are the requested ones.
     let audiences = match texts(status.get("audiences")) {
@@ -113,18 +95,6 @@ fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<
     if audiences.is_empty() && !presented.audiences.is_empty() {
         return Ok(None);
     }
-    let reported = status.get("user");
-    let extra = reported.get("extra").as_object();
-    let user = UserInfo {
-        name: reported.str_at(&["username"]).to_owned(),
-        uid: reported.str_at(&["uid"]).to_owned(),
-        groups: texts(reported.get("groups")),
-        extra: extra
-            .into_iter()
-            .flat_map(|m| m.iter())
-            .map(|(k, v)| (k.to_owned(), texts(v)))
-            .collect(),
-    };
     Ok(Some(TokenUser {
         audiences,
         ..TokenUser::from(Arc::new(user))
@@ -137,31 +107,12 @@ impl TokenAuthenticator for WebhookTokens {
         &self,
         presented: PresentedToken<'_>,
     ) -> Result<Option<TokenUser>, AuthenticationError> {
-        let mut key = digest::Context::new(&digest::SHA256);
-        // Length-prefixed, so that no other split of the same bytes yields the same key.
-        for part in std::iter::once(presented.token).chain(presented.audiences.iter().map(String::as_str)) {
-            key.update(&(part.len() as u64).to_le_bytes());
-            key.update(part.as_bytes());
-        }
-        let mut digest = [0; 32];
-        digest.copy_from_slice(key.finish().as_ref());
-        let now = Instant::now();
-        if let Some((answer, until)) = self.lock().get(&digest)
-            && *until > now
-        {
-            return Ok(answer.clone());
+        let tag = self.tagger.tag(presented);
+        if let Some(answer) = self.known.get(&tag) {
+            return Ok(answer);
         }
         let answer = parse_status(&self.review(presented).await?, presented)?;
-        if !self.ttl.is_zero() {
-            let now = Instant::now();
-            let mut known = self.lock();
-            if known.len() >= MAX {
-                known.retain(|_, (_, until)| *until > now);
-            }
-            if known.len() < MAX {
-                known.insert(digest, (answer.clone(), now + self.ttl));
-            }
-        }
+        self.known.insert(tag, answer.clone(), self.ttl);
         Ok(answer)
     }
 }

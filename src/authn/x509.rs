@@ -6,9 +6,9 @@ mod memo;
 
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated};
 use crate::apimachinery::codec::hex;
-use crate::apimachinery::x509::Name;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
+use crate::x509::Name;
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};

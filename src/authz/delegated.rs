@@ -7,8 +7,10 @@ use super::{AllowedPaths, Attributes, Authorizer, PrivilegedGroups, Rules, Union
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Map;
+use crate::client::retry::retry;
 use crate::client::{Client, ClientError};
 use crate::request::UserInfo;
+use crate::tasks::Backoff;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +20,6 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const ALLOW_TTL: Duration = Duration::from_secs(10);
 /// How long a negative result is cached.
 const DENY_TTL: Duration = Duration::from_secs(10);
-/// Delays before each retry.
-const RETRIES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 
 /// Sends reviews. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
@@ -66,14 +66,7 @@ impl Delegated {
         review.insert("kind", "SubjectAccessReview");
         review.insert("spec", spec.clone());
         let review = Value::Object(review);
-        for wait in RETRIES {
-            // No code means that the server was not reached.
-            match self.reviewer.review(&review).await {
-                Err(e) if e.code().is_none_or(|c| c == 429 || c >= 500) => tokio::time::sleep(wait).await,
-                answer => return answer,
-            }
-        }
-        self.reviewer.review(&review).await
+        retry(Backoff::WEBHOOK, || self.reviewer.review(&review)).await
     }
 }
 
@@ -163,9 +156,9 @@ mod tests {
         let jane = UserInfo::system("jane", &[]);
         let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!((v.decision, v.error.as_deref()), (Decision::NoOpinion, Some("gone")));
-        assert_eq!(attributes.0.load(Ordering::Relaxed), 3, "retried before giving up");
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 5, "retried before giving up");
         ask(&a, &jane, "/apis/g/v1/gadgets").await;
-        assert_eq!(attributes.0.load(Ordering::Relaxed), 6);
+        assert_eq!(attributes.0.load(Ordering::Relaxed), 10);
     }
 
     #[tokio::test]

@@ -31,6 +31,7 @@ pub use postings::{BudgetExhausted, StepBudget};
 
 use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};
+use crate::apimachinery::field::aggregate_texts;
 use crate::request::UserInfo;
 use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
@@ -114,14 +115,6 @@ impl Rbac {
     }
 }
 
-/// Formats a list of errors like Go's `utilerrors.Aggregate`.
-pub(crate) fn aggregate(errors: &[String]) -> String {
-    match errors {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
 fn decide(index: &Index, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Verdict, BudgetExhausted> {
     if let Some(found) = index.find(attributes, steps)? {
         let by = found.binding.describe(found.subject);
@@ -131,7 +124,7 @@ fn decide(index: &Index, attributes: &Attributes<'_>, steps: &mut StepBudget) ->
     Ok(if dangling.is_empty() {
         Verdict::no_opinion("")
     } else {
-        Verdict::no_opinion(format!("RBAC: {}", aggregate(&dangling)))
+        Verdict::no_opinion(format!("RBAC: {}", aggregate_texts(dangling)))
     })
 }
 

@@ -1,6 +1,7 @@
 //! Lists of rules granted to a user, for SelfSubjectRulesReviews.
 
 use super::rbac::PolicyRule;
+use crate::apimachinery::field::aggregate_texts;
 
 /// The rules granted to a user in a namespace, in evaluation order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,9 +54,8 @@ impl Rules {
     /// The errors as one message; empty if there are none.
     pub fn error(&self) -> String {
         if self.errors.is_empty() {
-            String::new()
-        } else {
-            super::rbac::aggregate(&self.errors)
+            return String::new();
         }
+        aggregate_texts(self.errors.iter().cloned())
     }
 }

@@ -1,6 +1,7 @@
 //! [`Union`], which chains authorizers, and the trivial authorizers.
 
 use super::{Attributes, Authorizer, Decision, Rules, Verdict};
+use crate::apimachinery::field::aggregate_texts;
 use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -67,13 +68,9 @@ impl Sum {
         None
     }
 
-    fn end(mut self) -> Verdict {
+    fn end(self) -> Verdict {
         let mut verdict = Verdict::no_opinion(self.reasons.join("\n"));
-        verdict.error = match self.errors.len() {
-            0 => None,
-            1 => self.errors.pop(),
-            _ => Some(format!("[{}]", self.errors.join(", "))),
-        };
+        verdict.error = (!self.errors.is_empty()).then(|| aggregate_texts(self.errors));
         verdict
     }
 }

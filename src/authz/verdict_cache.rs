@@ -1,12 +1,10 @@
-//! A bounded cache with expiry for the verdicts of remote authorizers.
+//! The cache of the verdicts of remote authorizers.
 
 use super::{Decision, Verdict};
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::cache::TtlCache;
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// Maximum number of entries. When the cache is full of unexpired entries, new verdicts are not cached.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 8192;
 /// Maximum length of a key. Clients control names and extra attributes, so longer keys are not cached.
 const MAX_KEY: usize = 10_000;
@@ -17,7 +15,7 @@ pub(super) struct VerdictCache {
     allow: Duration,
     /// How long any other verdict is cached; zero: not at all.
     deny: Duration,
-    known: Mutex<HashMap<String, (Verdict, Instant)>>,
+    known: TtlCache<String, Verdict>,
 }
 
 impl VerdictCache {
@@ -25,19 +23,13 @@ impl VerdictCache {
         Self {
             allow,
             deny,
-            known: Mutex::default(),
+            known: TtlCache::new(MAX_ENTRIES),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Verdict, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cached verdict, if it has not expired.
     pub(super) fn get(&self, question: &str) -> Option<Verdict> {
-        let known = self.lock();
-        let (verdict, until) = known.get(question)?;
-        (*until > Instant::now()).then(|| verdict.clone())
+        self.known.get(question)
     }
 
     /// Caches a verdict.
@@ -46,16 +38,8 @@ impl VerdictCache {
             Decision::Allow => self.allow,
             _ => self.deny,
         };
-        if ttl.is_zero() || question.len() > MAX_KEY {
-            return;
-        }
-        let now = Instant::now();
-        let mut known = self.lock();
-        if known.len() >= MAX_ENTRIES {
-            known.retain(|_, (_, until)| *until > now);
-        }
-        if known.len() < MAX_ENTRIES {
-            known.insert(question, (verdict.clone(), now + ttl));
+        if question.len() <= MAX_KEY {
+            self.known.insert(question, verdict.clone(), ttl);
         }
     }
 }

@@ -8,20 +8,14 @@ use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::client::ClientConfig;
 use crate::client::fetch::{FetchError, Fetcher};
+use crate::client::retry::retry;
 use crate::request::UserInfo;
+use crate::tasks::Backoff;
 use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Delays before each retry.
-const RETRIES: [Duration; 4] = [
-    Duration::from_millis(500),
-    Duration::from_millis(750),
-    Duration::from_millis(1125),
-    Duration::from_millis(1690),
-];
 
 /// API version of the SubjectAccessReviews sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +101,10 @@ impl Webhook {
             "metadata": {}, "status": {"allowed": false}});
         review.set(&["spec"], spec.clone());
         let body = json::to_vec(&review);
-        let mut waits = RETRIES.iter();
-        loop {
-            match self.ask.ask(body.clone()).await {
-                Ok(answer) => {
-                    let answer = json::decode(&answer).map_err(|e| format!("the webhook's answer is no JSON: {e}"))?;
-                    return review::verdict(answer.get("status")).map_err(str::to_owned);
-                }
-                Err(e) if e.transient => match waits.next() {
-                    Some(wait) => tokio::time::sleep(*wait).await,
-                    None => return Err(e.to_string()),
-                },
-                Err(e) => return Err(e.to_string()),
-            }
-        }
+        let answer = retry(Backoff::WEBHOOK, || self.ask.ask(body.clone())).await;
+        let answer = answer.map_err(|e| e.to_string())?;
+        let answer = json::decode(&answer).map_err(|e| format!("the webhook's answer is no JSON: {e}"))?;
+        review::verdict(answer.get("status")).map_err(str::to_owned)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `torana explain-access USER VERB RESOURCE [-n NAMESPACE]`: queries a running server for the rule that allows an
 //! access, or for the rules that come closest to allowing it.
 
+use super::QueryError;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::client::Client;
@@ -118,16 +119,16 @@ impl ExplainAccess {
     /// Queries the server and formats the result.
     ///
     /// # Errors
-    /// A one-line message: the server cannot be reached or rejects the request.
-    pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
+    /// [`QueryError`]: the server cannot be reached or rejects the request.
+    pub fn run(&self) -> BoxFuture<'_, Result<String, QueryError>> {
         self.query().boxed()
     }
 
-    async fn query(&self) -> Result<String, String> {
+    async fn query(&self) -> Result<String, QueryError> {
         let config = super::client_config(&self.kubeconfig)?;
-        let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+        let client = Client::try_new(&config)?;
         let answer = client.create(REVIEWS, &self.review()).await;
-        Ok(self.render(&answer.map_err(|e| e.to_string())?))
+        Ok(self.render(&answer?))
     }
 
     fn render(&self, answer: &Value) -> String {

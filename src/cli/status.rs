@@ -1,5 +1,6 @@
 //! `torana status`: shows the state of each APIService, queried from `/debug/aggregator` of a running server.
 
+use super::QueryError;
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
@@ -68,20 +69,19 @@ impl StatusCommand {
     /// Ctrl-C, on SIGTERM, and when standard output is closed.
     ///
     /// # Errors
-    /// A one-line message: the server cannot be reached or rejects the request. With `--watch` only the first request
+    /// [`QueryError`]: the server cannot be reached or rejects the request. With `--watch` only the first request
     /// is fatal; later failures are reported and retried.
-    pub fn run(&self) -> BoxFuture<'_, Result<String, String>> {
+    pub fn run(&self) -> BoxFuture<'_, Result<String, QueryError>> {
         self.query().boxed()
     }
 
-    async fn query(&self) -> Result<String, String> {
+    async fn query(&self) -> Result<String, QueryError> {
         let config = super::client_config(&self.kubeconfig)?;
-        let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+        let client = Client::try_new(&config)?;
         if !self.watch {
-            return Ok(self.render(&client.get(PATH).await.map_err(|e| e.to_string())?));
+            return Ok(self.render(&client.get(PATH).await?));
         }
-        let listen = |kind| signal(kind).map_err(|e| format!("cannot listen for signals: {e}"));
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         // Biased: a signal also ends a request that hangs.
         tokio::select! {
             biased;
@@ -91,7 +91,7 @@ impl StatusCommand {
         }
     }
 
-    async fn watch_status(&self, client: &Client) -> Result<String, String> {
+    async fn watch_status(&self, client: &Client) -> Result<String, QueryError> {
         let clear = self.is_table() && std::io::stdout().is_terminal();
         let mut has_succeeded = false;
         loop {
@@ -102,7 +102,7 @@ impl StatusCommand {
                     tokio::time::sleep(PERIOD).await;
                     continue;
                 }
-                Err(e) => return Err(e.to_string()),
+                Err(e) => return Err(e.into()),
             };
             has_succeeded = true;
             if self.print(&text, clear).is_err() {

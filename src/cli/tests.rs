@@ -52,12 +52,14 @@ fn the_first_kubeconfig_with_a_current_context_is_used() {
     assert_eq!(super::first_in_use(&list(&[gone])), gone);
     let told = super::client_config(gone).unwrap_err();
     assert!(
-        told.ends_with("; name another with --kubeconfig or $KUBECONFIG"),
+        told.to_string()
+            .ends_with("; name another with --kubeconfig or $KUBECONFIG"),
         "{told}"
     );
     assert!(
         super::client_config(&empty)
             .unwrap_err()
+            .to_string()
             .ends_with("it names no current-context")
     );
 }

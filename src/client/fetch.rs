@@ -1,20 +1,17 @@
 //! Single requests to configured https URLs, such as identity providers and webhooks. Entry points: [`Fetcher::get`]
 //! and [`Fetcher::post`].
 //!
-//! Each request opens a connection, since callers cache the responses. Redirects are not followed.
+//! What a failure means to the caller is decided here; the requests are [`super::http`]'s.
 
+use super::http::{HttpClient, HttpError, Limits};
 use super::kubeconfig::ClientConfig;
+use super::retry::{Retry, Retryable};
 use crate::telemetry::clients::ClientRequestMetrics;
 use bytes::Bytes;
-use http::{Method, Request, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use http::uri::Scheme;
+use http::{Method, StatusCode, Uri, header};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Upper limit on the size of a response. Key sets, discovery documents and reviews take a few kilobytes. The limit
 /// matters because unauthenticated callers can trigger as many concurrent requests to a webhook as they have
@@ -40,12 +37,19 @@ impl fmt::Display for FetchError {
 
 impl std::error::Error for FetchError {}
 
+impl Retryable for FetchError {
+    fn retry(&self) -> Retry {
+        match self.retry_after {
+            _ if !self.transient => Retry::No,
+            Some(seconds) => Retry::After(Duration::from_secs(seconds)),
+            None => Retry::Backoff,
+        }
+    }
+}
+
 /// Sends requests with one set of trust anchors and credentials.
 pub struct Fetcher {
-    tls: Arc<rustls::ClientConfig>,
-    server_name: Option<ServerName<'static>>,
-    authorization: Option<header::HeaderValue>,
-    timeout: Duration,
+    http: HttpClient,
     counts: Option<ClientRequestMetrics>,
 }
 
@@ -85,18 +89,12 @@ impl Fetcher {
     /// # Errors
     /// A certificate, key, token or name cannot be used.
     pub fn with(config: &ClientConfig, timeout: Duration) -> Result<Self, FetchError> {
-        let roots = config.roots().map_err(permanent)?;
-        if roots.is_empty() && config.ca_pem.is_some() {
-            return Err(permanent("the CA bundle holds no certificate"));
-        }
-        let tls = config.tls(roots, b"http/1.1").map_err(permanent)?;
-        let authorization = config.authorization().map_err(permanent)?;
-        let name = config.tls_server_name.clone().map(ServerName::try_from);
-        Ok(Self {
-            tls: Arc::new(tls),
-            server_name: name.transpose().map_err(permanent)?,
-            authorization,
+        let limits = Limits {
             timeout,
+            max_response: MAX_RESPONSE,
+        };
+        Ok(Self {
+            http: HttpClient::try_new(config, limits).map_err(permanent)?,
             counts: None,
         })
     }
@@ -131,74 +129,31 @@ impl Fetcher {
     }
 
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
-        let timed_out = |_| transient(format!("{url}: no answer within {:?}", self.timeout));
-        let mut status = None;
-        let exchange = self.exchange(method.clone(), url, body, &mut status);
-        let outcome = tokio::time::timeout(self.timeout, exchange).await;
-        if let Some(counts) = &self.counts {
-            let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
-            counts.sent(method.as_str(), host.unwrap_or(""), status);
-        }
-        outcome.map_err(timed_out)?
-    }
-
-    async fn exchange(
-        &self,
-        method: Method,
-        url: &str,
-        body: Bytes,
-        code: &mut Option<u16>,
-    ) -> Result<Bytes, FetchError> {
-        let lost = |e: &dyn fmt::Display| transient(format!("{url}: {e}"));
         let uri: Uri = url.parse().map_err(|e| permanent(format!("{url}: {e}")))?;
-        let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
-        let host = host.ok_or_else(|| permanent(format!("{url}: no https URL")))?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = match &self.server_name {
-            Some(name) => name.clone(),
-            None => ServerName::try_from(host.clone()).map_err(permanent)?,
-        };
-        let tcp = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(443))).await;
-        let tcp = tcp.map_err(|e| lost(&e))?;
-        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
-        let tls = connector.connect(name, tcp).await.map_err(|e| lost(&e))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await.map_err(|e| lost(&e))?;
-        let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let mut request = Request::builder().method(method).uri(path);
-        if let Some(authority) = uri.authority() {
-            request = request.header(header::HOST, authority.as_str());
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return Err(permanent(format!("{url}: no https URL")));
         }
-        request = request.header(header::ACCEPT, "application/json");
-        if !body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+        let host = uri.authority().map_or_else(String::new, ToString::to_string);
+        let response = self.http.send(method.clone(), uri, "application/json", body).await;
+        if let Some(counts) = &self.counts {
+            let status = match &response {
+                Ok(response) => Some(response.status()),
+                Err(HttpError::Body(status, _)) => Some(*status),
+                Err(_) => None,
+            };
+            counts.sent(method.as_str(), &host, status.map(|s| s.as_u16()));
         }
-        if let Some(authorization) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, authorization.clone());
+        let response = response.map_err(|e| transient(format!("{url}: {e}")))?;
+        let (status, retry_after) = (response.status(), response.headers().get(header::RETRY_AFTER));
+        if status.is_success() {
+            return Ok(response.into_body());
         }
-        let request = request.body(Full::new(body)).map_err(permanent)?;
-        let exchange = async {
-            let response = sender.send_request(request).await.map_err(|e| lost(&e))?;
-            let (status, retry_after) = (response.status(), response.headers().get(header::RETRY_AFTER).cloned());
-            *code = Some(status.as_u16());
-            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-            let body = body.map_err(|e| lost(&e))?.to_bytes();
-            if status.is_success() {
-                return Ok(body);
-            }
-            let shown = String::from_utf8_lossy(&body[..body.len().min(256)]).into_owned();
-            Err(FetchError {
-                what: format!("{url}: {status}: {}", shown.trim()),
-                transient: status.is_server_error() || (status.as_u16() == 429 && retry_after.is_some()),
-                retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
-            })
-        };
-        // Drives the connection alongside. Its outcome is ignored, since the exchange itself reports how it ended.
-        let mut exchange = std::pin::pin!(exchange);
-        tokio::select! {
-            biased;
-            response = &mut exchange => response,
-            _ = connection => exchange.await,
-        }
+        let shown = String::from_utf8_lossy(&response.body()[..response.body().len().min(256)]);
+        Err(FetchError {
+            what: format!("{url}: {status}: {}", shown.trim()),
+            transient: status.is_server_error() || (status == StatusCode::TOO_MANY_REQUESTS && retry_after.is_some()),
+            retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
+        })
     }
 }
 
@@ -207,6 +162,7 @@ mod tests {
     use super::*;
     use crate::telemetry::Telemetry;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 

@@ -51,17 +51,26 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-fn text(e: impl fmt::Display) -> String {
-    e.to_string()
+/// Why certificates, keys or tokens of a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CredentialsError {
+    #[error("the kubeconfig's {of}: {}", crate::x509::pem::error_text(.source))]
+    Pem {
+        of: &'static str,
+        source: rustls::pki_types::pem::Error,
+    },
+    #[error("the CA bundle holds no certificate")]
+    NoAuthority,
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Token(#[from] http::header::InvalidHeaderValue),
+    #[error(transparent)]
+    ServerName(#[from] rustls::pki_types::InvalidDnsNameError),
 }
 
-fn pem_error(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> String {
-    move |e| {
-        format!(
-            "the kubeconfig's {of}: {}",
-            crate::apimachinery::codec::pem::error_text(&e)
-        )
-    }
+fn pem_error(of: &'static str) -> impl Fn(rustls::pki_types::pem::Error) -> CredentialsError {
+    move |source| CredentialsError::Pem { of, source }
 }
 
 impl ClientConfig {
@@ -69,14 +78,15 @@ impl ClientConfig {
     ///
     /// # Errors
     /// A certificate cannot be used.
-    pub(super) fn roots(&self) -> Result<RootCertStore, String> {
+    fn roots(&self) -> Result<RootCertStore, CredentialsError> {
         let mut roots = RootCertStore::empty();
         match &self.ca_pem {
             Some(pem) => {
                 for cert in CertificateDer::pem_slice_iter(pem) {
-                    roots
-                        .add(cert.map_err(pem_error("certificate-authority"))?)
-                        .map_err(text)?;
+                    roots.add(cert.map_err(pem_error("certificate-authority"))?)?;
+                }
+                if roots.is_empty() {
+                    return Err(CredentialsError::NoAuthority);
                 }
             }
             None => {
@@ -86,39 +96,35 @@ impl ClientConfig {
         Ok(roots)
     }
 
-    /// A TLS configuration that trusts `roots`, presents the client certificate, and offers `protocol` by ALPN.
+    /// A TLS configuration that verifies the server, and presents the client certificate. It offers no protocol by ALPN.
     ///
     /// # Errors
     /// A certificate or key cannot be used.
-    pub(super) fn tls(&self, roots: RootCertStore, protocol: &[u8]) -> Result<rustls::ClientConfig, String> {
+    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, CredentialsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(text)?
-            .with_root_certificates(roots);
-        let mut tls = match &self.client_identity {
-            None => builder.with_no_client_auth(),
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(self.roots()?);
+        match &self.client_identity {
+            None => Ok(builder.with_no_client_auth()),
             Some((cert, key)) => {
                 let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<Vec<_>, _>>();
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(pem_error("client-key"))?;
-                builder
-                    .with_client_auth_cert(chain.map_err(pem_error("client-certificate"))?, key)
-                    .map_err(text)?
+                let chain = chain.map_err(pem_error("client-certificate"))?;
+                Ok(builder.with_client_auth_cert(chain, key)?)
             }
-        };
-        tls.alpn_protocols = vec![protocol.to_vec()];
-        Ok(tls)
+        }
     }
 
     /// The `Authorization` header for the token, marked as sensitive.
     ///
     /// # Errors
     /// The token contains bytes that are not allowed in a header.
-    pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, String> {
+    pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, CredentialsError> {
         let Some(token) = &self.token else {
             return Ok(None);
         };
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(text)?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

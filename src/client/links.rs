@@ -2,6 +2,7 @@
 //! `apimachinery/pkg/util/proxy/transport.go`. Entry point: [`Links::rewritten`].
 
 use super::url;
+use crate::request::percent;
 
 /// How the links of one response are rewritten.
 #[derive(Clone, Debug)]
@@ -127,7 +128,7 @@ pub fn go_parse_error(link: &str) -> Option<String> {
         ));
     }
     for part in [path, fragment] {
-        if let Some(escape) = broken_escape(part) {
+        if let Some(escape) = percent::malformed_escape(part) {
             return about(format!(
                 "invalid URL escape {}",
                 crate::apimachinery::field::quote(escape)
@@ -135,16 +136,6 @@ pub fn go_parse_error(link: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn broken_escape(part: &str) -> Option<&str> {
-    part.match_indices('%').map(|(at, _)| &part[at..]).find_map(|here| {
-        let digits = here.get(1..3).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        match digits {
-            Some(_) => None,
-            None => Some(here.get(..3).unwrap_or(here)),
-        }
-    })
 }
 
 fn is_scheme(s: &str) -> bool {

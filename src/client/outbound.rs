@@ -9,6 +9,7 @@ mod sockets;
 pub use own::OwnAddress;
 
 use super::dial::{self, DialError, TcpConnection};
+use crate::request::percent;
 use base64::Engine as _;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -218,32 +219,10 @@ fn proxy(value: &str) -> Result<Option<Proxy>, String> {
         },
         credentials: user.map(|u| {
             let (name, password) = u.split_once(':').unwrap_or((u, ""));
-            let both = format!("{}:{}", decoded(name), decoded(password));
+            let both = format!("{}:{}", percent::decode_lossy(name), percent::decode_lossy(password));
             format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both))
         }),
     }))
-}
-
-fn decoded(s: &str) -> String {
-    let mut out = Vec::new();
-    let mut rest = s.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok());
-        let byte = hex
-            .filter(|_| *first == b'%')
-            .and_then(|h| u8::from_str_radix(h, 16).ok());
-        match byte {
-            Some(b) => {
-                out.push(b);
-                rest = &tail[2..];
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn except(entry: &str) -> Option<Except> {

@@ -1,14 +1,14 @@
 //! Health probe of a component on this machine, as upstream's component statuses use it: HTTPS without verification of
 //! the certificate, one GET. Entry point: [`https`].
 
+use super::http::{HttpClient, HttpError, Limits, root_cause};
 use super::verify::{AnyServer, Verifier};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
-use std::io::ErrorKind;
+use bytes::Bytes;
+use http::{Method, Uri};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Timeout of a probe.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,37 +24,23 @@ const MAX_RESPONSE: usize = 10 << 10;
 /// Cancel safe.
 pub async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
     let asked = format!("Get \"https://{address}{path}\"");
-    match tokio::time::timeout(TIMEOUT, ask(address, path)).await {
-        Err(_) => Err(format!(
-            "{asked}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        )),
-        Ok(Err(Refusal::Transport(why))) => Err(format!("{asked}: {why}")),
-        Ok(Err(Refusal::Answer(code))) => Err(format!("HTTP probe failed with statuscode: {code}")),
-        Ok(Ok(body)) => Ok(body),
+    let failed = |why: &dyn std::fmt::Display| format!("{asked}: {why}");
+    let uri: Uri = format!("https://{address}{path}").parse().map_err(|e| failed(&e))?;
+    let client = client().map_err(|e| failed(&e))?;
+    let response = client.send(Method::GET, uri, "", Bytes::new()).await;
+    let response = response.map_err(|e| failed(&go_text(address, &e)))?;
+    match response.status() {
+        status if status.is_success() || status.is_redirection() => {
+            Ok(String::from_utf8_lossy(response.body()).into_owned())
+        }
+        status => Err(format!("HTTP probe failed with statuscode: {}", status.as_u16())),
     }
 }
 
-enum Refusal {
-    Transport(String),
-    Answer(u16),
-}
-
-fn lost(e: impl std::fmt::Display) -> Refusal {
-    Refusal::Transport(e.to_string())
-}
-
-async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
-    let tcp = TcpStream::connect(address).await.map_err(|e| {
-        let why = match e.kind() {
-            ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-            _ => e.to_string(),
-        };
-        lost(format!("dial tcp {address}: connect: {why}"))
-    })?;
+fn client() -> Result<HttpClient, rustls::Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(lost)?
+        .with_safe_default_protocol_versions()?
         // Unverified: the result is only displayed and decides nothing.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier {
@@ -62,32 +48,21 @@ async fn ask(address: SocketAddr, path: &str) -> Result<String, Refusal> {
             provider,
         }))
         .with_no_client_auth();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
-    let tls = connector.connect(address.ip().into(), tcp).await.map_err(lost)?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls))
-        .await
-        .map_err(lost)?;
-    let request = http::Request::get(path)
-        .header(http::header::HOST, address.to_string())
-        .body(Empty::<bytes::Bytes>::new())
-        .map_err(lost)?;
-    let response = async {
-        let response = sender.send_request(request).await.map_err(lost)?;
-        let well = response.status().is_success() || response.status().is_redirection();
-        let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE)
-            .collect()
-            .await
-            .map_err(lost)?;
-        let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-        if well { Ok(body) } else { Err(Refusal::Answer(code)) }
+    let limits = Limits {
+        timeout: TIMEOUT,
+        max_response: MAX_RESPONSE,
     };
-    // The response may be complete when the connection ends; a premature end shows as an error of the response.
-    tokio::pin!(response);
-    tokio::select! {
-        biased;
-        response = &mut response => response,
-        _ = connection => response.await,
+    Ok(HttpClient::with_tls(tls, None, limits))
+}
+
+fn go_text(address: SocketAddr, error: &HttpError) -> String {
+    if let HttpError::Timeout(_) = error {
+        return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned();
+    }
+    let cause = root_cause(error).downcast_ref::<io::Error>();
+    match cause.map(io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused) => format!("dial tcp {address}: connect: connection refused"),
+        _ => error.to_string(),
     }
 }
 

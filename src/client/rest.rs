@@ -1,29 +1,23 @@
-//! A small API client for programs built on this library: one HTTP/2 connection to one server, JSON in and out. Entry
-//! point: [`Client::try_new`].
+//! A small API client for programs built on this library: one server, JSON in and out. Entry point:
+//! [`Client::try_new`].
 //!
 //! Used for delegated authentication and authorization and for the registration of an extension server. User traffic
 //! takes the aggregator's proxy, which has its own connection pool.
 
+use super::http::{HttpClient, HttpError, Limits};
 use super::kubeconfig::ClientConfig;
+use super::retry::{Retry, Retryable};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
-use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http::{Method, StatusCode, Uri};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::ServerName;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Upper limit on the size of a response. Lists of an extension server's configuration are far smaller.
 const MAX_RESPONSE: usize = 64 << 20;
-/// Limit for establishing the connection, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for a whole request, except watches.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -49,6 +43,17 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
+impl Retryable for ClientError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Config(_) => Retry::No,
+            Self::Transport(_) => Retry::Backoff,
+            Self::Api(code, _) if code.is_server_error() || *code == StatusCode::TOO_MANY_REQUESTS => Retry::Backoff,
+            Self::Api(..) => Retry::No,
+        }
+    }
+}
+
 impl ClientError {
     /// The HTTP status, if the server responded with an error.
     pub fn code(&self) -> Option<u16> {
@@ -59,18 +64,10 @@ impl ClientError {
     }
 }
 
-type Sender = http2::SendRequest<Full<Bytes>>;
-
 /// A client of one API server.
 pub struct Client {
-    host: String,
-    port: u16,
     base: String,
-    server_name: ServerName<'static>,
-    authorization: Option<header::HeaderValue>,
-    tls: Arc<rustls::ClientConfig>,
-    connection: ArcSwapOption<Sender>,
-    connecting: tokio::sync::Mutex<()>,
+    http: HttpClient,
 }
 
 impl Client {
@@ -79,95 +76,30 @@ impl Client {
     /// # Errors
     /// [`ClientError::Config`] if a certificate, key, name or URL cannot be used.
     pub fn try_new(config: &ClientConfig) -> Result<Self, ClientError> {
-        let bad = |e: &dyn fmt::Display| ClientError::Config(e.to_string());
-        let uri: http::Uri = config.server.parse().map_err(|e| bad(&e))?;
-        let host = uri.host().ok_or_else(|| bad(&"the server URL names no host"))?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
-        let server_name = ServerName::try_from(name).map_err(|e| bad(&e))?;
-        let roots = config.roots().map_err(ClientError::Config)?;
-        let tls = config.tls(roots, b"h2").map_err(ClientError::Config)?;
-        let authorization = config.authorization().map_err(ClientError::Config)?;
+        let limits = Limits {
+            timeout: REQUEST_TIMEOUT,
+            max_response: MAX_RESPONSE,
+        };
+        let uri: Uri = config.server.parse().map_err(|e| ClientError::Config(format!("{e}")))?;
+        if uri.host().is_none() {
+            return Err(ClientError::Config("the server URL names no host".to_owned()));
+        }
         Ok(Self {
-            host,
-            port: uri.port_u16().unwrap_or(443),
             base: config.server.clone(),
-            server_name,
-            authorization,
-            tls: Arc::new(tls),
-            connection: ArcSwapOption::empty(),
-            connecting: tokio::sync::Mutex::new(()),
+            http: HttpClient::try_new(config, limits).map_err(|e| ClientError::Config(e.to_string()))?,
         })
     }
 
-    async fn sender(&self) -> Result<Sender, ClientError> {
-        if let Some(s) = self.connection.load().as_deref().filter(|s| !s.is_closed()) {
-            return Ok(s.clone());
-        }
-        let _one_at_a_time = self.connecting.lock().await;
-        // Another task may have connected while this one waited for the lock.
-        if let Some(s) = self.connection.load().as_deref().filter(|s| !s.is_closed()) {
-            return Ok(s.clone());
-        }
-        let sender = tokio::time::timeout(CONNECT_TIMEOUT, self.connect())
-            .await
-            .map_err(|_| ClientError::Transport(format!("{}: connecting timed out", self.base)))??;
-        self.connection.store(Some(Arc::new(sender.clone())));
-        Ok(sender)
+    fn uri(&self, path: &str) -> Result<Uri, ClientError> {
+        let uri = format!("{}{path}", self.base).parse();
+        uri.map_err(|e: http::uri::InvalidUri| ClientError::Config(e.to_string()))
     }
 
-    async fn connect(&self) -> Result<Sender, ClientError> {
-        let lost = |e: &dyn fmt::Display| ClientError::Transport(format!("{}: {e}", self.base));
-        let tcp = TcpStream::connect((self.host.as_str(), self.port))
-            .await
-            .map_err(|e| lost(&e))?;
-        tcp.set_nodelay(true).map_err(|e| lost(&e))?;
-        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
-        let tls = connector
-            .connect(self.server_name.clone(), tcp)
-            .await
-            .map_err(|e| lost(&e))?;
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(15))
-            .handshake(TokioIo::new(tls))
-            .await
-            .map_err(|e| lost(&e))?;
-        // Ends when the last sender, held by this client, is dropped or the peer closes the connection.
-        tokio::spawn(connection);
-        Ok(sender)
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        kind: &str,
-        body: Bytes,
-    ) -> Result<http::Response<Incoming>, ClientError> {
-        let mut req = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header(header::ACCEPT, "application/json");
-        if !body.is_empty() {
-            req = req.header(header::CONTENT_TYPE, kind);
-        }
-        if let Some(a) = &self.authorization {
-            req = req.header(header::AUTHORIZATION, a.clone());
-        }
-        let req = req
-            .body(Full::new(body))
-            .map_err(|e| ClientError::Config(e.to_string()))?;
-        let mut sender = self.sender().await?;
-        sender
-            .ready()
-            .await
-            .map_err(|e| ClientError::Transport(e.to_string()))?;
-        sender
-            .send_request(req)
-            .await
-            .map_err(|e| ClientError::Transport(format!("{}: {e}", self.base)))
+    fn lost(&self, path: &str, error: &HttpError) -> ClientError {
+        ClientError::Transport(match error {
+            HttpError::Timeout(_) => format!("{}{path}: {error}", self.base),
+            _ => format!("{}: {error}", self.base),
+        })
     }
 
     /// Sends a request with an optional JSON body of this `content_type` and reads the
@@ -185,22 +117,17 @@ impl Client {
         content_type: &str,
         body: Option<&Value>,
     ) -> Result<Value, ClientError> {
-        let call = async {
-            let body = body.map_or_else(Bytes::new, |b| json::to_vec(b).into());
-            let resp = self.send(method, path, content_type, body).await?;
-            let status = resp.status();
-            let bytes = Limited::new(resp.into_body(), MAX_RESPONSE).collect().await;
-            let bytes = bytes.map_err(|e| ClientError::Transport(e.to_string()))?.to_bytes();
-            let value = json::decode(&bytes).unwrap_or_else(
-                |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
-            );
-            if status.is_client_error() || status.is_server_error() {
-                return Err(ClientError::Api(status, Box::new(value)));
-            }
-            Ok(value)
-        };
-        let late = || ClientError::Transport(format!("{}{path}: no answer within {REQUEST_TIMEOUT:?}", self.base));
-        tokio::time::timeout(REQUEST_TIMEOUT, call).await.map_err(|_| late())?
+        let body = body.map_or_else(Bytes::new, |b| json::to_vec(b).into());
+        let response = self.http.send(method, self.uri(path)?, content_type, body).await;
+        let response = response.map_err(|e| self.lost(path, &e))?;
+        let (status, bytes) = (response.status(), response.into_body());
+        let value = json::decode(&bytes).unwrap_or_else(
+            |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
+        );
+        if status.is_client_error() || status.is_server_error() {
+            return Err(ClientError::Api(status, Box::new(value)));
+        }
+        Ok(value)
     }
 
     /// Sends a GET and returns the object.
@@ -247,21 +174,15 @@ impl Client {
     /// # Errors
     /// As [`request`](Self::request).
     pub async fn watch(&self, path: &str) -> Result<Events, ClientError> {
-        let resp = self.send(Method::GET, path, "", Bytes::new()).await?;
-        if !resp.status().is_success() {
-            let status = resp.status();
-            let bytes = Limited::new(resp.into_body(), MAX_RESPONSE)
-                .collect()
-                .await
-                .map(|b| b.to_bytes())
-                .unwrap_or_default();
-            return Err(ClientError::Api(
-                status,
-                Box::new(json::decode(&bytes).unwrap_or_default()),
-            ));
+        let response = self.http.open(Method::GET, self.uri(path)?, "", Bytes::new()).await;
+        let response = response.map_err(|e| self.lost(path, &e))?;
+        if !response.status().is_success() {
+            let refusal = self.http.receive(response).await.map_err(|e| self.lost(path, &e))?;
+            let status = json::decode(refusal.body()).unwrap_or_default();
+            return Err(ClientError::Api(refusal.status(), Box::new(status)));
         }
         Ok(Events {
-            body: resp.into_body(),
+            body: response.into_body(),
             pending: BytesMut::new(),
         })
     }

@@ -1,62 +1,54 @@
 //! Canonical paths and queries, as a Go proxy sends them: decoded and encoded again like Go's `url.URL` and
 //! `url.Values`. Entry point: [`canonical_path_and_query`].
 
+use crate::request::percent;
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 /// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and trailing
 /// slashes stay. `None` if an escape is malformed.
 pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
-    if path.bytes().all(is_path_byte) {
+    if percent::is_encoded_path(path) {
         return Some(Cow::Borrowed(path));
     }
-    let decoded = unescape(path, false)?;
-    Some(Cow::Owned(escape_path(&decoded)))
+    let decoded = percent::decode(path)?;
+    Some(Cow::Owned(percent::encode_path(&decoded).into_owned()))
 }
 
 /// The query parsed and encoded again: keys sorted, the order of values per key kept, spaces as `+`. Pairs with
 /// malformed escapes or `;` are dropped, as Go does.
 pub fn canonical_query(query: &str) -> String {
-    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = query
+    let pairs = query
         .split('&')
         .filter(|p| !p.is_empty() && !p.contains(';'))
         .filter_map(|p| {
             let (k, v) = p.split_once('=').unwrap_or((p, ""));
-            Some((unescape(k, true)?, unescape(v, true)?))
-        })
-        .collect();
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut out = String::with_capacity(query.len());
-    for (k, v) in &pairs {
-        if !out.is_empty() {
-            out.push('&');
-        }
-        escape_query(k, &mut out);
-        out.push('=');
-        escape_query(v, &mut out);
-    }
-    out
+            Some((percent::decode_query(k)?, percent::decode_query(v)?))
+        });
+    encoded(pairs.collect(), query.len())
 }
 
 /// Encodes pairs as a query: keys sorted, the order of values per key kept.
 pub fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
-    pairs.sort_by(|a, b| a.0.cmp(b.0));
-    let mut out = String::new();
-    for (k, v) in pairs {
+    encoded(pairs.into_iter().collect(), 0)
+}
+
+fn encoded<T: AsRef<[u8]>>(mut pairs: Vec<(T, T)>, capacity: usize) -> String {
+    pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
+    let mut out = String::with_capacity(capacity);
+    for (k, v) in &pairs {
         if !out.is_empty() {
             out.push('&');
         }
-        escape_query(k.as_bytes(), &mut out);
+        percent::encode_query(k.as_ref(), &mut out);
         out.push('=');
-        escape_query(v.as_bytes(), &mut out);
+        percent::encode_query(v.as_ref(), &mut out);
     }
     out
 }
 
 /// Percent-encodes a decoded path for the request line.
 pub fn escaped_path(decoded: &str) -> String {
-    escape_path(decoded.as_bytes())
+    percent::encode_path(decoded.as_bytes()).into_owned()
 }
 
 /// Path and query for the request line. A path that cannot be decoded is used as it is.
@@ -103,64 +95,6 @@ pub fn cleaned_path(path: &str) -> Cow<'_, str> {
         out.push('/');
     }
     Cow::Owned(out)
-}
-
-/// Percent-encodes a decoded path as Go does, with upper-case digits.
-pub fn escape_path(decoded: &[u8]) -> String {
-    let mut out = String::with_capacity(decoded.len() + 8);
-    for &b in decoded {
-        if is_path_byte(b) {
-            out.push(char::from(b));
-        } else {
-            write!(out, "%{b:02X}").expect("writing to a string does not fail");
-        }
-    }
-    out
-}
-
-fn escape_query(decoded: &[u8], out: &mut String) {
-    for &b in decoded {
-        match b {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(b)),
-            b' ' => out.push('+'),
-            _ => write!(out, "%{b:02X}").expect("writing to a string does not fail"),
-        }
-    }
-}
-
-fn is_path_byte(b: u8) -> bool {
-    PATH_BYTES[usize::from(b)]
-}
-
-/// Lookup table, since this runs for each byte of each request's path.
-static PATH_BYTES: [bool; 256] = {
-    let mut all = [false; 256];
-    let mut b: u8 = 0;
-    while b < 128 {
-        all[b as usize] = b.is_ascii_alphanumeric()
-            || matches!(
-                b,
-                b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@'
-            );
-        b += 1;
-    }
-    all
-};
-
-fn unescape(s: &str, plus_is_space: bool) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(s.len());
-    let mut bytes = s.bytes();
-    while let Some(b) = bytes.next() {
-        out.push(match b {
-            b'%' => {
-                let hex = |b: Option<u8>| char::from(b?).to_digit(16);
-                (hex(bytes.next())? * 16 + hex(bytes.next())?) as u8
-            }
-            b'+' if plus_is_space => b' ',
-            b => b,
-        });
-    }
-    Some(out)
 }
 
 #[cfg(test)]

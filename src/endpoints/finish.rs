@@ -6,6 +6,7 @@ use super::offload;
 use crate::apimachinery::status::{Result, Status};
 use crate::tasks::compute;
 use crate::telemetry::requests::LateResults;
+use crate::telemetry::spans;
 use futures_util::FutureExt as _;
 use std::future::Future;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub async fn to_the_end<T: Send + 'static>(
         outcome
     };
     // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the binary small.
-    let mut work = work.boxed();
+    let mut work = spans::carried(work.boxed());
     // Requests decoded on the compute pool continue there.
     if let Some(current) = compute::current() {
         match current.continue_with(work) {

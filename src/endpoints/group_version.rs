@@ -229,7 +229,7 @@ pub(crate) type VerbResult = Result<Response>;
 
 #[async_trait]
 impl UnprotectedHandler for ApiGroupVersion {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         self.route(req, &authorized).await
     }
 }

@@ -3,7 +3,7 @@
 
 use super::files::{self, PUBLIC, SECRET};
 use super::{CA_LIFE, LEAF_LIFE, PkiError, RENEW_BEFORE};
-use crate::apimachinery::codec::pem;
+use crate::x509::pem;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, SanType,

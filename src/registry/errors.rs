@@ -20,7 +20,7 @@ fn common(error: &Error) -> Status {
         Error::TooNew { requested, current } => too_new(requested.0, current.0),
         Error::NotReady(after) => Status::too_many_requests("storage is (re)initializing", *after),
         Error::LoadFailed(after, _) => Status::too_many_requests(error.to_string(), *after),
-        Error::Unreadable(why) => Status::internal(why),
+        Error::Unreadable { .. } | Error::Unwritable(_) => Status::internal(error),
         other => Status::raw_error(other.to_string()),
     }
 }

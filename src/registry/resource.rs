@@ -3,7 +3,7 @@
 //! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of subresources. The built-in table is
 //! in `controlplane`; custom resources are built from their CRDs.
 
-use super::converting::Conversion;
+use super::converting::Pair;
 use super::schema::Schema;
 use super::store::WriteOptions;
 use super::strategy::{Context, MetaChecks, RestStrategy};
@@ -127,7 +127,7 @@ pub enum Backing {
         /// The stored version (the hub).
         hub: GroupVersionResource,
         /// The conversion from and to the hub.
-        conversion: Arc<dyn Conversion>,
+        conversion: Arc<dyn Pair>,
     },
     /// Objects computed on every read (component statuses).
     Computed(Arc<dyn Storage>),
@@ -323,11 +323,6 @@ impl Resource {
     /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
-    }
-
-    /// True if the kind's strategy holds a deleted object, whatever its finalizers.
-    pub(super) fn holds_deletion(&self, object: &Value) -> bool {
-        self.strategy.deletion().is_some_and(|d| d.holds(object))
     }
 
     /// The key of an object relative to the resource's prefix.

@@ -5,7 +5,7 @@
 
 use crate::api::TypeDef;
 use crate::apimachinery::apply::FieldSet;
-use crate::apimachinery::apply::managed::{self, Writer};
+use crate::apimachinery::apply::managed::Writer;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
@@ -38,7 +38,7 @@ impl<'a> ManagerInfo<'a> {
 pub fn reset_set(paths: &[&str]) -> FieldSet {
     let paths: Vec<Vec<&str>> = paths.iter().map(|p| p.split('.').collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
-    managed::reset_fields(&paths)
+    FieldSet::of_fields(&paths)
 }
 
 /// A kind's schema, with operations on whole objects.

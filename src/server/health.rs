@@ -277,7 +277,7 @@ mod tests {
         let req = http::Request::get(uri).body(Body::empty()).unwrap();
         let route = routes.iter().find(|r| r.path == req.uri().path())?;
         let proof = Authorized::for_test(UserInfo::anonymous());
-        let r = route.handler.serve(req, proof).await;
+        let r = route.handler.clone().serve(req, proof).await;
         let code = r.status().as_u16();
         let body = r.into_body().collect(1 << 20).await.unwrap();
         Some((code, String::from_utf8(body.to_vec()).unwrap()))

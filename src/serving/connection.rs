@@ -23,6 +23,7 @@ use crate::request::Handler;
 use crate::request::body::BoxError;
 use crate::request::informational::H1InformationalQueue;
 use crate::telemetry::port::PortMetrics;
+use crate::telemetry::spans;
 use activity::TimerAction;
 use dispatch::Dispatcher;
 use http1::Http1;
@@ -121,6 +122,7 @@ pub(super) async fn run(connection: Connection) {
     slot.handshake_done();
     let (_, session) = tls.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
+    spans::record_protocol(is_http2);
     let certificates = session
         .peer_certificates()
         .filter(|chain| !chain.is_empty())

@@ -2,6 +2,7 @@
 //! failures.
 
 use super::limits::Limits;
+use crate::tasks::Backoff;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
@@ -135,7 +136,7 @@ impl Listener {
     /// # Cancel safety
     /// Cancel safe: no accepted connection is lost.
     pub(super) async fn accept(&self, limits: &Limits) -> (TcpStream, SocketAddr) {
-        let mut backoff = Duration::from_millis(5);
+        let mut delays = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1)).delays();
         let mut said = false;
         loop {
             let error = match self.inner.accept().await {
@@ -159,8 +160,7 @@ impl Listener {
                 tracing::warn!(%error, "cannot accept connections; trying again");
                 said = true;
             }
-            tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(Duration::from_secs(1));
+            tokio::time::sleep(delays.next_delay()).await;
         }
     }
 }

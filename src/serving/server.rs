@@ -10,11 +10,13 @@ use super::slots::Slots;
 use super::tls::TlsConfig;
 use crate::request::Handler;
 use crate::telemetry::port::PortMetrics;
+use crate::telemetry::spans;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 /// Configuration of a server: what it serves, and under which limits.
 pub struct Server {
@@ -120,13 +122,14 @@ async fn accept_loop(
             );
         }
         let entry = registry.enter(Arc::clone(&activity));
-        tokio::spawn(connection::run(Connection {
+        let connection = connection::run(Connection {
             stream,
             remote,
             shared: Arc::clone(&shared),
             activity,
             guards: ConnectionGuards { slot, entry },
-        }));
+        });
+        tokio::spawn(connection.instrument(spans::connection(remote)));
     }
 }
 

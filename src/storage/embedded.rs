@@ -29,7 +29,7 @@ mod wal;
 use super::backend::{Backend, BackendStats, ResourceHooks};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
-use super::transform::Transform;
+use super::transform::{Transform, TransformError};
 use super::{Budget, Entry, Error, Revision, Storage};
 use bytes::Bytes;
 use catalog::Catalog;
@@ -124,7 +124,7 @@ pub(crate) struct ResourceStore {
     /// Conversion between objects and stored bytes; `None` stores them unchanged.
     transform: Option<Arc<dyn Transform>>,
     /// Why stored values could not be read, if so; nothing of the resource is served then.
-    broken: Option<String>,
+    broken: Option<Error>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -383,12 +383,12 @@ impl ResourceStore {
     fn check(&self) -> Result<(), Error> {
         match &self.broken {
             None => Ok(()),
-            Some(why) => Err(Error::Unreadable(why.clone())),
+            Some(error) => Err(error.clone()),
         }
     }
 
     /// Converts an object's bytes to the bytes to store.
-    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String> {
+    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, TransformError> {
         match &self.transform {
             None => Ok(object),
             Some(transform) => transform.seal(&format!("{}{key}", self.prefix), object),

@@ -11,14 +11,17 @@
 
 mod aes;
 mod config;
-mod grpc;
+mod error;
 mod kms;
+mod kms_client;
 mod kms_plugin;
 mod secretbox;
 #[cfg(test)]
 mod tests;
 
-use super::transform::{ENCRYPTED, Opened, Plain, Transform};
+pub use error::{Complaint, ConfigError, KmsError, SourceError};
+
+use super::transform::{ENCRYPTED, Opened, Plain, Transform, TransformError};
 use crate::apimachinery::codec::hex;
 use crate::telemetry::encryption::{Direction, EncryptionMetrics};
 use arc_swap::ArcSwap;
@@ -37,9 +40,9 @@ trait Provider: Send + Sync + 'static {
     fn prefix(&self) -> &str;
     /// Decrypts the part after the prefix. True if it was not written with the key that [`seal`](Self::seal) would
     /// use.
-    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), String>;
+    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError>;
     /// Encrypts an object; the result follows the prefix.
-    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, String>;
+    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError>;
 }
 
 /// The providers of a set of resources; the first encrypts.
@@ -67,7 +70,7 @@ impl Encryption {
     ///
     /// # Errors
     /// One line that names the file and, if known, the line number.
-    pub fn load(path: &Path) -> Result<Self, String> {
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::load_with_metrics(path, EncryptionMetrics::unregistered())
     }
 
@@ -75,16 +78,16 @@ impl Encryption {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_with_metrics(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, String> {
+    pub fn load_with_metrics(path: &Path, metrics: Arc<EncryptionMetrics>) -> Result<Self, ConfigError> {
         Self::load_at(path, metrics, Intervals::default())
     }
 
-    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Self, String> {
+    fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Self, ConfigError> {
         let loaded = config::load(path, &metrics, intervals)?;
         metrics.configured(&server_id_hash(), &loaded.name());
         for plugin in &loaded.plugins {
-            if let Err(why) = plugin.health() {
-                tracing::warn!(plugin = plugin.name(), why, "a KMS plugin is not healthy");
+            if let Err(error) = plugin.health() {
+                tracing::warn!(plugin = plugin.name(), %error, "a KMS plugin is not healthy");
             }
         }
         Ok(Self {
@@ -113,7 +116,7 @@ impl Encryption {
     ///
     /// # Errors
     /// No provider could read it.
-    pub fn open_any(&self, key: &str, stored: &Bytes) -> Result<Bytes, String> {
+    pub fn open_any(&self, key: &str, stored: &Bytes) -> Result<Bytes, TransformError> {
         if !stored.starts_with(ENCRYPTED) {
             return Ok(stored.clone());
         }
@@ -123,9 +126,7 @@ impl Encryption {
             .iter()
             .map(|r| open(&r.providers, key, stored.clone(), None));
         let opened = found.find_map(Result::ok);
-        opened
-            .map(|o| o.bytes)
-            .ok_or_else(|| "no provider could read it".to_owned())
+        opened.map(|o| o.bytes).ok_or(TransformError::UnknownProvider)
     }
 
     /// Reloads the file if it has changed. The new configuration replaces the old one only if it is valid and its
@@ -133,7 +134,7 @@ impl Encryption {
     ///
     /// # Errors
     /// Why the new configuration was rejected; the old one stays in use.
-    pub fn reload(&self) -> Result<bool, String> {
+    pub fn reload(&self) -> Result<bool, ConfigError> {
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
         }
@@ -142,7 +143,7 @@ impl Encryption {
         replaced.map(|()| true)
     }
 
-    fn replace(&self) -> Result<(), String> {
+    fn replace(&self) -> Result<(), ConfigError> {
         let loaded = config::load(&self.path, &self.metrics, self.intervals)?;
         for plugin in &loaded.plugins {
             plugin.health()?;
@@ -161,7 +162,7 @@ impl Encryption {
     ///
     /// # Errors
     /// The error of the first unhealthy plugin.
-    pub fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), KmsError> {
         self.current.load().plugins.iter().try_for_each(|p| p.health())
     }
 }
@@ -217,7 +218,7 @@ impl Loaded {
 }
 
 impl Transform for ReloadingTransform {
-    fn open(&self, key: &str, stored: Bytes) -> Result<Opened, String> {
+    fn open(&self, key: &str, stored: Bytes) -> Result<Opened, TransformError> {
         let loaded = self.current.load();
         match loaded.chain(&self.group, &self.resource) {
             Some(chain) => open(chain, key, stored, Some(self)),
@@ -225,7 +226,7 @@ impl Transform for ReloadingTransform {
         }
     }
 
-    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, String> {
+    fn seal(&self, key: &str, object: Bytes) -> Result<Bytes, TransformError> {
         let loaded = self.current.load();
         let first = loaded
             .chain(&self.group, &self.resource)
@@ -251,15 +252,15 @@ impl Transform for ReloadingTransform {
 }
 
 impl ReloadingTransform {
-    fn count(&self, direction: Direction, prefix: &str, since: Instant, error: Option<&String>) {
-        let error = error.map(String::as_str);
+    fn count(&self, direction: Direction, prefix: &str, since: Instant, error: Option<&TransformError>) {
+        let error = error.map(TransformError::grpc_code);
         self.metrics
             .transformed(direction, prefix, &self.name, since.elapsed(), error);
     }
 }
 
-fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>) -> Result<Opened, String> {
-    let count = |prefix: &str, since: Instant, error: Option<&String>| {
+fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>) -> Result<Opened, TransformError> {
+    let count = |prefix: &str, since: Instant, error: Option<&TransformError>| {
         if let Some(of) = of {
             of.count(Direction::FromStorage, prefix, since, error);
         }
@@ -295,16 +296,31 @@ fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>
         }
     }
     Err(failed.unwrap_or_else(|| {
-        let why = "no matching prefix found".to_owned();
-        count("unknown", begun, Some(&why));
-        why
+        let error = TransformError::UnknownPrefix;
+        count("unknown", begun, Some(&error));
+        error
     }))
 }
 
+/// The system's random number generator failed.
+struct NoRandomNumbers;
+
+impl From<NoRandomNumbers> for TransformError {
+    fn from(_: NoRandomNumbers) -> Self {
+        Self::NoRandomNumbers
+    }
+}
+
+impl From<NoRandomNumbers> for KmsError {
+    fn from(_: NoRandomNumbers) -> Self {
+        Self::NoRandomNumbers
+    }
+}
+
 /// Returns random bytes from the system.
-fn random<const N: usize>() -> Result<[u8; N], String> {
+fn random<const N: usize>() -> Result<[u8; N], NoRandomNumbers> {
     let mut out = [0; N];
-    aws_lc_rs::rand::fill(&mut out).map_err(|_| "the system has no random numbers".to_owned())?;
+    aws_lc_rs::rand::fill(&mut out).map_err(|_| NoRandomNumbers)?;
     Ok(out)
 }
 
@@ -316,9 +332,9 @@ impl<K> Keys<K> {
     pub fn open(
         &self,
         value: &[u8],
-        whose: &str,
-        read: impl Fn(&K, &[u8]) -> Result<Bytes, String>,
-    ) -> Result<(Bytes, bool), String> {
+        whose: &'static str,
+        read: impl Fn(&K, &[u8]) -> Result<Bytes, TransformError>,
+    ) -> Result<(Bytes, bool), TransformError> {
         let mut failed = None;
         for (i, (name, key)) in self.0.iter().enumerate() {
             let rest = value.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b":"));
@@ -328,12 +344,12 @@ impl<K> Keys<K> {
                 Err(why) => _ = failed.get_or_insert(why),
             }
         }
-        Err(failed.unwrap_or_else(|| format!("no matching key was found for the provided {whose} transformer")))
+        Err(failed.unwrap_or(TransformError::UnknownKey(whose)))
     }
 
     /// Encrypts with the first key.
-    pub fn seal(&self, write: impl Fn(&K) -> Result<Vec<u8>, String>) -> Result<Vec<u8>, String> {
-        let (name, key) = self.0.first().ok_or("there is no key")?;
+    pub fn seal(&self, write: impl Fn(&K) -> Result<Vec<u8>, TransformError>) -> Result<Vec<u8>, TransformError> {
+        let (name, key) = self.0.first().ok_or(TransformError::Key("there is no key"))?;
         let mut out = format!("{name}:").into_bytes();
         out.extend(write(key)?);
         Ok(out)

@@ -4,6 +4,7 @@
 use super::budget::Budget;
 use super::encoding_cache::CachedEncodings;
 use super::entry::{Draft, Entry};
+use super::transform::TransformError;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +54,11 @@ pub trait Select: Send + Sync {
     fn requires(&self, field: &str) -> Option<&str> {
         let _ = field;
         None
+    }
+
+    /// False if the result does not depend on fields other than `metadata.name` and `metadata.namespace`.
+    fn reads_fields(&self) -> bool {
+        true
     }
 }
 
@@ -171,6 +177,8 @@ pub enum WatchItem {
         /// True for the bookmark that ends the initial state (`k8s.io/initial-events-end`).
         initial_end: bool,
     },
+    /// The next change cannot be delivered. The last item of the watch.
+    Failed(Error),
 }
 
 /// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the watch,
@@ -224,8 +232,17 @@ pub enum Error {
     TooLarge(String),
     /// The store has failed and accepts no more writes.
     Failed(String),
-    /// A stored value could not be decoded or decrypted, or an object not encrypted (500 InternalError).
-    Unreadable(String),
+    /// A stored value could not be decrypted (500 InternalError).
+    Unreadable {
+        /// The value's key.
+        key: Box<str>,
+        /// Why.
+        source: Arc<TransformError>,
+    },
+    /// An object could not be encrypted (500 InternalError).
+    Unwritable(Arc<TransformError>),
+    /// An object could not be converted to or from the stored version (500 without a reason).
+    NotConverted(String),
 }
 
 impl fmt::Display for Error {
@@ -238,12 +255,21 @@ impl fmt::Display for Error {
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
             Self::LoadFailed(_, why) => write!(f, "storage is (re)initializing: {why}"),
-            Self::TooLarge(why) | Self::Failed(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::TooLarge(why) | Self::Failed(why) | Self::NotConverted(why) => f.write_str(why),
+            Self::Unreadable { key, source } => write!(f, "unable to transform key {key:?}: {source}"),
+            Self::Unwritable(source) => write!(f, "{source}"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } | Self::Unwritable(source) => Some(&**source),
+            _ => None,
+        }
+    }
+}
 
 impl Predicate {
     /// True if the entry is selected.

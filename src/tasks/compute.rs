@@ -22,6 +22,7 @@ pub use worker::thread_cpu_time;
 
 use crate::interrupt::Interrupted;
 use crate::telemetry::compute::ComputeMetrics;
+use crate::telemetry::spans;
 use async_task::{Builder, FallibleTask, Runnable};
 use bodies::Bodies;
 use futures_util::FutureExt as _;
@@ -265,7 +266,7 @@ impl ComputePool {
         });
         shared.enter(flow)?;
         let leave = LeaveOnDrop(Arc::clone(shared), flow);
-        let work = current::within(Current::new(self, flow, Some(lease)), work);
+        let work = current::within(Current::new(self, flow, Some(lease)), spans::carried(work));
         let work = async move {
             let _leave = leave;
             work.await

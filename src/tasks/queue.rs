@@ -3,6 +3,7 @@
 //!
 //! The length is bounded by the number of distinct items, which is the number of objects the controller watches.
 
+use super::Backoff;
 use crate::telemetry::QueueMetrics;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -11,30 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-/// Per-item exponential backoff.
-#[derive(Clone, Copy, Debug)]
-pub struct Backoff {
-    /// Delay after the first failure.
-    pub base: Duration,
-    /// Maximum delay.
-    pub max: Duration,
-}
-
-impl Backoff {
-    /// client-go's default for controllers: 5 ms to 1000 s.
-    pub const CONTROLLER: Self = Self {
-        base: Duration::from_millis(5),
-        max: Duration::from_secs(1000),
-    };
-
-    /// The delay after `failures` earlier failures.
-    pub fn delay(&self, failures: u32) -> Duration {
-        1u32.checked_shl(failures)
-            .and_then(|factor| self.base.checked_mul(factor))
-            .map_or(self.max, |d| d.min(self.max))
-    }
-}
 
 /// A deduplicating queue. Clones refer to the same queue.
 pub struct WorkQueue<T>(Arc<Inner<T>>);
@@ -266,10 +243,7 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     fn queue() -> WorkQueue<&'static str> {
-        let backoff = Backoff {
-            base: Duration::from_secs(1),
-            max: Duration::from_secs(30),
-        };
+        let backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(30));
         WorkQueue::new(backoff, Telemetry::new().queue("q"))
     }
 
@@ -331,11 +305,5 @@ mod tests {
         for w in workers {
             assert_eq!(w.await.unwrap(), None);
         }
-    }
-
-    #[test]
-    fn backoff_is_capped() {
-        assert_eq!(Backoff::CONTROLLER.delay(0), Duration::from_millis(5));
-        assert_eq!(Backoff::CONTROLLER.delay(40), Duration::from_secs(1000));
     }
 }

@@ -110,6 +110,13 @@ pub enum Operation {
     Delete,
 }
 
+impl Operation {
+    /// The label of metrics and the attribute of spans.
+    pub fn name(self) -> &'static str {
+        OPERATIONS[self as usize]
+    }
+}
+
 const OPERATIONS: [&str; 6] = ["get", "list", "listOnlyKeys", "create", "update", "delete"];
 
 struct Requests {

@@ -4,9 +4,9 @@
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::apimachinery::x509::{CertificateRequest, Name};
 use crate::authz::{self, Authorizer, Decision};
 use crate::request::user::MASTERS;
+use crate::x509::{CertificateRequest, Name};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn masters_is_rejected_in_every_string_type() {
-        use crate::apimachinery::x509::testing::{ORGANIZATION, csr};
+        use crate::x509::testing::{ORGANIZATION, csr};
         let create = request(Operation::Create, GROUP, REQUESTS, "c");
         let asking = async |tag: u8, organization: &[u8]| {
             let text = STANDARD.encode(csr(ORGANIZATION, tag, organization));

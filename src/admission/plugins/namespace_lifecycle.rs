@@ -61,7 +61,7 @@ impl Admission for NamespaceLifecycle {
         }
         let name = attributes.namespace.as_str();
         let storage = self.cluster.storage("", "namespaces")?;
-        let known = ObjectLookup::cached_entry(storage, name).await;
+        let known = ObjectLookup::cached_entry(&storage, name).await;
         let Some(entry) = known.map_err(Status::internal)? else {
             return Err(Status::not_found(&namespaces(), name));
         };
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn system_namespaces_cannot_be_deleted() {
-        let plugin = NamespaceLifecycle::new(ObjectLookup::default());
+        let plugin = NamespaceLifecycle::new(cluster(&[]));
         for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
             let delete = request(Operation::Delete, "", "namespaces", name);
             assert_eq!(ask(&plugin, &delete, &Value::Null).await.is_err(), stays);

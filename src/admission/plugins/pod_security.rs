@@ -147,7 +147,7 @@ impl PodSecurity {
 
     async fn of_namespace(&self, name: &str) -> Option<(Policy, ErrorList)> {
         let namespaces = self.cluster.storage("", "namespaces").ok()?;
-        let entry = ObjectLookup::cached_entry(namespaces, name).await.ok()??;
+        let entry = ObjectLookup::cached_entry(&namespaces, name).await.ok()??;
         Some(Policy::of(&|key| entry.label(key), self.config.defaults))
     }
 

@@ -32,10 +32,7 @@ use tokio::time::Instant;
 const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(5);
-const BACKOFF: Backoff = Backoff {
-    base: Duration::from_millis(500),
-    max: PERIOD,
-};
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), PERIOD);
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 

@@ -27,10 +27,7 @@ use std::time::Duration;
 const WORKERS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
-const BACKOFF: Backoff = Backoff {
-    base: Duration::from_secs(60),
-    max: Duration::from_secs(3600),
-};
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(60), Duration::from_secs(3600));
 
 /// A kind of document: how to download and store it.
 #[async_trait]

@@ -27,6 +27,7 @@ use crate::request::{
 };
 use crate::server::respond;
 use crate::tasks::TaskGroup;
+use crate::telemetry::spans;
 use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -100,6 +101,13 @@ struct Ready {
     /// The proxy requested gzip although the client did not, so the response must be decompressed.
     unpack: bool,
     info: Option<Arc<RequestInfo>>,
+}
+
+impl Ready {
+    fn span(&self, service: &ServiceReference) -> tracing::Span {
+        let (method, path) = (&self.out.method, self.out.target.path());
+        spans::proxy(method, path, &self.authority, &service.name)
+    }
 }
 
 /// A request rewritten for the backend.
@@ -411,15 +419,10 @@ impl ProxyShared {
 }
 
 impl UnprotectedHandler for ProxyHandler {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.answered(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         self.answered(req, authorized)
     }
 }
@@ -431,10 +434,17 @@ impl ProxyHandler {
             Settings::Remote(remote) => Some(remote.clone()),
         };
         let Some(remote) = remote else {
-            return self.shared.delegate.clone().serve_owned(req, authorized);
+            return self.shared.delegate.clone().serve(req, authorized);
         };
         match self.prepared(&remote, req, authorized.user()) {
-            Ok(ready) => Box::pin(self.shared.clone().exchange(remote, ready)),
+            Ok(ready) => {
+                let span = ready.span(&remote.service);
+                let response = self.shared.clone().exchange(remote, ready);
+                match span.is_disabled() {
+                    true => Box::pin(response),
+                    false => Box::pin(spans::exchange(span, response)),
+                }
+            }
             Err(response) => Box::pin(std::future::ready(without_request_metrics(*response))),
         }
     }

@@ -2,7 +2,9 @@
 
 use super::{Sink, WriteOutcome};
 use crate::audit::event::Event;
+use crate::client::retry::retry;
 use crate::client::{ClientConfig, FetchError, Fetcher};
+use crate::tasks::Backoff;
 use crate::telemetry::audit::AuditMetrics;
 use crate::telemetry::clients::ClientRequestMetrics;
 use async_trait::async_trait;
@@ -11,8 +13,6 @@ use std::time::Duration;
 
 /// Timeout of one attempt.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of attempts.
-const MAX_ATTEMPTS: u32 = 5;
 
 /// Posts JSON to one destination. A trait so that tests can inject failures.
 #[async_trait]
@@ -69,28 +69,12 @@ impl Webhook {
 
     async fn send(&self, events: &[Arc<Event>]) -> Result<(), FetchError> {
         let list = list(events);
-        let mut wait = self.initial_backoff;
-        for _ in 1..MAX_ATTEMPTS {
-            match self.to.post(list.clone()).await {
-                Err(error) if error.transient => {
-                    let pause = error.retry_after.map_or_else(|| jittered(wait), Duration::from_secs);
-                    tracing::debug!(?pause, "retrying the audit webhook: {error}");
-                    tokio::time::sleep(pause).await;
-                }
-                done => return done,
-            }
-            wait += wait / 2;
-        }
-        self.to.post(list).await
+        let backoff = Backoff {
+            base: self.initial_backoff,
+            ..Backoff::WEBHOOK
+        };
+        retry(backoff, || self.to.post(list.clone())).await
     }
-}
-
-/// Adds up to 20 % of jitter, so that servers that failed together do not retry together.
-fn jittered(wait: Duration) -> Duration {
-    let mut byte = [0u8];
-    // If no random byte is available, the delay merely has no jitter.
-    let _ = aws_lc_rs::rand::fill(&mut byte);
-    wait + wait / 5 * u32::from(byte[0]) / 255
 }
 
 fn list(events: &[Arc<Event>]) -> Vec<u8> {

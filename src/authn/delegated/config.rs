@@ -1,5 +1,6 @@
 //! Parser of the ConfigMap `kube-system/extension-apiserver-authentication`.
 
+use super::error::ConfigurationError;
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::authn::RequestHeaderNames;
@@ -22,23 +23,27 @@ impl Configuration {
     /// Parses the ConfigMap.
     ///
     /// # Errors
-    /// If a value is not a JSON list of strings, or contains an invalid header name.
-    pub fn parse(config_map: &Value) -> Result<Self, String> {
+    /// [`ConfigurationError`]
+    pub fn parse(config_map: &Value) -> Result<Self, ConfigurationError> {
         let text = |key: &str| {
             let text = config_map.str_at(&["data", key]);
             (!text.is_empty()).then(|| text.to_owned())
         };
-        let list = |key: &str| -> Result<Vec<String>, String> {
+        let list = |key: &str| -> Result<Vec<String>, ConfigurationError> {
             let Some(text) = text(key) else { return Ok(Vec::new()) };
-            let wrong = || format!("{key}: expected a JSON list of strings");
+            let wrong = || ConfigurationError::NoList(key.to_owned());
             let value = json::decode(text.as_bytes()).map_err(|_| wrong())?;
             let strings = value.as_array().ok_or_else(wrong)?.iter();
             strings
                 .map(|v| v.as_str().map(str::to_owned).ok_or_else(wrong))
                 .collect()
         };
-        let names = |key: &str| -> Result<Vec<HeaderName>, String> {
-            let parse = |n: String| n.parse().map_err(|_| format!("{key}: {n:?} is no header name"));
+        let names = |key: &str| -> Result<Vec<HeaderName>, ConfigurationError> {
+            let wrong = |name| ConfigurationError::HeaderName {
+                key: key.to_owned(),
+                name,
+            };
+            let parse = |n: String| n.parse().map_err(|_| wrong(n));
             list(key)?.into_iter().map(parse).collect()
         };
         let proxy_ca = text("requestheader-client-ca-file");

@@ -29,7 +29,11 @@ fn config_map(client_ca: &str, proxy_ca: &str) -> Value {
 async fn trust_follows_the_config_map() {
     let (users, proxies, others) = (ca("users"), ca("proxies"), ca("others"));
     let map = config_map(&users.pem(), &proxies.pem());
-    let d = Delegated::with(&Configuration::parse(&map).unwrap(), TokenReviews::new(nowhere())).unwrap();
+    let d = Delegated::with(
+        &Configuration::parse(&map).unwrap(),
+        TokenReviews::try_new(nowhere()).unwrap(),
+    )
+    .unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("x-remote-user", "jane".parse().unwrap());
     let proxy = proxies.client("aggregator", &[]);
@@ -58,7 +62,7 @@ fn config_map_errors_name_the_key() {
     let mut map = config_map("a", "b");
     map.set(&["data", "requestheader-username-headers"], "[1]");
     assert_eq!(
-        Configuration::parse(&map).unwrap_err(),
+        Configuration::parse(&map).unwrap_err().to_string(),
         "requestheader-username-headers: expected a JSON list of strings"
     );
     assert!(Configuration::parse(&json!({})).unwrap().client_ca.is_none());
@@ -72,7 +76,8 @@ async fn start_fails_if_the_core_server_stays_unreachable() {
         .err()
         .unwrap();
     assert!(
-        e.starts_with("ConfigMap kube-system/extension-apiserver-authentication cannot be read: "),
+        e.to_string()
+            .starts_with("ConfigMap kube-system/extension-apiserver-authentication cannot be read: "),
         "{e}"
     );
     assert!(tasks.is_empty());

@@ -1,16 +1,14 @@
 //! Token authentication by TokenReview against the core API server.
 
-use crate::apimachinery::Value;
-use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
+use crate::authn::token_tag::{NoRandomNumbers, Tag, Tagger};
+use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, reviewed};
+use crate::cache::TtlCache;
 use crate::client::Client;
 use crate::json;
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use aws_lc_rs::digest;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// How long a result is cached: upstream's default for delegated authentication in extension servers.
@@ -19,23 +17,24 @@ const MAX_ENTRIES: usize = 4096;
 
 type Answer = Option<Arc<UserInfo>>;
 
-/// Sends tokens for review and caches the results. The cache holds digests, not tokens.
+/// Sends tokens for review and caches the results. The cache holds tags, not tokens.
 pub struct TokenReviews {
     client: Arc<Client>,
-    known: Mutex<HashMap<[u8; 32], (Answer, Instant)>>,
+    known: TtlCache<Tag, Answer>,
+    tagger: Tagger,
 }
 
 impl TokenReviews {
     /// Reviews tokens through `client`.
-    pub fn new(client: Arc<Client>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`NoRandomNumbers`]
+    pub fn try_new(client: Arc<Client>) -> Result<Self, NoRandomNumbers> {
+        Ok(Self {
             client,
-            known: Mutex::default(),
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Answer, Instant)>> {
-        self.known.lock().expect("no code panics while holding this lock")
+            known: TtlCache::new(MAX_ENTRIES),
+            tagger: Tagger::try_new()?,
+        })
     }
 }
 
@@ -45,59 +44,22 @@ impl TokenAuthenticator for TokenReviews {
         &self,
         presented: PresentedToken<'_>,
     ) -> Result<Option<TokenUser>, AuthenticationError> {
-        Ok(self.review(presented.token).await?.map(TokenUser::from))
+        Ok(self.review(presented).await?.map(TokenUser::from))
     }
 }
 
 impl TokenReviews {
-    async fn review(&self, token: &str) -> Result<Answer, AuthenticationError> {
-        let mut key = [0; 32];
-        key.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
-        let now = Instant::now();
-        if let Some((answer, until)) = self.lock().get(&key)
-            && *until > now
-        {
-            return Ok(answer.clone());
+    async fn review(&self, presented: PresentedToken<'_>) -> Result<Answer, AuthenticationError> {
+        let tag = self.tagger.tag(presented);
+        if let Some(answer) = self.known.get(&tag) {
+            return Ok(answer);
         }
+        let token = presented.token;
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
         let review = self.client.create(PATH, &review).await;
         let review = review.map_err(|e| AuthenticationError(format!("the token could not be reviewed: {e}")))?;
-        let answer = user(review.get("status"))?;
-        let mut known = self.lock();
-        if known.len() >= MAX_ENTRIES {
-            known.retain(|_, (_, until)| *until > now);
-        }
-        if known.len() < MAX_ENTRIES {
-            known.insert(key, (answer.clone(), now + TTL));
-        }
+        let answer = reviewed::user(review.get("status"))?.map(Arc::new);
+        self.known.insert(tag, answer.clone(), TTL);
         Ok(answer)
     }
-}
-
-fn user(status: &Value) -> Result<Answer, AuthenticationError> {
-    if status.get("authenticated").as_bool() != Some(true) {
-        return match status.str_at(&["error"]) {
-            "" => Ok(None),
-            error => Err(AuthenticationError::new(error)),
-        };
-    }
-    let strings = |v: &Value| {
-        v.items()
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let reported = status.get("user");
-    let extra = reported.get("extra").as_object();
-    Ok(Some(Arc::new(UserInfo {
-        name: reported.str_at(&["username"]).to_owned(),
-        uid: reported.str_at(&["uid"]).to_owned(),
-        groups: strings(reported.get("groups")),
-        extra: extra
-            .into_iter()
-            .flat_map(|m| m.iter())
-            .map(|(k, v)| (k.to_owned(), strings(v)))
-            .collect(),
-    })))
 }

@@ -9,6 +9,7 @@ use crate::apimachinery::value::Value;
 use crate::authn::jwt::{self, Token, seconds};
 use crate::authn::service_account::Clock;
 use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
+use crate::client::FetchError;
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -41,15 +42,26 @@ impl JwtAuthenticatorSet {
     }
 }
 
+/// The CA certificates of an issuer cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{url}: {source}")]
+pub struct IssuerError {
+    url: String,
+    source: FetchError,
+}
+
 /// Builds the authenticators for `issuers` and starts discovery in tasks of `tasks`. Discovery of a provider ends when
 /// the last clone of the set is dropped.
 ///
 /// # Errors
-/// If the CA certificates of a provider cannot be used.
-pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, String> {
+/// [`IssuerError`]
+pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, IssuerError> {
     let mut all = Vec::new();
     for issuer in issuers {
-        let provider = Provider::try_new(issuer).map_err(|e| format!("{}: {e}", issuer.url))?;
+        let provider = Provider::try_new(issuer).map_err(|source| IssuerError {
+            url: issuer.url.clone(),
+            source,
+        })?;
         all.push((issuer.clone(), provider));
     }
     Ok(set(all, tasks))

@@ -4,7 +4,7 @@ use super::configuration::JwtIssuer;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::{PublicKey, Token};
-use crate::client::Fetcher;
+use crate::client::{FetchError, Fetcher};
 use crate::tasks::Signal;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -26,6 +26,23 @@ struct Keys {
     fetched: Instant,
 }
 
+/// Why a provider does not vouch for a token.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProviderError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("{url}: {why}")]
+    Document { url: String, why: String },
+    #[error("issuer did not match the issuer returned by provider, expected {expected:?} got {found:?}")]
+    Issuer { expected: String, found: String },
+    #[error("the provider is not discovered yet")]
+    NotDiscovered,
+    #[error("fetching keys: {0}")]
+    Refresh(#[source] Box<ProviderError>),
+    #[error("failed to verify signature: failed to verify id token signature")]
+    Signature,
+}
+
 /// One identity provider.
 pub struct Provider {
     url: String,
@@ -38,11 +55,15 @@ pub struct Provider {
     pub(super) dropped: Signal,
 }
 
-fn document(bytes: &Bytes, url: &str) -> Result<Value, String> {
-    let v = json::decode(bytes).map_err(|e| format!("{url}: {e}"))?;
+fn document(bytes: &Bytes, url: &str) -> Result<Value, ProviderError> {
+    let wrong = |why| ProviderError::Document {
+        url: url.to_owned(),
+        why,
+    };
+    let v = json::decode(bytes).map_err(wrong)?;
     match v.as_object() {
         Some(_) => Ok(v),
-        None => Err(format!("{url}: the answer is no JSON object")),
+        None => Err(wrong("the answer is no JSON object".to_owned())),
     }
 }
 
@@ -51,13 +72,13 @@ impl Provider {
     ///
     /// # Errors
     /// If the CA certificates cannot be used.
-    pub fn try_new(issuer: &JwtIssuer) -> Result<Self, String> {
+    pub fn try_new(issuer: &JwtIssuer) -> Result<Self, FetchError> {
         let pem = issuer.ca_pem.as_ref().map(String::as_bytes);
         let well_known = || format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/'));
         Ok(Self {
             url: issuer.url.clone(),
             discovery: issuer.discovery_url.clone().unwrap_or_else(well_known),
-            fetcher: Fetcher::try_new(pem, REQUEST_TIMEOUT).map_err(|e| e.what)?,
+            fetcher: Fetcher::try_new(pem, REQUEST_TIMEOUT)?,
             current: ArcSwapOption::empty(),
             refreshing: tokio::sync::Mutex::new(()),
             between: REFRESH_AT_MOST_EVERY,
@@ -67,6 +88,7 @@ impl Provider {
 
     /// Sets the minimum interval between fetches of the key set (default: ten seconds).
     #[must_use]
+    #[cfg(test)]
     pub fn refreshing_every(mut self, between: Duration) -> Self {
         self.between = between;
         self
@@ -91,15 +113,15 @@ impl Provider {
         }
     }
 
-    async fn try_discover(&self) -> Result<(), String> {
-        let found = self.fetcher.get(&self.discovery).await.map_err(|e| e.what)?;
+    async fn try_discover(&self) -> Result<(), ProviderError> {
+        let found = self.fetcher.get(&self.discovery).await?;
         let found = document(&found, &self.discovery)?;
         let issuer = found.str_at(&["issuer"]);
         if issuer != self.url {
-            return Err(format!(
-                "issuer did not match the issuer returned by provider, expected {:?} got {issuer:?}",
-                self.url
-            ));
+            return Err(ProviderError::Issuer {
+                expected: self.url.clone(),
+                found: issuer.to_owned(),
+            });
         }
         let uri = found.str_at(&["jwks_uri"]).to_owned();
         let keys = self.fetch(&uri).await?;
@@ -113,8 +135,8 @@ impl Provider {
         self.current.store(Some(Keys { uri, keys, fetched }.into()));
     }
 
-    async fn fetch(&self, uri: &str) -> Result<Vec<PublicKey>, String> {
-        let set = self.fetcher.get(uri).await.map_err(|e| e.what)?;
+    async fn fetch(&self, uri: &str) -> Result<Vec<PublicKey>, ProviderError> {
+        let set = self.fetcher.get(uri).await?;
         let set = document(&set, uri)?;
         let mut keys = Vec::new();
         for jwk in set.get("keys").items().iter().take(MAX_KEYS) {
@@ -131,11 +153,11 @@ impl Provider {
     /// interval.
     ///
     /// # Errors
-    /// A one-line reason if the signature does not verify.
+    /// [`ProviderError`] if the signature does not verify.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn verify(&self, token: &Token<'_>) -> Result<(), String> {
+    pub(super) async fn verify(&self, token: &Token<'_>) -> Result<(), ProviderError> {
         let verified = |keys: &Keys| {
             let mut candidates = keys
                 .keys
@@ -143,13 +165,13 @@ impl Provider {
                 .filter(|k| token.key_id.is_empty() || k.id == token.key_id);
             candidates.any(|k| token.verified_by(k))
         };
-        let before = self.current.load_full().ok_or("the provider is not discovered yet")?;
+        let before = self.current.load_full().ok_or(ProviderError::NotDiscovered)?;
         if verified(&before) {
             return Ok(());
         }
         // Serialise refreshes: waiters reuse the result of the request that fetched first.
         let one_at_a_time = self.refreshing.lock().await;
-        let mut now = self.current.load_full().ok_or("the provider is not discovered yet")?;
+        let mut now = self.current.load_full().ok_or(ProviderError::NotDiscovered)?;
         // Equal times mean that no other request has refreshed the keys while this one waited for the lock.
         if now.fetched == before.fetched && now.fetched.elapsed() >= self.between {
             match self.fetch(&now.uri).await {
@@ -158,15 +180,15 @@ impl Provider {
                     // Keep the old keys, but restart the interval so that a failing provider is not hammered.
                     let (uri, keys) = (now.uri.clone(), now.keys.clone());
                     self.store(uri, keys);
-                    return Err(format!("fetching keys: {error}"));
+                    return Err(ProviderError::Refresh(Box::new(error)));
                 }
             }
-            now = self.current.load_full().ok_or("the provider is not discovered yet")?;
+            now = self.current.load_full().ok_or(ProviderError::NotDiscovered)?;
         }
         drop(one_at_a_time);
         match verified(&now) {
             true => Ok(()),
-            false => Err("failed to verify signature: failed to verify id token signature".to_owned()),
+            false => Err(ProviderError::Signature),
         }
     }
 }

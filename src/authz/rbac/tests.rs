@@ -1,5 +1,5 @@
 use super::*;
-use crate::apimachinery::Value;
+use crate::apimachinery::{Str, Value};
 use crate::authz::Decision;
 use crate::json;
 use crate::request::RequestInfo;
@@ -227,14 +227,13 @@ fn plainly(roles: &[(String, Vec<PolicyRule>)], bindings: &[Arc<Binding>], attri
         .any(|(_, rules)| rules.iter().any(|r| r.allows(attributes)))
 }
 
-fn words(all: &'static [&'static str]) -> impl Strategy<Value = Vec<compact_str::CompactString>> {
-    prop::collection::vec(prop::sample::select(all), 1..3)
-        .prop_map(|v| v.into_iter().map(compact_str::CompactString::from).collect())
+fn words(all: &'static [&'static str]) -> impl Strategy<Value = Vec<Str>> {
+    prop::collection::vec(prop::sample::select(all), 1..3).prop_map(|v| v.into_iter().map(Str::from).collect())
 }
 
 fn rule() -> impl Strategy<Value = PolicyRule> {
     let names = prop::collection::vec(prop::sample::select(&["a", "b"][..]), 0..2)
-        .prop_map(|v| v.into_iter().map(compact_str::CompactString::from).collect::<Vec<_>>());
+        .prop_map(|v| v.into_iter().map(Str::from).collect::<Vec<_>>());
     (
         words(&["get", "list", "create", "*"]),
         words(&["", "apps", "*"]),
@@ -380,7 +379,7 @@ fn many_bindings_are_decided_correctly() {
     assert!(!may(&index, &u, Method::GET, "/api/v1/namespaces/x/pods/pod500"));
 }
 
-fn numbered(letter: &str, count: usize) -> Vec<compact_str::CompactString> {
+fn numbered(letter: &str, count: usize) -> Vec<Str> {
     (0..count).map(|i| format!("{letter}{i}").into()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The caller's identity as `X-Remote-*` headers. Entry points: [`Identity::try_of`], [`Identity::state`].
 
-use crate::request::UserInfo;
 use crate::request::headers::{folds_to, folds_to_prefix, remove_all};
+use crate::request::{UserInfo, percent};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 const X_REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
@@ -74,20 +74,9 @@ fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
         .map_err(|_| InvalidValue(canonical_name(name.as_str())))
 }
 
-/// The header name for an extra key. Bytes outside of the token set, and `%` itself, become
-/// `%xx`, as upstream encodes them.
+/// The header name for an extra key, escaped as upstream does.
 fn extra_name(key: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(X_REMOTE_EXTRA.len() + key.len());
-    out.push_str(X_REMOTE_EXTRA);
-    for b in key.bytes() {
-        match b {
-            b'%' => out.push_str("%25"),
-            b if b.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&b) => out.push(char::from(b)),
-            b => write!(out, "%{b:02x}").expect("writing to a string does not fail"),
-        }
-    }
-    out
+    format!("{X_REMOTE_EXTRA}{}", percent::encode_header_name(key))
 }
 
 /// Go's canonical form of a header name (`textproto.CanonicalMIMEHeaderKey`).
@@ -157,14 +146,7 @@ mod tests {
             let name = extra_name(&key);
             prop_assert!(HeaderName::from_bytes(name.as_bytes()).is_ok());
             let suffix = name.strip_prefix(X_REMOTE_EXTRA).unwrap().to_ascii_lowercase();
-            let mut bytes = Vec::new();
-            let mut rest = suffix.bytes();
-            while let Some(b) = rest.next() {
-                bytes.push(if b == b'%' {
-                    let hex = [rest.next().unwrap(), rest.next().unwrap()];
-                    u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap()
-                } else { b });
-            }
+            let bytes = percent::decode(&suffix).unwrap().into_owned();
             prop_assert_eq!(bytes, key.bytes().map(|b| b.to_ascii_lowercase()).collect::<Vec<_>>());
         }
     }

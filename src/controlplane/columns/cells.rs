@@ -1,6 +1,7 @@
 //! Cell formatting shared by the printers of several kinds: ages, label maps, shortened lists.
 
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::table::human_duration;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 
@@ -20,35 +21,6 @@ pub(crate) fn age(object: &Value) -> Value {
 /// The `Name` cell.
 pub(crate) fn name(object: &Value) -> Value {
     object.name().into()
-}
-
-/// Formats seconds like `HumanDuration` in `k8s.io/apimachinery/pkg/util/duration`: two units while the larger one
-/// is small, such as `10s`, `5m30s`, `15m`, `3h5m`, `36h`, `3d5h`, `12d`, `2y100d`, `9y`.
-pub(crate) fn human_duration(seconds: i64) -> String {
-    // Up to one second of clock skew prints as zero.
-    if seconds < -1 {
-        return "<invalid>".to_owned();
-    }
-    let s = seconds.max(0);
-    let pair = |big: i64, unit: &str, small: i64, sub: &str| {
-        if small == 0 {
-            format!("{big}{unit}")
-        } else {
-            format!("{big}{unit}{small}{sub}")
-        }
-    };
-    let (m, h, d) = (s / 60, s / 3600, s / 86400);
-    match s {
-        _ if s < 120 => format!("{s}s"),
-        _ if m < 10 => pair(m, "m", s % 60, "s"),
-        _ if m < 180 => format!("{m}m"),
-        _ if h < 8 => pair(h, "h", m % 60, "m"),
-        _ if h < 48 => format!("{h}h"),
-        _ if h < 192 => pair(d, "d", h % 24, "h"),
-        _ if d < 730 => format!("{d}d"),
-        _ if d < 2920 => pair(d / 365, "y", d % 365, "d"),
-        _ => format!("{}y", d / 365),
-    }
 }
 
 /// A string map as `a=b,c=d`, or `<none>` if empty.
@@ -86,33 +58,4 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
         .items()
         .iter()
         .find(|c| c.str_at(&["type"]) == kind)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_durations_have_two_units() {
-        for (s, want) in [
-            (-5, "<invalid>"),
-            (-1, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (330, "5m30s"),
-            (600, "10m"),
-            (10799, "179m"),
-            (10800, "3h"),
-            (11100, "3h5m"),
-            (28800, "8h"),
-            (172_800, "2d"),
-            (183_600, "2d3h"),
-            (691_200, "8d"),
-            (63_072_000, "2y"),
-            (71_712_000, "2y100d"),
-            (252_288_000, "8y"),
-        ] {
-            assert_eq!(human_duration(s), want, "{s}");
-        }
-    }
 }

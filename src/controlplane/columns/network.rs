@@ -189,7 +189,7 @@ pub(crate) fn certificate_signing_requests() -> Columns {
         |o| {
             let duration = match o.at(&["spec", "expirationSeconds"]).as_i64() {
                 None => "<none>".to_owned(),
-                Some(n) => super::cells::human_duration(n),
+                Some(n) => crate::apimachinery::table::human_duration(n),
             };
             vec![
                 name(o),

@@ -2,10 +2,11 @@
 //!
 //! Entry point: [`pods`]. The `Status` cell is derived from the container statuses in `pod_summary`.
 
-use super::cells::{age, condition, human_duration, name, none_if_empty};
+use super::cells::{age, condition, name, none_if_empty};
 use super::table;
 use super::text::*;
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::table::human_duration;
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::registry::resource::Columns;

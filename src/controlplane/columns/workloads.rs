@@ -1,11 +1,12 @@
 //! Columns of pod templates and of the workload kinds in core, apps and batch.
 
-use super::cells::{age, human_duration, labels, name, none_if_empty, since};
+use super::cells::{age, labels, name, none_if_empty, since};
 use super::text::{AGE, NAME};
 use super::words::*;
 use super::{Heading, table};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector as Selector;
+use crate::apimachinery::table::human_duration;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Columns;

@@ -3,7 +3,6 @@
 
 mod managers;
 
-use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -12,16 +11,27 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::schema::BuiltinSchema;
-use crate::registry::Schema;
 use crate::registry::resource::{Columns, SubresourceHandler};
 use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::{Schema, Store, StoreLookup};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Serves the subresource through the workload's store.
-pub(in crate::controlplane) struct Scale(pub(in crate::controlplane) LateStore);
+/// Serves the subresource through the workload's store, without admission: the Scale has passed admission already.
+pub(in crate::controlplane) struct Scale {
+    pub(in crate::controlplane) stores: StoreLookup,
+    /// Group and plural of the workload.
+    pub(in crate::controlplane) of: (&'static str, &'static str),
+}
+
+impl Scale {
+    fn store(&self) -> Result<Store> {
+        let (group, resource) = self.of;
+        Ok(self.stores.get(group, resource)?.without_admission())
+    }
+}
 
 /// The Scale of a workload.
 fn scale_of(parent: &Value) -> Value {
@@ -100,11 +110,11 @@ fn definition() -> Result<BuiltinSchema> {
 #[async_trait]
 impl SubresourceHandler for Scale {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
-        Ok(scale_of(&self.0.get()?.get_value(&cx.namespace, name).await?))
+        Ok(scale_of(&self.store()?.get_value(&cx.namespace, name).await?))
     }
 
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
-        let store = self.0.get()?;
+        let store = self.store()?;
         let parent = store.get_value(&cx.namespace, name).await?;
         let mut scale = scale_of(&parent);
         managers::to_scale(&parent, &store.resource().gvk().api_version(), &mut scale);
@@ -120,7 +130,7 @@ impl SubresourceHandler for Scale {
     }
 
     async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
-        let gr = self.0.get()?.resource().group_resource();
+        let gr = self.store()?.resource().group_resource();
         Err(Status::method_not_supported(&gr, "create"))
     }
 
@@ -129,7 +139,7 @@ impl SubresourceHandler for Scale {
     }
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
-        let store = self.0.get()?;
+        let store = self.store()?;
         if !object.name().is_empty() && object.name() != name {
             return Err(Status::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({name})",

@@ -4,8 +4,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
-use crate::apimachinery::x509::CertificateRequest;
 use crate::controlplane::fields::Seen;
+use crate::x509::CertificateRequest;
 use base64::Engine as _;
 use x509_parser::prelude::Pem;
 
@@ -230,8 +230,8 @@ fn certificate(pem: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::apimachinery::field::aggregate;
-    use crate::apimachinery::x509::testing::ORGANIZATION;
     use crate::json;
+    use crate::x509::testing::ORGANIZATION;
 
     #[test]
     fn errors_match_the_recordings() {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn approval_conditions_are_set_once_and_only_by_approval() {
-        let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x0c, b"demo");
+        let pem = crate::x509::testing::csr(ORGANIZATION, 0x0c, b"demo");
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
         let old = json!({"spec": {"request": request}, "status": {}});
         let mut new = old.clone();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn malformed_stored_request_is_not_approved() {
-        let pem = crate::apimachinery::x509::testing::csr(ORGANIZATION, 0x04, b"system:masters");
+        let pem = crate::x509::testing::csr(ORGANIZATION, 0x04, b"system:masters");
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
         let old = json!({"spec": {"request": request}, "status": {}});
         for refused in [approval(&old, &old), status(&old, &old)] {

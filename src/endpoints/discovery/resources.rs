@@ -4,7 +4,7 @@
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::registry::resource::Resource;
-use crate::registry::{Subresource, SubresourceBehaviour, Verbs};
+use crate::registry::{Subresource, Verbs};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use std::sync::Arc;
@@ -130,11 +130,6 @@ pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Reso
     m.insert("resources", resources);
     m.insert("freshness", "Current");
     Value::Object(m)
-}
-
-/// True for subresources that open a connection.
-pub fn is_connection(sub: &Subresource) -> bool {
-    matches!(sub.behaviour, SubresourceBehaviour::Connect(_))
 }
 
 #[cfg(test)]

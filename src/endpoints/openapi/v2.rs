@@ -106,7 +106,7 @@ pub fn document(served: &ServedResources) -> Value {
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiV2 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         match self.document().await {
             Some(document) => document.respond(req.headers()).await,
             None => bare(StatusCode::SERVICE_UNAVAILABLE),

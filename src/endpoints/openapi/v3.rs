@@ -142,7 +142,7 @@ fn in_a_year() -> String {
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiV3 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         match req.uri().path().strip_prefix(ROOT) {
             Some("") => self.serve_index().await,
             Some(rest) => match rest.strip_prefix('/').filter(|k| !k.is_empty()) {

@@ -59,6 +59,11 @@ impl Select for Selectors {
     fn requires(&self, field: &str) -> Option<&str> {
         self.fields.requires_exact(field)
     }
+
+    fn reads_fields(&self) -> bool {
+        let mut terms = self.fields.terms().iter();
+        terms.any(|t| !matches!(t.field.as_str(), "metadata.name" | "metadata.namespace"))
+    }
 }
 
 impl ListQuery {

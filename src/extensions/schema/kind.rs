@@ -12,6 +12,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -36,6 +37,13 @@ impl KindSchema {
             schema: Arc::new(StructuralSchema::parse_at(schema, path)?),
             source: json::to_vec(schema).into(),
         })
+    }
+
+    /// A hash of the source.
+    pub fn fingerprint(&self) -> u64 {
+        let sum = digest::digest(&digest::SHA256, &self.source);
+        let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        u64::from_le_bytes(*first)
     }
 
     /// The parsed schema.

@@ -1,7 +1,7 @@
 //! The strategy of a served version that is stored as another: its own defaults, everything else from the hub's
 //! strategy.
 
-use super::Conversion;
+use super::Pair;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Runs the hub's strategy on objects of the served version: converts them, calls the hub, and converts back.
 pub struct ThroughHub {
     hub: Arc<dyn RestStrategy>,
-    conversion: Arc<dyn Conversion>,
+    conversion: Arc<dyn Pair>,
     default: fn(&mut Value),
 }
 
 impl ThroughHub {
     /// `default` sets the served version's own defaults.
-    pub fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Conversion>, default: fn(&mut Value)) -> Self {
+    pub fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Pair>, default: fn(&mut Value)) -> Self {
         Self {
             hub,
             conversion,
@@ -152,7 +152,13 @@ mod tests {
     /// Serves `v1` of what is stored as `v2`.
     struct Versions;
 
-    impl Conversion for Versions {
+    impl Pair for Versions {
+        fn hub(&self) -> String {
+            "v2".to_owned()
+        }
+        fn spoke(&self) -> String {
+            "v1".to_owned()
+        }
         fn serve(&self, mut stored: Value) -> Value {
             stored.set(&["apiVersion"], "v1");
             stored

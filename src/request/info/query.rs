@@ -1,5 +1,6 @@
 //! Decoding of paths and query strings with the semantics of Go's `net/url`.
 
+use crate::request::percent;
 use std::borrow::Cow;
 
 /// The decoded pairs of a raw query in order, as Go's `url.ParseQuery` yields them: pairs with `;` or an invalid escape
@@ -10,7 +11,7 @@ pub fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
             return None;
         }
         let (k, v) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((unescape(k, true)?, unescape(v, true)?))
+        Some((decode_query_text(k)?, decode_query_text(v)?))
     })
 }
 
@@ -21,7 +22,7 @@ pub fn first_value<'a>(raw: &'a str, key: &str) -> Option<Cow<'a, str>> {
 
 /// Percent-decodes a path; `None` for an invalid escape, which Go's HTTP server rejects with a bare 400.
 pub fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
-    unescape(raw, false)
+    percent::decode(raw).map(text)
 }
 
 /// The segments between slashes, including empty ones at either end. Equivalent to `str::split('/')` but faster on
@@ -40,27 +41,17 @@ pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn unescape(s: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    let has = |byte| s.as_bytes().contains(&byte);
-    if !(has(b'%') || plus_is_space && has(b'+')) {
-        return Some(Cow::Borrowed(s));
-    }
-    let mut out = Vec::with_capacity(s.len());
-    let mut bytes = s.bytes();
-    while let Some(b) = bytes.next() {
-        match b {
-            b'%' => out.push(hex(bytes.next()?)? << 4 | hex(bytes.next()?)?),
-            b'+' if plus_is_space => out.push(b' '),
-            b => out.push(b),
-        }
-    }
-    Some(Cow::Owned(match String::from_utf8(out) {
-        Ok(s) => s,
-        // Strings are bytes in Go; ours must be UTF-8, so invalid sequences are replaced.
-        Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-    }))
+fn decode_query_text(raw: &str) -> Option<Cow<'_, str>> {
+    percent::decode_query(raw).map(text)
 }
 
-fn hex(b: u8) -> Option<u8> {
-    char::from(b).to_digit(16).map(|d| d as u8)
+/// Strings are bytes in Go; ours must be UTF-8, so invalid sequences are replaced.
+fn text(decoded: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match decoded {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
+            Ok(s) => s,
+            Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+        }),
+    }
 }

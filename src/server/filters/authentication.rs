@@ -12,9 +12,9 @@ use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders};
+use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders, Unmet};
 use crate::server::respond;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, spans};
 use http::Version;
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use http::request::Parts;
@@ -59,8 +59,7 @@ fn user_class(name: &str) -> usize {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "authentication",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[
         ContextField::AuditId,
         ContextField::Received,
@@ -109,6 +108,8 @@ impl<F> Authentication<F> {
 }
 
 impl<F: Filter> Filter for Authentication<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
         match self.authenticator.authenticate_sync(credentials(req)) {
@@ -197,6 +198,7 @@ impl<F: Filter> Authentication<F> {
             strip_subprotocol(req.headers_mut());
         }
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
+        spans::record_user(&found.user.name);
         let context = RequestContext::of_mut(req);
         if found.user.name != ANONYMOUS
             && let Some(connection) = &context.connection

@@ -1,8 +1,8 @@
 //! CA bundles: [`CaPool`] is a parsed bundle, [`DynamicCa`] one that can be reloaded.
 
 use super::source::{CertError, Reload, Seen, read};
-use crate::apimachinery::codec::pem;
 use crate::request::{ClientCaSource, TrustAnchors};
+use crate::x509::pem;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustls::DistinguishedName;

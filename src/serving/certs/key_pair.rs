@@ -2,7 +2,7 @@
 //! reloaded.
 
 use super::source::{CertError, Reload, Seen, read};
-use crate::apimachinery::codec::pem;
+use crate::x509::pem;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustls::crypto::CryptoProvider;

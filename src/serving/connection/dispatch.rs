@@ -2,8 +2,9 @@
 
 use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;
-use crate::request::{Body, Handler, RequestContext, ResponseFuture};
+use crate::request::{Body, Handler, RequestContext, ResponseFuture, percent};
 use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
+use crate::telemetry::spans;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use std::sync::Arc;
@@ -29,7 +30,13 @@ impl Dispatcher {
         context.connection = Some(self.cache.clone());
         context.stream = stream;
         context.certificates = self.certificates.clone();
-        self.handler.handle(request)
+        let span = spans::request(&request);
+        // Filters run within this call as well, before there is a future.
+        let response = span.in_scope(|| self.handler.handle(request));
+        match span.is_disabled() {
+            true => response,
+            false => Box::pin(spans::exchange(span, response)),
+        }
     }
 }
 
@@ -49,12 +56,8 @@ fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
             return bad("400 Bad Request: too many Host headers");
         }
     }
-    let mut rest = request.uri().path().as_bytes();
-    while let Some(at) = rest.iter().position(|b| *b == b'%') {
-        match rest.get(at + 1..at + 3) {
-            Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => rest = &rest[at + 3..],
-            _ => return bad("400 Bad Request"),
-        }
+    if percent::malformed_escape(request.uri().path()).is_some() {
+        return bad("400 Bad Request");
     }
     None
 }

@@ -6,7 +6,7 @@ use super::disk::{Contents, Raw, RawEvent};
 use super::{ResourceConfig, ResourceStore, SelectableFields, Shared, load};
 use crate::storage::cacher::{Cacher, CacherConfig, Initial, Snapshot};
 use crate::storage::transform::{ENCRYPTED, Plain, Transform};
-use crate::storage::{Entry, Event, Revision};
+use crate::storage::{Entry, Error, Event, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -36,7 +36,7 @@ struct Reader<'a> {
     prefix: &'a str,
     fields: Option<&'a SelectableFields>,
     transform: Option<&'a dyn Transform>,
-    broken: Option<String>,
+    broken: Option<Error>,
 }
 
 impl Reader<'_> {
@@ -54,11 +54,14 @@ impl Reader<'_> {
                 entry.stale = opened.stale;
                 entry
             }
-            Err(why) => {
-                let why = format!("unable to transform key {:?}: {why}", key());
+            Err(source) => {
                 if self.broken.is_none() {
-                    tracing::error!(prefix = self.prefix, error = %why, "a resource cannot be read and is not served");
-                    self.broken = Some(why);
+                    let error = Error::Unreadable {
+                        key: key().into(),
+                        source: Arc::new(source),
+                    };
+                    tracing::error!(prefix = self.prefix, %error, "a resource cannot be read and is not served");
+                    self.broken = Some(error);
                 }
                 return None;
             }
@@ -195,7 +198,7 @@ impl Catalog {
                 Ok(value) => value,
                 // The object is still on disk and will be loaded at the next start.
                 Err(error) => {
-                    tracing::error!(prefix = %resource.prefix, key = %e.key, error, "an object cannot be encrypted");
+                    tracing::error!(prefix = %resource.prefix, key = %e.key, %error, "an object cannot be encrypted");
                     continue;
                 }
             };

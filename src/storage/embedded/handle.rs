@@ -6,11 +6,12 @@ use crate::storage::{
     Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
     WatchOptions,
 };
-use crate::telemetry::{Operation, StorageMetrics};
+use crate::telemetry::{Operation, StorageMetrics, spans};
 use async_trait::async_trait;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
+use tracing::Instrument as _;
 
 /// The largest object, in bytes of JSON: etcd's default request limit, so that a store can be moved to etcd, with the
 /// error etcd returns.
@@ -28,7 +29,8 @@ pub(super) struct Handle {
 impl Handle {
     async fn write(&self, key: &str, what: Operation, action: Action) -> Result<Arc<Entry>, Error> {
         let since = Instant::now();
-        let outcome = self.shared.write(&self.resource, key, action).await;
+        let span = spans::storage("sqlite", what, &self.resource.prefix);
+        let outcome = self.shared.write(&self.resource, key, action).instrument(span).await;
         let failed = matches!(outcome, Err(Error::Failed(_) | Error::NotReady(_)));
         self.metrics.operation_done(what, since.elapsed(), failed);
         outcome
@@ -62,7 +64,8 @@ impl Storage for Handle {
         if draft.json.len() > MAX_OBJECT_BYTES {
             return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
         }
-        let stored = self.resource.seal(key, draft.json.clone()).map_err(Error::Unreadable)?;
+        let stored = self.resource.seal(key, draft.json.clone());
+        let stored = stored.map_err(|e| Error::Unwritable(Arc::new(e)))?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,

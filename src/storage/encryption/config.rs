@@ -5,7 +5,7 @@ use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
 use super::kms_plugin::{Intervals, Plugin};
 use super::secretbox::Secretbox;
-use super::{Chain, Keys, Loaded, Provider};
+use super::{Chain, Complaint, ConfigError, Keys, Loaded, Provider, TransformError};
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::time::parse_duration;
 use crate::apimachinery::value::Value;
@@ -37,38 +37,40 @@ impl Provider for Identity {
         ""
     }
 
-    fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), String> {
+    fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError> {
         Ok((Bytes::copy_from_slice(value), false))
     }
 
-    fn seal(&self, _key: &str, object: &[u8]) -> Result<Vec<u8>, String> {
+    fn seal(&self, _key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError> {
         Ok(object.to_vec())
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| {
-        let path = path.display();
-        format!("error reading encryption provider configuration file \"{path}\": {e}")
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
     })
 }
 
 /// Returns the digest of the file.
-pub(super) fn digest(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn digest(path: &Path) -> Result<Vec<u8>, ConfigError> {
     Ok(sha(&SHA256, &read(path)?).as_ref().to_vec())
 }
 
 /// Parses the file and starts its plugins.
-pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Loaded, String> {
+pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Loaded, ConfigError> {
     let bytes = read(path)?;
-    let name = path.display();
     if bytes.trim_ascii().is_empty() {
-        return Err(format!("encryption provider configuration file \"{name}\" is empty"));
+        return Err(ConfigError::Empty(path.to_owned()));
     }
-    let complain = |e| format!("error decoding encryption provider configuration file \"{name}\": {e}");
-    let (tree, twice) = yaml::decode_with_duplicates(&bytes).map_err(complain)?;
+    let complain = |source| ConfigError::Decode {
+        path: path.to_owned(),
+        source,
+    };
+    let (tree, twice) = yaml::decode_with_duplicates(&bytes).map_err(|e| complain(Complaint::Somewhere(e)))?;
     if let Some(twice) = twice.into_iter().next() {
-        return Err(complain(twice));
+        return Err(complain(Complaint::Somewhere(twice)));
     }
     let text = String::from_utf8_lossy(&bytes);
     let mut reader = Reader {
@@ -121,7 +123,7 @@ impl Reader<'_> {
     }
 
     /// Rejects unknown fields.
-    fn known(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), String> {
+    fn known(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), Complaint> {
         let members = v.as_object().into_iter().flat_map(|m| m.iter());
         for (name, _) in members {
             if !names.contains(&name) {
@@ -144,7 +146,7 @@ impl Reader<'_> {
         fresh.meet(key)
     }
 
-    fn file(&mut self, tree: &Value) -> Result<Vec<Rule>, String> {
+    fn file(&mut self, tree: &Value) -> Result<Vec<Rule>, Complaint> {
         self.known(tree, "", &["apiVersion", "kind", "resources"])?;
         let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
         if version != "apiserver.config.k8s.io/v1" || kind != "EncryptionConfiguration" {
@@ -166,7 +168,7 @@ impl Reader<'_> {
         Ok(rules)
     }
 
-    fn rule(&mut self, v: &Value, path: &str, before: &[Rule]) -> Result<Rule, String> {
+    fn rule(&mut self, v: &Value, path: &str, before: &[Rule]) -> Result<Rule, Complaint> {
         self.known(v, path, &["resources", "providers"])?;
         let mut resources: Vec<(String, String)> = Vec::new();
         let names = v.get("resources").items();
@@ -198,7 +200,7 @@ impl Reader<'_> {
         Ok(Rule { resources, providers })
     }
 
-    fn provider(&mut self, v: &Value, path: &str) -> Result<Arc<dyn Provider>, String> {
+    fn provider(&mut self, v: &Value, path: &str) -> Result<Arc<dyn Provider>, Complaint> {
         self.known(v, path, &KINDS)?;
         let given: Vec<&str> = KINDS.into_iter().filter(|k| !v.get(k).is_null()).collect();
         let kind = match given.as_slice() {
@@ -236,7 +238,13 @@ impl Reader<'_> {
         })
     }
 
-    fn keys(&mut self, v: &Value, path: &str, at: usize, lengths: &[usize]) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn keys(
+        &mut self,
+        v: &Value,
+        path: &str,
+        at: usize,
+        lengths: &[usize],
+    ) -> Result<Vec<(String, Vec<u8>)>, Complaint> {
         self.known(v, path, &["keys"])?;
         let mut out: Vec<(String, Vec<u8>)> = Vec::new();
         for (i, item) in v.get("keys").items().iter().enumerate() {
@@ -282,7 +290,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    fn kms(&mut self, v: &Value, path: &str, at: usize) -> Result<Arc<Plugin>, String> {
+    fn kms(&mut self, v: &Value, path: &str, at: usize) -> Result<Arc<Plugin>, Complaint> {
         self.known(v, path, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
         let refuse = |field: &str, why: &str| Err(complaint(at, &format!("{path}.{field}: Invalid value: {why}")));
         match v.str_at(&["apiVersion"]) {
@@ -346,10 +354,11 @@ impl Reader<'_> {
     }
 }
 
-fn complaint(line: usize, why: &str) -> String {
+fn complaint(line: usize, why: &str) -> Complaint {
+    let why = why.to_owned();
     match line {
-        0 => why.to_owned(),
-        line => format!("line {line}: {why}"),
+        0 => Complaint::Somewhere(why),
+        line => Complaint::At { line, why },
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::aes::{gcm_open, gcm_seal};
 use super::kms_plugin::{Plugin, Source, hash};
-use super::{Provider, random};
-use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes, put_message, put_number};
+use super::{Provider, SourceError, TransformError, random};
+use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError, put_bytes, put_message, put_number};
 use crate::telemetry::encryption::Direction;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use bytes::Bytes;
@@ -51,12 +51,12 @@ impl Kms {
 }
 
 /// Derives the key of one object with HKDF-SHA256.
-fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], String> {
+fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], TransformError> {
     let mut out = [0; 32];
     let prk = Prk::new_less_safe(HKDF_SHA256, seed);
     prk.expand(&[info], HKDF_SHA256)
         .and_then(|okm| okm.fill(&mut out))
-        .map_err(|_| "the key cannot be derived".to_owned())?;
+        .map_err(|_| TransformError::Key("the key cannot be derived"))?;
     Ok(out)
 }
 
@@ -65,22 +65,24 @@ impl Source {
     ///
     /// # Errors
     /// The violated limit, worded as upstream.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), SourceError> {
         check_key_id(&self.key_id)?;
         match self.ciphertext.len() {
-            0 => return Err("encryptedDEKSource is empty".to_owned()),
+            0 => return Err(SourceError::Empty),
             n if n > MAX_LENGTH => {
-                return Err(format!(
-                    "encryptedDEKSource is {n} bytes, which exceeds the max size of {MAX_LENGTH}"
-                ));
+                return Err(SourceError::Length {
+                    length: n,
+                    max: MAX_LENGTH,
+                });
             }
             _ => {}
         }
         let size: usize = self.annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
         if size > MAX_ANNOTATIONS_LENGTH {
-            return Err(format!(
-                "total size of annotations is {size}, which exceeds the max size of {MAX_ANNOTATIONS_LENGTH}"
-            ));
+            return Err(SourceError::Annotations {
+                length: size,
+                max: MAX_ANNOTATIONS_LENGTH,
+            });
         }
         Ok(())
     }
@@ -90,18 +92,19 @@ impl Source {
 ///
 /// # Errors
 /// The violated limit, worded as upstream.
-pub(super) fn check_key_id(id: &str) -> Result<(), String> {
+pub(super) fn check_key_id(id: &str) -> Result<(), SourceError> {
     match id.len() {
-        0 => Err("keyID is empty".to_owned()),
-        n if n > MAX_LENGTH => Err(format!(
-            "keyID is {n} bytes, which exceeds the max size of {MAX_LENGTH}"
-        )),
+        0 => Err(SourceError::NoKeyId),
+        n if n > MAX_LENGTH => Err(SourceError::KeyIdLength {
+            length: n,
+            max: MAX_LENGTH,
+        }),
         _ => Ok(()),
     }
 }
 
-/// Encodes annotations: field 4 of stored objects and of decryption requests.
-pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
+/// Encodes the annotations of a stored object.
+fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
     for (key, value) in annotations {
         put_message(out, field, |out| {
             put_bytes(out, 1, key.as_bytes());
@@ -111,10 +114,10 @@ pub(super) fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeM
 }
 
 /// Decodes one annotation: key and value.
-pub(super) fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), String> {
+fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), WireError> {
     let (mut key, mut value) = (String::new(), Vec::new());
     let mut fields = Reader::new(raw);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
+    while let Some((number, payload)) = fields.next()? {
         match (number, payload) {
             (1, Payload::Bytes(b)) => key = String::from_utf8_lossy(b).into_owned(),
             (2, Payload::Bytes(b)) => value = b.to_vec(),
@@ -137,21 +140,25 @@ impl EncryptedObject {
         out
     }
 
-    pub fn decode(raw: &[u8]) -> Result<Self, String> {
+    pub fn decode(raw: &[u8]) -> Result<Self, TransformError> {
         let mut out = Self::default();
         let mut fields = Reader::new(raw);
-        while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
+        while let Some((number, payload)) = fields.next().map_err(TransformError::Envelope)? {
             match (number, payload) {
                 (1, Payload::Bytes(b)) => out.data = b.to_vec(),
                 (2, Payload::Bytes(b)) => out.source.key_id = String::from_utf8_lossy(b).into_owned(),
                 (3, Payload::Bytes(b)) => out.source.ciphertext = b.to_vec(),
-                (4, Payload::Bytes(b)) => out.source.annotations.extend([annotation(b)?]),
+                (4, Payload::Bytes(b)) => {
+                    out.source
+                        .annotations
+                        .extend([annotation(b).map_err(TransformError::Envelope)?]);
+                }
                 (5, Payload::Varint(n)) => out.kind = n,
                 _ => {}
             }
         }
         if out.data.is_empty() {
-            return Err("encrypted data is nil or empty after unmarshal".to_owned());
+            return Err(TransformError::NoData);
         }
         out.source.check()?;
         Ok(out)
@@ -163,28 +170,25 @@ impl Provider for Kms {
         &self.prefix
     }
 
-    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), String> {
+    fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError> {
         let object = EncryptedObject::decode(value)?;
-        let failed = |e| format!("failed to decrypt DEK, error: {e}");
-        let dek = self.plugin.decrypt(&object.source).map_err(failed)?;
+        let dek = self.plugin.decrypt(&object.source);
+        let dek = dek.map_err(TransformError::DataKey)?;
         let additional = key.as_bytes();
         let plain = match object.kind {
             KEY => gcm_open(&dek, &object.data, additional)?,
             SEED => {
-                let (info, rest) = object
-                    .data
-                    .split_at_checked(INFO)
-                    .ok_or("the stored data was shorter than the required size")?;
+                let (info, rest) = object.data.split_at_checked(INFO).ok_or(TransformError::TooShort)?;
                 gcm_open(&derive(&dek, info)?, rest, additional)?
             }
-            other => return Err(format!("invalid encryptedDEKSourceType {other}")),
+            other => return Err(TransformError::KeyKind(other)),
         };
         self.used(Direction::FromStorage, &object.source);
         let stale = object.kind != SEED || self.plugin.is_stale(&object.source);
         Ok((plain, stale))
     }
 
-    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, String> {
+    fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError> {
         let seed = self.plugin.seed()?;
         let info: [u8; INFO] = random()?;
         let mut data = info.to_vec();

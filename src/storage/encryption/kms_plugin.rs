@@ -4,15 +4,15 @@
 //! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses cached
 //! results and blocks on the plugin only to decrypt a seed for the first time.
 
-use super::kms::{annotation, check_key_id, put_annotations};
-use super::{grpc, random};
+use super::kms::check_key_id;
+use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
+use super::{KmsError, random};
 use crate::apimachinery::codec::hex;
-use crate::apimachinery::codec::protobuf::{Payload, Reader, put_bytes};
+use crate::cache::TtlCache;
 use crate::telemetry::encryption::EncryptionMetrics;
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
-use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
@@ -42,6 +42,8 @@ impl Default for Intervals {
 
 /// How long a decrypted seed is cached.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of cached seeds. Each rotation of the key and each restart makes one.
+const MAX_REMEMBERED: usize = 16 << 10;
 /// Maximum number of queued decryption requests.
 const QUEUE: usize = 256;
 
@@ -61,7 +63,7 @@ pub(super) struct Seed {
     seen: Mutex<Instant>,
 }
 
-type DecryptResult = Result<Vec<u8>, String>;
+type DecryptResult = Result<Vec<u8>, KmsError>;
 
 /// A request to decrypt a source, and where to send the result.
 struct Job(Source, mpsc::SyncSender<DecryptResult>);
@@ -73,8 +75,8 @@ struct State {
     socket: String,
     timeout: Duration,
     seed: ArcSwapOption<Seed>,
-    known: Mutex<HashMap<Source, (Vec<u8>, Instant)>>,
-    health: Mutex<Result<(), String>>,
+    known: TtlCache<Source, Vec<u8>>,
+    health: Mutex<Result<(), KmsError>>,
     version: Mutex<Option<String>>,
 }
 
@@ -100,16 +102,19 @@ pub(super) fn hash(key_id: &str) -> String {
 impl State {
     /// Caches a decrypted seed or key.
     fn remember(&self, source: &Source, plain: Vec<u8>) {
-        let mut known = lock(&self.known);
-        known.retain(|_, (_, since)| since.elapsed() < REMEMBERED);
-        known.insert(source.clone(), (plain, Instant::now()));
-        self.metrics.set_cached_keys(&self.name, known.len());
+        self.known.insert(source.clone(), plain, REMEMBERED);
+        self.metrics.set_cached_keys(&self.name, self.known.len());
     }
 
-    async fn call(&self, method: &str, message: &[u8]) -> Result<Bytes, String> {
+    /// Waits for the response to a call, and records it under this method.
+    async fn call<T>(
+        &self,
+        method: &str,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, KmsError> {
         let since = Instant::now();
-        let answer = grpc::call(&self.socket, method, message, self.timeout).await;
-        let error = answer.as_ref().err().map(String::as_str);
+        let answer = kms_client::message(self.timeout, call).await;
+        let error = answer.as_ref().err().map(KmsError::code);
         let method = format!("/v2.KeyManagementService/{method}");
         self.metrics.called(&self.name, &method, since.elapsed(), error);
         answer
@@ -127,7 +132,7 @@ impl Plugin {
         timeout: Duration,
         metrics: Arc<EncryptionMetrics>,
         intervals: Intervals,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, KmsError> {
         let (jobs, queue) = jobs::channel(QUEUE);
         let state = Arc::new(State {
             name: name.to_owned(),
@@ -136,8 +141,8 @@ impl Plugin {
             socket: socket.to_owned(),
             timeout,
             seed: ArcSwapOption::empty(),
-            known: Mutex::default(),
-            health: Mutex::new(Err("it has not answered yet".to_owned())),
+            known: TtlCache::new(MAX_REMEMBERED),
+            health: Mutex::new(Err(KmsError::NotAsked)),
             version: Mutex::default(),
         });
         let (first, wait) = mpsc::sync_channel(1);
@@ -145,10 +150,10 @@ impl Plugin {
         let thread = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime.block_on(run(&of, &own, queue, first)),
-                Err(e) => *lock(&own.health) = Err(format!("no runtime: {e}")),
+                Err(e) => *lock(&own.health) = Err(start_error(&of, format!("no runtime: {e}"))),
             }
         });
-        thread.map_err(|e| format!("kms provider {name}: {e}"))?;
+        thread.map_err(|e| start_error(name, e.to_string()))?;
         // Receiving fails if the thread has ended; `health` then has the reason.
         let _ = wait.recv();
         Ok(Arc::new(Self {
@@ -172,21 +177,23 @@ impl Plugin {
     ///
     /// # Errors
     /// Why the plugin is unhealthy.
-    pub fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), KmsError> {
         let health = lock(&self.state.health).clone();
-        health.map_err(|e| format!("kmsv2 Provider {} is not healthy, error: {e}", self.name))
+        health.map_err(|e| KmsError::Unhealthy {
+            provider: self.name.clone(),
+            source: Arc::new(e),
+        })
     }
 
     /// Returns the seed to encrypt with; fails if the plugin has not confirmed its key recently.
-    pub(super) fn seed(&self) -> Result<Arc<Seed>, String> {
+    pub(super) fn seed(&self) -> Result<Arc<Seed>, KmsError> {
         let seed = self.state.seed.load_full();
-        let seed = seed.ok_or_else(|| format!("kmsv2 Provider {}: there is no key to encrypt with yet", self.name))?;
+        let seed = seed.ok_or_else(|| KmsError::NoSeed(self.name.clone()))?;
         if lock(&seed.seen).elapsed() > self.state.intervals.seed_lifetime {
-            return Err(format!(
-                "encryptedDEKSource with keyID hash {:?} expired: the plugin has not said for {} s that the key is current",
-                hash(&seed.source.key_id),
-                self.state.intervals.seed_lifetime.as_secs()
-            ));
+            return Err(KmsError::Expired {
+                hash: hash(&seed.source.key_id),
+                seconds: self.state.intervals.seed_lifetime.as_secs(),
+            });
         }
         Ok(seed)
     }
@@ -204,22 +211,27 @@ impl Plugin {
         {
             return Ok(seed.plain.to_vec());
         }
-        if let Some((plain, since)) = lock(&self.state.known).get(source)
-            && since.elapsed() < REMEMBERED
-        {
-            return Ok(plain.clone());
+        if let Some(plain) = self.state.known.get(source) {
+            return Ok(plain);
         }
         self.state.metrics.cache_missed();
         let plain = block_in_place_if_multi_threaded(|| {
             let (to, answer) = mpsc::sync_channel(1);
-            let gone = |_| "the plugin's thread has ended".to_owned();
+            let gone = |_| KmsError::Stopped;
             self.jobs
                 .try_send(Job(source.clone(), to))
-                .map_err(|_| "too many questions wait for the plugin".to_owned())?;
+                .map_err(|_| KmsError::Busy)?;
             answer.recv().map_err(gone)?
         })?;
         self.state.remember(source, plain.clone());
         Ok(plain)
+    }
+}
+
+fn start_error(provider: &str, why: String) -> KmsError {
+    KmsError::Start {
+        provider: provider.to_owned(),
+        why,
     }
 }
 
@@ -233,11 +245,12 @@ fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
 }
 
 async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: mpsc::SyncSender<()>) {
+    let mut client = kms_client::connect(&state.socket);
     let mut first = Some(first);
     loop {
-        let outcome = check(state).await;
-        if let Err(why) = &outcome {
-            tracing::debug!(plugin = name, why, "a KMS plugin is not healthy");
+        let outcome = check(state, &mut client).await;
+        if let Err(error) = &outcome {
+            tracing::debug!(plugin = name, %error, "a KMS plugin is not healthy");
         }
         let pause = match outcome {
             Ok(()) => state.intervals.healthy,
@@ -256,7 +269,7 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
                 job = queue.recv() => match job {
                     Some(Job(source, to)) => {
                         // The reader may have stopped waiting.
-                        let _ = to.send(decrypt(state, &source).await);
+                        let _ = to.send(decrypt(state, &mut client, &source).await);
                     }
                     None => return,
                 },
@@ -267,48 +280,39 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
 }
 
 /// Performs a status check, and requests a new seed if the key id has changed.
-async fn check(state: &State) -> Result<(), String> {
-    let failed = |e| {
-        format!(
-            "failed to perform status section of the healthz check for KMS Provider {}, error: {e}",
-            state.name
-        )
+async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
+    let failed = |e| KmsError::Status {
+        provider: state.name.clone(),
+        source: Arc::new(e),
     };
-    let answer = state.call("Status", &[]).await;
+    let answer = state.call("Status", client.status(StatusRequest {})).await;
     let answer = answer.map_err(failed)?;
-    let [mut version, mut healthz, mut key_id] = [const { String::new() }; 3];
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        let Payload::Bytes(b) = payload else { continue };
-        let text = String::from_utf8_lossy(b).into_owned();
-        match number {
-            1 => version = text,
-            2 => healthz = text,
-            3 => key_id = text,
-            _ => {}
-        }
-    }
+    let (version, healthz, key_id) = (answer.version, answer.healthz, answer.key_id);
     if healthz != "ok" {
-        return Err(format!("got unexpected healthz status: {healthz}"));
+        return Err(KmsError::Healthz(healthz));
     }
     if version != "v2" && version != "v2beta1" {
-        return Err(format!("expected KMSv2 API version v2, got {version}"));
+        return Err(KmsError::Version(version));
     }
     {
         let mut known = lock(&state.version);
         match &*known {
             Some(before) if *before != version => {
-                return Err(format!(
-                    "KMSv2 API version should not change after the initial status response version {before}, got {version}"
-                ));
+                return Err(KmsError::VersionChanged {
+                    before: before.clone(),
+                    now: version,
+                });
             }
             _ => *known = Some(version),
         }
     }
-    if let Err(e) = check_key_id(&key_id) {
+    if let Err(source) = check_key_id(&key_id) {
         let kind = if key_id.is_empty() { "empty" } else { "too_long" };
         state.metrics.invalid(&state.name, kind);
-        return Err(format!("got invalid KMSv2 KeyID hash {:?}: {e}", hash(&key_id)));
+        return Err(KmsError::KeyId {
+            hash: hash(&key_id),
+            source,
+        });
     }
     state.metrics.key_reported(&state.name, &hash(&key_id));
     if let Some(seed) = &*state.seed.load()
@@ -319,11 +323,12 @@ async fn check(state: &State) -> Result<(), String> {
     }
     let uid = uuid::Uuid::new_v4().to_string();
     let since = Instant::now();
-    let rotated = encrypt(state, &uid).await;
-    state
-        .metrics
-        .key_made(since.elapsed(), rotated.as_ref().err().map(String::as_str));
-    let seed = rotated.map_err(|e| format!("failed to rotate DEK uid={uid:?}: {e}"))?;
+    let rotated = encrypt(state, client, &uid).await;
+    state.metrics.key_made(since.elapsed(), rotated.is_ok());
+    let seed = rotated.map_err(|e| KmsError::Rotation {
+        uid,
+        source: Arc::new(e),
+    })?;
     // Cached before it is replaced, so that a concurrent read finds it in one place or the other.
     if let Some(before) = &*state.seed.load() {
         state.remember(&before.source, before.plain.to_vec());
@@ -332,22 +337,18 @@ async fn check(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
+async fn encrypt(state: &State, client: &mut Client, uid: &str) -> Result<Seed, KmsError> {
     let plain: [u8; 32] = random()?;
-    let mut request = Vec::new();
-    put_bytes(&mut request, 1, &plain);
-    put_bytes(&mut request, 2, uid.as_bytes());
-    let answer = state.call("Encrypt", &request).await?;
-    let mut source = Source::default();
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        match (number, payload) {
-            (1, Payload::Bytes(b)) => source.ciphertext = b.to_vec(),
-            (2, Payload::Bytes(b)) => source.key_id = String::from_utf8_lossy(b).into_owned(),
-            (3, Payload::Bytes(b)) => source.annotations.extend([annotation(b)?]),
-            _ => {}
-        }
-    }
+    let request = EncryptRequest {
+        plaintext: plain.to_vec(),
+        uid: uid.to_owned(),
+    };
+    let answer = state.call("Encrypt", client.encrypt(request)).await?;
+    let source = Source {
+        ciphertext: answer.ciphertext,
+        key_id: answer.key_id,
+        annotations: answer.annotations,
+    };
     source.check()?;
     Ok(Seed {
         plain,
@@ -356,22 +357,16 @@ async fn encrypt(state: &State, uid: &str) -> Result<Seed, String> {
     })
 }
 
-async fn decrypt(state: &State, source: &Source) -> DecryptResult {
-    let mut request = Vec::new();
-    put_bytes(&mut request, 1, &source.ciphertext);
-    put_bytes(&mut request, 2, uuid::Uuid::new_v4().to_string().as_bytes());
-    put_bytes(&mut request, 3, source.key_id.as_bytes());
-    put_annotations(&mut request, 4, &source.annotations);
-    let answer = state.call("Decrypt", &request).await?;
-    let mut plain = Vec::new();
-    let mut fields = Reader::new(&answer);
-    while let Some((number, payload)) = fields.next().map_err(|e| e.to_string())? {
-        if let (1, Payload::Bytes(b)) = (number, payload) {
-            plain = b.to_vec();
-        }
-    }
+async fn decrypt(state: &State, client: &mut Client, source: &Source) -> DecryptResult {
+    let request = DecryptRequest {
+        ciphertext: source.ciphertext.clone(),
+        uid: uuid::Uuid::new_v4().to_string(),
+        key_id: source.key_id.clone(),
+        annotations: source.annotations.clone(),
+    };
+    let plain = state.call("Decrypt", client.decrypt(request)).await?.plaintext;
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
-        n => Err(format!("the plugin gave {n} bytes for a key")),
+        n => Err(KmsError::KeyLength(n)),
     }
 }

@@ -3,13 +3,14 @@
 
 use super::client::{Limits, Members, kv};
 use super::error::{ConnectError, Failure};
+use crate::tasks::Backoff;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Pause between rounds: initial and maximum.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Pause between rounds.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(2));
 /// Interval after which an unchanged failure is logged again.
 const REPEAT: Duration = Duration::from_secs(10);
 
@@ -28,7 +29,7 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
     let give_up = Instant::now() + within;
     let urls: Vec<&str> = members.urls().collect();
     let mut failures: Vec<MemberFailure> = urls.iter().map(|_| MemberFailure::default()).collect();
-    let mut pause = PAUSE.0;
+    let mut delays = BACKOFF.delays();
     loop {
         let left = give_up - Instant::now();
         let limit = Limits::default().attempt.min(left);
@@ -57,8 +58,7 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
                 why: why.collect::<Vec<_>>().join("; "),
             });
         }
-        tokio::time::sleep_until((Instant::now() + pause).min(give_up)).await;
-        pause = (pause * 2).min(PAUSE.1);
+        tokio::time::sleep_until((Instant::now() + delays.next_delay()).min(give_up)).await;
     }
 }
 

@@ -15,6 +15,7 @@ use super::resource::{
 };
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
+use crate::tasks::Backoff;
 use crate::telemetry::Operation;
 use bytes::Bytes;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
@@ -34,7 +35,7 @@ const TRIM: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(5);
 /// A watch without any message for this long, although etcd is known to have a newer revision, is considered broken.
 const STALE_WATCH: Duration = Duration::from_millis(900);
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why following a watch ended.
 enum End {
@@ -101,11 +102,11 @@ async fn compare_once(resource: &Resource) {
 }
 
 async fn follow(resource: &Resource) {
-    let mut pause = BACKOFF.0;
+    let mut delays = BACKOFF.delays();
     loop {
         match load(resource).await {
             Ok((serving, revision)) => {
-                pause = BACKOFF.0;
+                delays.reset();
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = follow_watch(resource, &serving, revision).await;
                 tracing::warn!(prefix = %resource.prefix(), why, "the watch cache is reloaded");
@@ -120,8 +121,7 @@ async fn follow(resource: &Resource) {
                         *last = Some(why);
                     }
                 });
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
+                tokio::time::sleep(delays.next_delay()).await;
             }
         }
     }
@@ -163,7 +163,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
 /// Follows the watch, reopening it as long as possible; returns why everything must be read again.
 async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision) -> String {
     let mut at = revision;
-    let mut pause = BACKOFF.0;
+    let mut delays = BACKOFF.delays();
     loop {
         let opened = Instant::now();
         let (member, client) = resource.shared.members.watch_client(resource.sequence).await;
@@ -190,10 +190,9 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
                 tracing::debug!(prefix = %resource.prefix(), why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
                 if opened.elapsed() > Duration::from_secs(10) {
-                    pause = BACKOFF.0;
+                    delays.reset();
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
+                tokio::time::sleep(delays.next_delay()).await;
             }
         }
     }

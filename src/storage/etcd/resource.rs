@@ -11,7 +11,7 @@ use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
 use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
-use crate::telemetry::{Operation, StorageMetrics};
+use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// How long a durable write waits for its event to reach this process's cache.
 const OWN_WRITE: Duration = Duration::from_secs(1);
@@ -183,7 +184,8 @@ impl Resource {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let since = std::time::Instant::now();
-        let outcome = call.await;
+        let span = spans::storage("etcd", what, self.prefix());
+        let outcome = call.instrument(span).await;
         self.metrics.operation_done(what, since.elapsed(), outcome.is_err());
         outcome
     }
@@ -252,7 +254,8 @@ impl Resource {
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
         };
         let value = values::encode(&draft.json, self.shared.media);
-        let value = self.decoder.transform.seal(&key, value).map_err(Error::Unreadable)?;
+        let value = self.decoder.transform.seal(&key, value);
+        let value = value.map_err(|e| Error::Unwritable(Arc::new(e)))?;
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
@@ -390,8 +393,10 @@ impl Decoder {
 
     fn open(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
-        let broken = |why: String| Error::Unreadable(format!("unable to transform key {key:?}: {why}"));
-        let opened = self.transform.open(&key, value).map_err(broken)?;
+        let opened = self.transform.open(&key, value).map_err(|e| Error::Unreadable {
+            key: Box::from(&*key),
+            source: Arc::new(e),
+        })?;
         let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);

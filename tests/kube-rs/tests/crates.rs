@@ -2,7 +2,7 @@
 //! encodes our JSON, k8s-pb our protobuf. Every kind of the table is in both lists, or in the list of kinds that a
 //! crate lacks.
 
-#[path = "../../support/generator.rs"]
+#[path = "../../../crates/kube-schema/tests/support/generator.rs"]
 mod generator;
 #[path = "crates/kinds.rs"]
 mod kinds;
@@ -10,11 +10,11 @@ mod kinds;
 use generator::{Exclude, Generator};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use torana::api::decode::normalize;
-use torana::api::protobuf::{decode_message, encode_message};
-use torana::api::{Field, TypeDef, types};
-use torana::apimachinery::codec::json;
-use torana::apimachinery::value::Value;
+use torana_apimachinery::codec::json;
+use torana_apimachinery::value::Value;
+use torana_kube_schema::decode::normalize;
+use torana_kube_schema::protobuf::{decode_message, encode_message};
+use torana_kube_schema::{Field, TypeDef, types};
 
 /// Definitions that k8s-openapi lacks: discovery documents, request options and metadata-only objects, which the
 /// release's OpenAPI document does not describe.
@@ -123,7 +123,7 @@ fn every_kind_of_the_table_is_checked_or_listed_as_missing() {
 fn fields_listed_as_newer_are_those_of_the_table() {
     for (name, fields) in NEWER_FIELDS {
         // The table has only served definitions; the crate also has messages that are no longer served.
-        if let Some(def) = torana::api::by_name(&format!("io.k8s.{name}")) {
+        if let Some(def) = torana_kube_schema::by_name(&format!("io.k8s.{name}")) {
             assert!(fields.iter().all(|f| def.field(f).is_some()), "{name}");
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// The content of `src/api/table.rs`.
+/// The content of `crates/kube-schema/src/table.rs`.
 pub fn table(defs: &BTreeMap<String, Def>) -> String {
     let index: BTreeMap<&str, usize> = defs.keys().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
     let mut out = String::from(

@@ -1,4 +1,4 @@
-//! Writes the schema table of the built-in kinds, `src/api/table.rs`.
+//! Writes the schema table of the built-in kinds, `crates/kube-schema/src/table.rs`.
 //!
 //! `cargo run -p schema-gen` writes it; `cargo run -p schema-gen -- --check` fails if the committed file differs from
 //! the generated one.
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let table = Model::read().table();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/api/table.rs");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/kube-schema/src/table.rs");
     if std::env::args().any(|a| a == "--check") {
         return match std::fs::read_to_string(&file) {
             Ok(committed) if committed == table => ExitCode::SUCCESS,

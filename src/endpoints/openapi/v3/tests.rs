@@ -2,17 +2,19 @@ use super::*;
 use crate::request::UserInfo;
 use http::header::LOCATION;
 
-fn with(key: &str) -> OpenApiV3 {
-    let all = OpenApiV3::new();
+fn with(key: &str) -> Arc<OpenApiV3> {
+    let all = Arc::new(OpenApiV3::new());
     all.set(key, Arc::new(|| crate::json!({"openapi": "3.0.0"})));
     all
 }
 
-async fn get(all: &OpenApiV3, path: &str, accept: &str) -> Response {
+async fn get(all: &Arc<OpenApiV3>, path: &str, accept: &str) -> Response {
     let mut req = Request::new(Body::empty());
     *req.uri_mut() = path.parse().unwrap();
     req.headers_mut().insert("accept", accept.parse().unwrap());
-    all.serve(req, Authorized::for_test(UserInfo::anonymous())).await
+    all.clone()
+        .serve(req, Authorized::for_test(UserInfo::anonymous()))
+        .await
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! The fields a write changes, in terms of each API version that managers recorded their fields in.
+//!
+//! [`Changes`] converts and compares the objects once per distinct shape, however many managers and versions there are.
+
+use super::fieldset::FieldSet;
+use super::managed::ManagedEntry;
+use super::typed::{self, Comparison};
+use super::{ApplySchema, AtVersion, Versions};
+use crate::value::Value;
+
+/// The fields a write changes, in one shape.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change {
+    /// Fields added or modified; the writer becomes their owner.
+    pub acquired: FieldSet,
+    /// Fields removed; they lose all owners.
+    pub removed: FieldSet,
+}
+
+impl From<Comparison> for Change {
+    fn from(c: Comparison) -> Self {
+        let mut acquired = c.added;
+        acquired.absorb(c.modified);
+        Self {
+            acquired,
+            removed: c.removed,
+        }
+    }
+}
+
+impl Change {
+    /// Removes the changed fields from an entry of another manager.
+    pub fn remove_from(&self, entry: &mut ManagedEntry) {
+        entry.remove_fields(&self.acquired);
+        entry.remove_fields(&self.removed);
+    }
+}
+
+/// The fields a write changes, in every shape that the entries use.
+pub(super) struct Changes<'a, S> {
+    here: Change,
+    api_version: &'a str,
+    versions: &'a dyn Versions<S>,
+    others: Vec<(usize, Change)>,
+}
+
+impl<'a, S: ApplySchema> Changes<'a, S> {
+    /// `here` is the change in the version of the write. Drops the entries whose version is no longer served.
+    pub fn new(
+        here: Comparison,
+        api_version: &'a str,
+        versions: &'a dyn Versions<S>,
+        (live, new): (Option<&Value>, &Value),
+        entries: &mut Vec<ManagedEntry>,
+    ) -> Self {
+        let mut changes = Self {
+            here: here.into(),
+            api_version,
+            versions,
+            others: Vec::new(),
+        };
+        if let Some(live) = live {
+            let own = versions.shape(api_version);
+            entries.retain(|e| {
+                if e.api_version == api_version {
+                    return true;
+                }
+                let shape = versions.shape(&e.api_version);
+                // Compared once per shape; the writer's own shape is in `here`.
+                if shape != own && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s)) {
+                    changes.compare(&e.api_version, live, new);
+                }
+                shape.is_some()
+            });
+        }
+        changes
+    }
+
+    fn compare(&mut self, api_version: &str, live: &Value, new: &Value) {
+        let shape = self.versions.shape(api_version);
+        let both = (self.versions.at(live, api_version), self.versions.at(new, api_version));
+        if let (Some(shape), (AtVersion::Converted(live, schema), AtVersion::Converted(new, _))) = (shape, both) {
+            self.others.push((shape, typed::compare(&live, &new, schema).into()));
+        }
+    }
+
+    /// The change in the version of the write.
+    pub fn here(self) -> Change {
+        self.here
+    }
+
+    /// The change in the version of `entry`.
+    pub fn of(&self, entry: &ManagedEntry) -> &Change {
+        if entry.api_version == self.api_version || self.others.is_empty() {
+            return &self.here;
+        }
+        let shape = self.versions.shape(&entry.api_version);
+        let there = self.others.iter().find(|(s, _)| Some(*s) == shape);
+        there.map_or(&self.here, |(_, change)| change)
+    }
+}

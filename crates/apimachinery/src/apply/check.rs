@@ -1,0 +1,180 @@
+//! Validates the body of an apply request: decoding, and conformance to the schema of its type.
+//!
+//! Start at [`decode_config`]; [`check`] runs inside [`apply`](super::apply()).
+
+use super::fieldset::PathElement;
+use super::typed::{item_element, shape_of};
+use super::{ApplySchema, Scalar, Shape};
+use crate::codec::yaml;
+use crate::field::{MAX_ERRORS, MAX_TEXT, cut};
+use crate::gvk::GroupVersionKind;
+use crate::interrupt::checkpoint;
+use crate::object::ObjectView;
+use crate::patch::{go_print, json_type};
+use crate::status::Status;
+use crate::value::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Schema errors, bounded in number and size: every line contains a full path, and clients can make paths long.
+#[derive(Default)]
+struct Errors {
+    lines: Vec<String>,
+    size: usize,
+    more: usize,
+}
+
+impl Errors {
+    fn push(&mut self, line: impl FnOnce() -> String) {
+        if self.lines.len() >= MAX_ERRORS || self.size >= MAX_TEXT {
+            self.more += 1;
+            return;
+        }
+        let line = cut(line(), MAX_TEXT - self.size);
+        self.size += line.len();
+        self.lines.push(line);
+    }
+}
+
+/// Describes the object of a configuration in the format of upstream's field manager errors.
+pub fn described(config: &Value) -> String {
+    format!("{}/{}; {}", config.namespace(), config.name(), config.gvk())
+}
+
+/// Checks that a configuration conforms to its schema.
+pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
+    let mut errors = Errors::default();
+    check_below(config, schema, &mut String::new(), &mut errors);
+    if errors.more > 0 {
+        errors.lines.push(format!("and {} more errors", errors.more));
+    }
+    let text = match errors.lines.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    };
+    Err(Status::raw_error(format!(
+        "failed to create typed patch object ({}): {text}",
+        described(config)
+    )))
+}
+
+fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Errors) {
+    if v.is_null() {
+        return;
+    }
+    checkpoint();
+    let shape = shape_of(schema, v);
+    let wrong = |what: &str, got: String| format!("{path}: expected {what}, got {got}");
+    match (shape, v) {
+        (Shape::Scalar(s), v) => {
+            let fits = match (s, v) {
+                (Scalar::Untyped, Value::Object(_) | Value::Array(_)) => false,
+                (Scalar::Untyped, _) => true,
+                (Scalar::String, v) => matches!(v, Value::String(_)),
+                (Scalar::Numeric, v) => matches!(v, Value::Int(_) | Value::Float(_)),
+                (Scalar::Boolean, v) => matches!(v, Value::Bool(_)),
+            };
+            if !fits {
+                errors.push(|| match s {
+                    Scalar::String => wrong("string", go_value(v)),
+                    // Upstream prints the wrapper's type here instead of its value.
+                    Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
+                    Scalar::Boolean => wrong("boolean", go_value(v)),
+                    Scalar::Untyped => wrong("scalar", go_value(v)),
+                });
+            }
+        }
+        (Shape::Object | Shape::AtomicObject, Value::Object(m)) => {
+            for (k, v) in m.iter() {
+                let len = path.len();
+                path.push('.');
+                path.push_str(k);
+                match schema.member(k) {
+                    Some(member) => check_below(v, member.schema, path, errors),
+                    None => errors.push(|| format!("{path}: field not declared in schema")),
+                }
+                path.truncate(len);
+            }
+        }
+        (Shape::Object | Shape::AtomicObject, v) => errors.push(|| wrong("map", format!("&{{{}}}", go_print(v)))),
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
+            let mut seen: BTreeSet<PathElement> = BTreeSet::new();
+            for (i, item) in a.iter().enumerate() {
+                match item_element(schema, shape, item) {
+                    Err(e) => errors.push(|| format!("{path}: element {i}: {e}")),
+                    Ok(e) => {
+                        if seen.contains(&e) {
+                            errors.push(|| format!("{path}: duplicate entries for key {e}"));
+                        }
+                        let len = path.len();
+                        let _ = write!(path, "{e}");
+                        check_below(item, of, path, errors);
+                        path.truncate(len);
+                        seen.insert(e);
+                    }
+                }
+            }
+        }
+        (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
+            errors.push(|| wrong("list", format!("&{{{}}}", go_print(v))));
+        }
+        _ => {}
+    }
+}
+
+/// Go's `%#v` of the `valueUnstructured` wrapper in structured-merge-diff.
+fn go_value(v: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", go_literal(v))
+}
+
+fn go_literal(v: &Value) -> String {
+    match v {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(s) => format!("{s:?}"),
+        Value::Array(a) => {
+            format!(
+                "[]interface {{}}{{{}}}",
+                a.iter().map(go_literal).collect::<Vec<_>>().join(", ")
+            )
+        }
+        Value::Object(m) => {
+            let members: Vec<String> = m.iter().map(|(k, v)| format!("{k:?}:{}", go_literal(v))).collect();
+            format!("map[string]interface {{}}{{{}}}", members.join(", "))
+        }
+        other => go_print(other),
+    }
+}
+
+/// Decodes the body of an apply request: YAML, of exactly the endpoint's kind, without `managedFields`. Also returns
+/// the duplicate keys, which strict field validation reports.
+///
+/// # Errors
+/// 400 with upstream's message.
+pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value, Vec<String>), Status> {
+    let failed = |e| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
+    let (v, duplicates) = yaml::decode_with_duplicates(body).map_err(failed)?;
+    Ok((check_config(v, expected)?, duplicates))
+}
+
+/// The checks of [`decode_config`] for a body that is already decoded.
+///
+/// # Errors
+/// 400 with upstream's message.
+pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Status> {
+    if !v.is_null() && v.as_object().is_none() {
+        return Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of \
+             type map[string]interface {{}}",
+            json_type(&v)
+        )));
+    }
+    let given = v.gvk();
+    if given != *expected {
+        return Err(Status::bad_request(format!("invalid object type: {given}")));
+    }
+    if !v.at(&["metadata", "managedFields"]).is_null() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(v)
+}

@@ -1,0 +1,499 @@
+//! [`FieldSet`]: a set of paths into an object, stored as a tree whose levels are sorted.
+//!
+//! Also reads and writes the `fieldsV1` encoding. Ownership rules are in `managed` and `merge`.
+
+pub use super::path::PathElement;
+use crate::interrupt::checkpoint;
+use crate::value::{Map, Str, Value};
+use std::cmp::Ordering;
+
+/// A set of paths. A path and paths below it can be members at the same time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldSet {
+    /// Sorted by element. Invariant: every entry is a member or has children.
+    entries: Vec<Entry>,
+}
+
+/// A path element at one level of the tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The path element.
+    pub element: PathElement,
+    /// True if the path that ends here is in the set.
+    pub member: bool,
+    /// The members below this element.
+    pub children: FieldSet,
+}
+
+impl FieldSet {
+    /// Creates an empty set.
+    pub const fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// Builds a set from paths through objects, such as `["metadata", "name"]`.
+    pub fn of_fields(paths: &[&[&str]]) -> Self {
+        let mut out = Self::new();
+        for path in paths {
+            out.insert(&path.iter().map(|p| PathElement::Field(Str::new(p))).collect::<Vec<_>>());
+        }
+        out
+    }
+
+    /// True if the set has no members.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The first level of the tree, sorted.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn find(&self, e: &PathElement) -> Result<usize, usize> {
+        self.entries.binary_search_by(|x| x.element.cmp(e))
+    }
+
+    /// The entry of an element at the first level.
+    pub fn get(&self, e: &PathElement) -> Option<&Entry> {
+        self.find(e).ok().map(|i| &self.entries[i])
+    }
+
+    /// Adds a path; the empty path is ignored.
+    pub fn insert(&mut self, path: &[PathElement]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let i = match self.find(first) {
+            Ok(i) => i,
+            Err(i) => {
+                self.entries.insert(
+                    i,
+                    Entry {
+                        element: first.clone(),
+                        member: false,
+                        children: Self::new(),
+                    },
+                );
+                i
+            }
+        };
+        if rest.is_empty() {
+            self.entries[i].member = true;
+        } else {
+            self.entries[i].children.insert(rest);
+        }
+    }
+
+    /// True if the path is a member.
+    pub fn has(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.get(last).is_some_and(|e| e.member),
+            [first, rest @ ..] => self.get(first).is_some_and(|e| e.children.has(rest)),
+        }
+    }
+
+    /// Builds a set from entries in any order, merging equal elements. Sorts once: sets come from clients, and
+    /// inserting the entries one by one would be quadratic.
+    pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
+        entries.retain(|e| e.member || !e.children.is_empty());
+        if entries.is_sorted_by(|a, b| a.element < b.element) {
+            return Self { entries };
+        }
+        entries.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut out: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut entries = entries.into_iter().peekable();
+        while let Some(mut one) = entries.next() {
+            // Equal elements are adjacent now: merge them into the first.
+            let mut below = Vec::new();
+            while let Some(same) = entries.next_if(|e| e.element == one.element) {
+                one.member |= same.member;
+                below.extend(same.children.entries);
+            }
+            if !below.is_empty() {
+                below.append(&mut one.children.entries);
+                one.children = Self::of_entries(below);
+            }
+            out.push(one);
+        }
+        Self { entries: out }
+    }
+
+    /// The union of many sets.
+    pub(super) fn union_of(sets: impl Iterator<Item = Self>) -> Self {
+        Self::of_entries(sets.flat_map(|s| s.entries).collect())
+    }
+
+    /// Adds the result of walking one element. Constant time (amortised) if elements arrive in order.
+    pub(super) fn put(&mut self, element: PathElement, member: bool, children: Self) {
+        if !member && children.is_empty() {
+            return;
+        }
+        // Walks visit sorted maps, so appending is the common case.
+        if self.entries.last().is_none_or(|l| l.element < element) {
+            self.entries.push(Entry {
+                element,
+                member,
+                children,
+            });
+            return;
+        }
+        match self.find(&element) {
+            Ok(i) => {
+                let e = &mut self.entries[i];
+                e.member |= member;
+                e.children.absorb(children);
+            }
+            Err(i) => self.entries.insert(
+                i,
+                Entry {
+                    element,
+                    member,
+                    children,
+                },
+            ),
+        }
+    }
+
+    /// The union of two sets.
+    pub fn union(&self, other: &Self) -> Self {
+        if self.is_empty() {
+            return other.clone();
+        }
+        if other.is_empty() {
+            return self.clone();
+        }
+        self.zip(other, |a, b| match (a, b) {
+            (Some(a), Some(b)) => (a.member || b.member, a.children.union(&b.children)),
+            (Some(x), None) | (None, Some(x)) => (x.member, x.children.clone()),
+            (None, None) => (false, Self::new()),
+        })
+    }
+
+    /// The intersection of two sets. Each level costs as much as its smaller side, up to a logarithmic factor.
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        let mine_are_few = self.entries.len() <= other.entries.len();
+        let (few, many) = if mine_are_few { (self, other) } else { (other, self) };
+        let mut out = Self::new();
+        for a in &few.entries {
+            let Some(b) = many.get(&a.element) else { continue };
+            let e = Entry {
+                element: if mine_are_few {
+                    a.element.clone()
+                } else {
+                    b.element.clone()
+                },
+                member: a.member && b.member,
+                children: a.children.intersection(&b.children),
+            };
+            if e.member || !e.children.is_empty() {
+                out.entries.push(e);
+            }
+        }
+        out
+    }
+
+    /// The members of this set that are not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        out.subtract(other);
+        out
+    }
+
+    /// The members of this set that are neither in `other` nor below a member of `other`.
+    pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        out.exclude(other);
+        out
+    }
+
+    /// Removes the members of `other` in place. Returns true if that removed something.
+    pub(crate) fn subtract(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            let was = mine.member;
+            mine.member &= !theirs.member;
+            was != mine.member
+        })
+    }
+
+    /// Removes the members of `other` and everything below them in place. Returns true if one of them was found here.
+    pub(crate) fn exclude(&mut self, other: &Self) -> bool {
+        self.remove_where(other, &|mine, theirs| {
+            if theirs.member {
+                mine.member = false;
+                mine.children = Self::new();
+            }
+            theirs.member
+        })
+    }
+
+    fn remove_where(&mut self, other: &Self, f: &impl Fn(&mut Entry, &Entry) -> bool) -> bool {
+        let mut changed = false;
+        let mut emptied = false;
+        let mut meet = |mine: &mut Entry, theirs: &Entry| {
+            changed |= f(mine, theirs);
+            changed |= mine.children.remove_where(&theirs.children, f);
+            emptied |= !mine.member && mine.children.is_empty();
+        };
+        // Walk the smaller side and search in the larger one.
+        if self.entries.len() < other.entries.len() {
+            for mine in &mut self.entries {
+                if let Some(theirs) = other.get(&mine.element) {
+                    meet(mine, theirs);
+                }
+            }
+        } else {
+            for theirs in &other.entries {
+                if let Ok(i) = self.find(&theirs.element) {
+                    meet(&mut self.entries[i], theirs);
+                }
+            }
+        }
+        if emptied {
+            self.entries.retain(|e| e.member || !e.children.is_empty());
+        }
+        changed
+    }
+
+    /// Lets `f` modify every entry of the first level and drops the entries left empty.
+    pub(super) fn retain(&mut self, f: &mut impl FnMut(&mut Entry)) {
+        self.entries.retain_mut(|e| {
+            f(e);
+            e.member || !e.children.is_empty()
+        });
+    }
+
+    /// Adds the members of `other` in place.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        /// Above this, merging by sorting is cheaper than inserting one by one.
+        const FEW: usize = 4;
+        if other.entries.len() > FEW {
+            self.entries.extend(other.entries);
+            *self = Self::of_entries(std::mem::take(&mut self.entries));
+            return;
+        }
+        for e in other.entries {
+            self.put(e.element, e.member, e.children);
+        }
+    }
+
+    /// The members that have no members below them.
+    pub(crate) fn leaves(&self) -> Self {
+        let leaf = |e: &Entry| Entry {
+            element: e.element.clone(),
+            member: e.children.is_empty(),
+            children: e.children.leaves(),
+        };
+        Self {
+            entries: self.entries.iter().map(leaf).collect(),
+        }
+    }
+
+    fn zip(&self, other: &Self, f: impl Fn(Option<&Entry>, Option<&Entry>) -> (bool, Self)) -> Self {
+        let mut out = Self::new();
+        let (mut a, mut b) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+        loop {
+            let order = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) => x.element.cmp(&y.element),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return out,
+            };
+            let x = if order.is_le() { a.next() } else { None };
+            let y = if order.is_ge() { b.next() } else { None };
+            let (member, children) = f(x, y);
+            if (member || !children.is_empty())
+                && let Some(e) = x.or(y)
+            {
+                out.entries.push(Entry {
+                    element: e.element.clone(),
+                    member,
+                    children,
+                });
+            }
+        }
+    }
+
+    /// The number of paths in the set.
+    pub fn members(&self) -> usize {
+        let of = |e: &Entry| usize::from(e.member) + e.children.members();
+        self.entries.iter().map(of).sum()
+    }
+
+    /// Calls `f` with each path in the notation of conflict messages: `.spec.containers[name="a"].image`. At each
+    /// level the paths that end there come first.
+    pub fn for_each(&self, f: &mut impl FnMut(&str)) {
+        self.visit_while(&mut |path| {
+            f(path);
+            true
+        });
+    }
+
+    /// Like [`for_each`](Self::for_each), but stops when `f` returns false. Every path repeats its prefix, so the
+    /// paths can be far longer in total than the set; callers use this to bound their output.
+    pub(crate) fn visit_while(&self, f: &mut impl FnMut(&str) -> bool) {
+        self.visit(&mut String::new(), f);
+    }
+
+    fn visit(&self, path: &mut String, f: &mut impl FnMut(&str) -> bool) -> bool {
+        let len = path.len();
+        for e in self.entries.iter().filter(|e| e.member) {
+            path.push_str(&e.element.to_string());
+            let more = f(path);
+            path.truncate(len);
+            if !more {
+                return false;
+            }
+        }
+        for e in self.entries.iter().filter(|e| !e.children.is_empty()) {
+            path.push_str(&e.element.to_string());
+            let more = e.children.visit(path, f);
+            path.truncate(len);
+            if !more {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Encodes the set as a `fieldsV1` object.
+    pub fn encode(&self) -> Value {
+        Value::Object(self.encode_map(false))
+    }
+
+    fn encode_map(&self, member: bool) -> Map {
+        let mut pairs = Vec::with_capacity(self.entries.len() + 1);
+        // Only a member that also has children needs the explicit `.`.
+        if member && !self.entries.is_empty() {
+            pairs.push((Str::const_new("."), Value::object()));
+        }
+        for e in &self.entries {
+            pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
+        }
+        Map::from_pairs(pairs)
+    }
+
+    /// Decodes a `fieldsV1` object.
+    ///
+    /// # Errors
+    /// Describes the malformed key.
+    pub fn decode(v: &Value) -> Result<Self, String> {
+        Self::decode_level(v).map(|(set, _)| set)
+    }
+
+    fn decode_level(v: &Value) -> Result<(Self, bool), String> {
+        checkpoint();
+        let map = v.as_object().ok_or("expected an object of fields")?;
+        let mut entries = Vec::with_capacity(map.len());
+        // An empty object stands for a member; `.` marks members that have children.
+        let mut member = map.is_empty();
+        for (k, v) in map.iter() {
+            if k == "." {
+                member = true;
+                continue;
+            }
+            if let Some(element) = PathElement::decode(k)? {
+                let (children, member) = Self::decode_level(v)?;
+                entries.push(Entry {
+                    element,
+                    member,
+                    children,
+                });
+            }
+        }
+        Ok((Self::of_entries(entries), member))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::json;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_v1_round_trips() {
+        let v = json!({"f:metadata": {"f:labels": {".": {}, "f:a.b/c": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
+            "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:l": {"i:0": {}}}});
+        let s = FieldSet::decode(&v).unwrap();
+        assert_eq!(s.encode(), v);
+        let mut paths = Vec::new();
+        s.for_each(&mut |p| paths.push(p.to_owned()));
+        assert_eq!(
+            paths,
+            [
+                ".metadata.labels",
+                ".metadata.finalizers[=\"x/y\"]",
+                ".metadata.labels.a.b/c",
+                ".spec.l[0]",
+                ".spec.ports[port=80,protocol=\"TCP\"]",
+                ".spec.ports[port=80,protocol=\"TCP\"].port"
+            ]
+        );
+        assert!(FieldSet::decode(&json!({"f": {}})).is_err() && FieldSet::decode(&json!({"k:x": {}})).is_err());
+        assert!(FieldSet::decode(&json!({"z:new": {}})).unwrap().is_empty());
+    }
+
+    #[test]
+    fn recursive_difference_removes_descendants() {
+        let s = FieldSet::of_fields(&[&["status", "phase"], &["spec"], &["spec", "x"]]);
+        assert_eq!(
+            s.recursive_difference(&FieldSet::of_fields(&[&["status"]])),
+            FieldSet::of_fields(&[&["spec"], &["spec", "x"]])
+        );
+        assert_eq!(
+            s.difference(&FieldSet::of_fields(&[&["spec"]])),
+            FieldSet::of_fields(&[&["status", "phase"], &["spec", "x"]])
+        );
+        assert_eq!(s.leaves(), FieldSet::of_fields(&[&["status", "phase"], &["spec", "x"]]));
+    }
+
+    fn element() -> impl Strategy<Value = PathElement> {
+        prop_oneof![
+            "[a-c]".prop_map(|s| PathElement::Field(s.into())),
+            ("[a-b]", 0i64..3).prop_map(|(k, v)| PathElement::Key(vec![(k.into(), v.into())])),
+            "[a-b]".prop_map(|s| PathElement::Value(s.into())),
+            (0i64..3).prop_map(PathElement::Index),
+        ]
+    }
+
+    fn paths() -> impl Strategy<Value = Vec<Vec<PathElement>>> {
+        proptest::collection::vec(proptest::collection::vec(element(), 1..4), 0..12)
+    }
+
+    fn set(paths: &[Vec<PathElement>]) -> FieldSet {
+        let mut s = FieldSet::new();
+        paths.iter().for_each(|p| s.insert(p));
+        s
+    }
+
+    proptest! {
+        #[test]
+        fn operations_match_a_model_of_path_lists(a in paths(), b in paths()) {
+            let (sa, sb) = (set(&a), set(&b));
+            for p in a.iter().chain(&b) {
+                let (ia, ib) = (a.contains(p), b.contains(p));
+                let below = (1..=p.len()).any(|n| b.iter().any(|q| q == &p[..n]));
+                prop_assert_eq!(sa.recursive_difference(&sb).has(p), ia && !below);
+                prop_assert_eq!(sa.union(&sb).has(p), ia || ib);
+                prop_assert_eq!(sa.intersection(&sb).has(p), ia && ib);
+                prop_assert_eq!(sa.difference(&sb).has(p), ia && !ib);
+            }
+            prop_assert_eq!(FieldSet::decode(&sa.encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
+            prop_assert!(sa.difference(&sa).is_empty());
+            let (mut less, mut more, mut without) = (sa.clone(), sa.clone(), sa.clone());
+            prop_assert_eq!(less.subtract(&sb), less != sa);
+            more.absorb(sb.clone());
+            without.exclude(&sb);
+            prop_assert_eq!((less, more, without), (sa.difference(&sb), sa.union(&sb), sa.recursive_difference(&sb)));
+            let singly = a.iter().chain(&b).map(|p| set(std::slice::from_ref(p)));
+            prop_assert_eq!(FieldSet::union_of(singly), sa.union(&sb));
+            prop_assert_eq!(sa.union(&sb), sb.union(&sa));
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Server-side apply: merges a manager's configuration into the live object.
+//!
+//! Start at [`apply`]. It detects conflicts with other managers, and removes fields that the manager applied before
+//! but does not apply any more, unless another manager owns them (structured-merge-diff's `merge.Updater`).
+
+use super::changes::{Change, Changes};
+use super::check::check;
+use super::fieldset::{FieldSet, PathElement};
+use super::managed::{self, ManagedEntry, Operation, Writer, strip};
+use super::typed::{self, item_element, shape_of, to_field_set};
+use super::{ApplySchema, AtVersion, Member, OneShape, Shape, Versions};
+use crate::codec::json;
+use crate::field::{MAX_ERRORS, MAX_TEXT, cut};
+use crate::interrupt::checkpoint;
+use crate::object::ObjectView;
+use crate::status::{Cause, Status};
+use crate::validation::meta::ANNOTATIONS_MAX;
+use crate::value::{Map, Str, Value};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The parameters of an apply.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyRequest<'a> {
+    /// The applying manager.
+    pub writer: Writer<'a>,
+    /// Take over fields owned by other managers instead of failing with a conflict.
+    pub force: bool,
+    /// Fields that applies through this endpoint never own.
+    pub reset: &'a FieldSet,
+}
+
+/// The result of an apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The merged object, with updated managed fields.
+    pub object: Value,
+    /// False if the object differs from the live one only in managed fields, so that defaulting can be skipped.
+    pub changed: bool,
+}
+
+/// Applies `config` to `live`; `None` creates the object. Both are at the writer's version. `config` is as sent by
+/// the client, `live` as the server serialises it.
+///
+/// # Errors
+/// 500 without a reason (as upstream) for a configuration that does not conform to the schema; 409 with one cause per
+/// conflicting field.
+pub fn apply<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    config: &Value,
+    request: &ApplyRequest<'_>,
+) -> Result<Applied, Status> {
+    apply_across(schema, live, config, request, &OneShape)
+}
+
+/// [`apply`] for a kind whose versions have different shapes.
+///
+/// # Errors
+/// The same as those of [`apply`].
+pub fn apply_across<S: ApplySchema>(
+    schema: S,
+    live: Option<&Value>,
+    config: &Value,
+    request: &ApplyRequest<'_>,
+    versions: &dyn Versions<S>,
+) -> Result<Applied, Status> {
+    check(config, schema)?;
+    let writer = &request.writer;
+    let mut base = live.cloned().unwrap_or_else(|| schema.empty());
+    let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
+    let mut entries = managed::decode_owned(before).unwrap_or_default();
+    // The object was never tracked: attribute its current fields to a synthetic manager, as upstream does, so that
+    // this apply can conflict with them.
+    if entries.is_empty() && live.is_some() {
+        let first = Writer {
+            manager: "before-first-apply",
+            subresource: "",
+            ..*writer
+        };
+        let all = managed::difference(schema, None, &base).excluding(request.reset);
+        entries = managed::take(entries, Change::from(all).acquired, &first);
+    }
+
+    let wanted = to_field_set(config, schema).recursive_difference(request.reset);
+    let mut mine = ManagedEntry::of(writer, Operation::Apply, wanted);
+    let previous = entries
+        .iter()
+        .position(|e| e.same_manager(&mine))
+        .map(|i| entries.remove(i));
+    let mut object = merge(Some(&base), Some(config), schema).unwrap_or_default();
+    if let Some(last) = previous.as_ref().filter(|p| !p.fields.is_empty()) {
+        let at = Frame {
+            schema,
+            api_version: writer.api_version,
+            versions,
+        };
+        object = prune(object, &at, last, &mine, &entries);
+    }
+
+    let change = typed::compare(&base, &object, schema);
+    // Reordering counts as a change, and so does a change to a field that is reset later.
+    let mut changed = base != object;
+    let change = change.excluding(request.reset);
+    let changes = Changes::new(
+        change,
+        writer.api_version,
+        versions,
+        (Some(&base), &object),
+        &mut entries,
+    );
+    if !request.force {
+        // Per entry: the fields it owns that this write takes over.
+        let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).acquired);
+        let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
+        if let Err(status) = conflicts(&entries, &lost) {
+            // kubectl may take over fields that its own client-side apply set and that are unchanged since.
+            let allowed = if writer.manager == "kubectl" {
+                client_side_applied(&base, schema)
+            } else {
+                FieldSet::new()
+            };
+            if allowed.is_empty() {
+                return Err(status);
+            }
+            let rest: Vec<FieldSet> = lost.iter().map(|f| f.difference(&allowed)).collect();
+            conflicts(&entries, &rest)?;
+        }
+    }
+    entries.iter_mut().for_each(|e| changes.of(e).remove_from(e));
+    strip(&mut mine.fields);
+    mine.time = if changed {
+        Some(Str::new(writer.now))
+    } else {
+        previous.and_then(|p| p.time)
+    };
+    entries.push(mine);
+    if !changed {
+        object = base;
+    }
+    if writer.manager == "kubectl" && rewrite_last_applied(&mut object, config) {
+        changed = true;
+    }
+    managed::store(&mut object, entries);
+    Ok(Applied { object, changed })
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The fields recorded in kubectl's last-applied annotation that still have the recorded values.
+fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
+    let Some(text) = live.annotation(LAST_APPLIED) else {
+        return FieldSet::new();
+    };
+    let Ok(last) = json::decode(text.as_bytes()) else {
+        return FieldSet::new();
+    };
+    let c = typed::compare(&last, live, schema);
+    to_field_set(&last, schema)
+        .difference(&c.modified)
+        .difference(&c.added)
+        .difference(&c.removed)
+}
+
+/// Updates kubectl's last-applied annotation if the object has one, so that users can return to client-side apply.
+/// Returns true if the object changed.
+fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
+    let Some(old) = object.annotation(LAST_APPLIED).filter(|a| !a.is_empty()) else {
+        return false;
+    };
+    let mut body = config.clone();
+    body.unset(&["metadata", "annotations", LAST_APPLIED]);
+    let text = format!("{}\n", json::to_string(&body));
+    if text == old {
+        return false;
+    }
+    let path = ["metadata", "annotations", LAST_APPLIED];
+    object.set(&path, text);
+    let size: usize = object.at(&path[..2]).as_object().map_or(0, |m| {
+        m.iter().map(|(k, v)| k.len() + v.as_str().unwrap_or("").len()).sum()
+    });
+    // The annotation must not make the object invalid.
+    if size > ANNOTATIONS_MAX {
+        object.unset(&path);
+    }
+    true
+}
+
+/// Returns a 409 if any entry would lose a field to this write.
+fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status> {
+    let mut found: Vec<Lost<'_>> = Vec::new();
+    for (entry, taken) in entries.iter().zip(taken) {
+        let leaves = taken.leaves();
+        let total = leaves.members();
+        if total > 0 {
+            found.push(Lost { entry, leaves, total });
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    found.sort_by_key(|l| {
+        let e = l.entry;
+        (&e.manager, e.operation, &e.api_version, &e.subresource)
+    });
+    let total: usize = found.iter().map(|l| l.total).sum();
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut groups: Vec<String> = Vec::new();
+    let mut room = MAX_TEXT;
+    for lost in &found {
+        let manager = lost.manager();
+        let before = causes.len();
+        lost.leaves.visit_while(&mut |path| {
+            // The first conflict is always reported.
+            let fits = causes.is_empty() || causes.len() < MAX_ERRORS && path.len() + manager.len() <= room;
+            if fits {
+                room = room.saturating_sub(path.len() + manager.len());
+                causes.push(Cause {
+                    reason: "FieldManagerConflict".to_owned(),
+                    message: format!("conflict with {manager}"),
+                    field: path.to_owned(),
+                });
+            }
+            fits
+        });
+        let paths: Vec<&str> = causes[before..].iter().map(|c| c.field.as_str()).collect();
+        if !paths.is_empty() {
+            groups.push(format!("conflicts with {manager}:\n- {}", paths.join("\n- ")));
+        }
+    }
+    let message = match causes.as_slice() {
+        [one] if total == 1 => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        shown => {
+            let more = match total - shown.len() {
+                0 => String::new(),
+                n => format!("\nand {n} more"),
+            };
+            format!("Apply failed with {total} conflicts: {}{more}", groups.join("\n"))
+        }
+    };
+    let mut s = Status::new(409, "Conflict", message);
+    s.details_mut().causes = causes;
+    Err(s)
+}
+
+/// The fields an entry would lose.
+struct Lost<'e> {
+    entry: &'e ManagedEntry,
+    leaves: FieldSet,
+    total: usize,
+}
+
+impl Lost<'_> {
+    /// The manager as shown in conflict messages.
+    fn manager(&self) -> String {
+        let e = self.entry;
+        let mut shown = format!("{:?}", e.manager.as_str());
+        if !e.subresource.is_empty() {
+            shown.push_str(&format!(" with subresource {:?}", e.subresource.as_str()));
+        }
+        if e.operation == Operation::Update {
+            shown.push_str(&format!(" using {}", e.api_version));
+        }
+        cut(shown, 1024)
+    }
+}
+
+/// Returns the live value with the configuration merged into it.
+fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S) -> Option<Value> {
+    let (Some(a), Some(b)) = (live, config) else {
+        return live.or(config).cloned();
+    };
+    checkpoint();
+    let shape = shape_of(schema, if b.is_null() { a } else { b });
+    match (shape, a, b) {
+        (Shape::Object, Value::Object(x), Value::Object(y)) => {
+            // Both maps are sorted: a merge pass clones each value once, into its final place.
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(x.len() + y.len());
+            let mut wanted = y.iter().peekable();
+            let mut add = |k: &str, live: Option<&Value>, v: Option<&Value>| {
+                let merged = match (v, schema.member(k)) {
+                    (Some(_), Some(Member { schema, .. })) => merge(live, v, schema),
+                    _ => live.cloned(),
+                };
+                out.extend(merged.map(|v| (Str::new(k), v)));
+            };
+            for (k, live) in x.iter() {
+                while let Some((k, v)) = wanted.next_if(|(w, _)| *w < k) {
+                    add(k, None, Some(v));
+                }
+                add(k, Some(live), wanted.next_if(|(w, _)| *w == k).map(|(_, v)| v));
+            }
+            for (k, v) in wanted {
+                add(k, None, Some(v));
+            }
+            Some(Value::Object(Map::from_pairs(out)))
+        }
+        (Shape::Object, Value::Object(_), Value::Null) => Some(a.clone()),
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(x), Value::Array(y)) => {
+            Some(merge_lists(x, y, (schema, shape, of)))
+        }
+        (Shape::Set(_) | Shape::Keyed(_), Value::Array(_), Value::Null) => Some(a.clone()),
+        _ => Some(b.clone()),
+    }
+}
+
+/// Merges two lists. Items of the configuration keep their order; items only in the live list stay before the shared
+/// item they preceded.
+fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
+    let elements = |items: &[Value]| -> Vec<Option<PathElement>> {
+        items.iter().map(|v| item_element(list, shape, v).ok()).collect()
+    };
+    let (old, new) = (elements(live), elements(config));
+    // Position of each item in the live list. An item that occurs twice there is merged with no item of the
+    // configuration.
+    let mut places: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
+    for (i, e) in old.iter().enumerate() {
+        if let Some(e) = e {
+            places.entry(e).and_modify(|p| *p = None).or_insert(Some(i));
+        }
+    }
+    let wanted: BTreeSet<&PathElement> = new.iter().flatten().collect();
+    let shared = |e: &Option<PathElement>| e.as_ref().is_some_and(|e| wanted.contains(e));
+    let mut upcoming = new.iter().flatten().filter(|e| places.contains_key(e)).peekable();
+    let mut out = Vec::with_capacity(live.len().max(config.len()));
+    let mut at = 0;
+    for (i, e) in new.iter().enumerate() {
+        let next = upcoming.peek().copied();
+        while at < old.len() && (next.is_none() || old[at].as_ref() != next) {
+            if !shared(&old[at]) {
+                out.push(live[at].clone());
+            }
+            at += 1;
+        }
+        let place = e.as_ref().and_then(|e| places.get(e));
+        let under = place.copied().flatten().map(|j| &live[j]);
+        out.extend(merge(under, Some(&config[i]), of));
+        if place.is_some() {
+            upcoming.next();
+            at += usize::from(at < old.len() && old[at] == *e);
+        }
+    }
+    out.extend((at..old.len()).filter(|&j| !shared(&old[j])).map(|j| live[j].clone()));
+    Value::Array(out)
+}
+
+/// The API version an object is at, with the conversions to other versions.
+struct Frame<'a, S> {
+    schema: S,
+    api_version: &'a str,
+    versions: &'a dyn Versions<S>,
+}
+
+impl<S: ApplySchema> Frame<'_, S> {
+    /// Converts the object to another version; unknown versions leave it as it is.
+    fn at<'o>(&self, object: &'o Value, api_version: &str) -> (Cow<'o, Value>, S) {
+        if api_version == self.api_version && object.api_version() == self.api_version {
+            return (Cow::Borrowed(object), self.schema);
+        }
+        match self.versions.at(object, api_version) {
+            AtVersion::Converted(v, s) => (Cow::Owned(v), s),
+            AtVersion::Same | AtVersion::Unknown => (Cow::Borrowed(object), self.schema),
+        }
+    }
+
+    /// The index of the shape that [`at`](Self::at) produces; equal indexes need no second conversion.
+    fn shape(&self, api_version: &str) -> Option<usize> {
+        self.versions
+            .shape(api_version)
+            .or(self.versions.shape(self.api_version))
+    }
+}
+
+/// Removes the fields this manager applied before, does not apply now, and no other manager owns.
+fn prune<S: ApplySchema>(
+    merged: Value,
+    frame: &Frame<'_, S>,
+    last: &ManagedEntry,
+    mine: &ManagedEntry,
+    others: &[ManagedEntry],
+) -> Value {
+    if last.api_version == mine.api_version && last.fields.difference(&mine.fields).is_empty() {
+        return merged;
+    }
+    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
+    let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
+    let (at_last, s) = frame.at(&merged, &last.api_version);
+    let named = with_named_fields(&last.fields, s);
+    let mut pruned = cut(&at_last, &named, s);
+    // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version each
+    // entry is recorded in, starting with that of the last apply.
+    let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
+    owners.sort_by_key(|e| (e.api_version != last.api_version, &e.api_version));
+    let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
+    for e in owners {
+        let shape = frame.shape(&e.api_version);
+        match shapes.iter_mut().find(|(s, ..)| *s == shape) {
+            Some((.., sets)) => sets.push(&e.fields),
+            None => shapes.push((shape, &e.api_version, vec![&e.fields])),
+        }
+    }
+    for (_, version, owned) in shapes {
+        let ((whole, s), (part, _)) = (frame.at(&merged, version), frame.at(&pruned, version));
+        let owned = FieldSet::union_of(owned.into_iter().cloned());
+        let mut gone = fields(&whole, s);
+        gone.subtract(&fields(&part, s));
+        gone.subtract(&with_named_fields(&owned, s));
+        pruned = cut(&whole, &gone, s);
+    }
+    // Also restore items that disappeared only because their parent did.
+    let mut gone = fields(&at_last, s).intersection(&named);
+    gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
+    let left = without(&at_last, &gone, s).unwrap_or_else(Value::object);
+    frame.at(&left, frame.api_version).0.into_owned()
+}
+
+/// Adds every declared field along the set's paths as a member.
+fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
+    let mut out = FieldSet::new();
+    for e in set.entries() {
+        let (below, named) = match (&e.element, schema.shape()) {
+            (PathElement::Field(name), _) => match schema.member(name) {
+                Some(m) => (with_named_fields(&e.children, m.schema), m.declared),
+                None => (e.children.clone(), false),
+            },
+            (_, Shape::Set(of) | Shape::Keyed(of)) => (with_named_fields(&e.children, of), false),
+            _ => (e.children.clone(), false),
+        };
+        out.put(e.element.clone(), e.member || (named && !e.children.is_empty()), below);
+    }
+    out
+}
+
+/// Returns the value without the members of `set`, or `None` if nothing is left. Inside an object an emptied field
+/// becomes null instead: it is still a field, and a manager may own it as a whole.
+fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
+    if set.is_empty() {
+        return Some(v.clone());
+    }
+    checkpoint();
+    let shape = shape_of(schema, v);
+    match (shape, v) {
+        (Shape::Object, Value::Object(m)) => {
+            let mut out: Vec<(Str, Value)> = Vec::with_capacity(m.len());
+            for (k, v) in m.iter() {
+                let e = set.get(&PathElement::Field(Str::new(k)));
+                let left = match (e, schema.member(k)) {
+                    (Some(e), _) if e.member => continue,
+                    (Some(e), Some(member)) => without(v, &e.children, member.schema).unwrap_or_default(),
+                    _ => v.clone(),
+                };
+                out.push((Str::new(k), left));
+            }
+            (!out.is_empty()).then(|| Value::Object(Map::from_pairs(out)))
+        }
+        (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
+            let mut out = Vec::with_capacity(a.len());
+            for item in a {
+                let e = item_element(schema, shape, item).ok().and_then(|e| set.get(&e));
+                out.extend(match e {
+                    Some(e) if e.member => None,
+                    Some(e) => without(item, &e.children, of),
+                    None => Some(item.clone()),
+                });
+            }
+            (!out.is_empty()).then_some(Value::Array(out))
+        }
+        _ => Some(v.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

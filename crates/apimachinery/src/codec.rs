@@ -1,0 +1,19 @@
+//! Codecs for the object tree: JSON, YAML, CBOR and the protobuf envelope.
+//!
+//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`strict_errors`] collects the
+//! warnings of a decoder. Media type negotiation is left to `endpoints`.
+
+pub mod budget;
+pub mod cbor;
+mod go_syntax;
+pub mod json;
+pub mod protobuf;
+pub mod strict_errors;
+pub mod yaml;
+
+/// Encodes bytes as lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
+    digits.map(|d| char::from(DIGITS[usize::from(d)])).collect()
+}

@@ -1,0 +1,233 @@
+//! Explains JSON syntax errors with the messages of Go's `encoding/json`.
+//!
+//! Start at [`explain`]. It runs only after decoding has failed, so it favours exact messages over speed.
+
+/// Returns the first syntax error, or `None` if the text is a single JSON value.
+pub fn explain(bytes: &[u8]) -> Option<String> {
+    let mut at = Cursor { bytes, i: 0 };
+    match at.value().and_then(|()| at.end()) {
+        Ok(()) => None,
+        Err(Wrong::Eof) => Some("unexpected end of JSON input".to_owned()),
+        Err(Wrong::At(b, context)) => Some(format!("invalid character {} {context}", shown(b))),
+    }
+}
+
+enum Wrong {
+    Eof,
+    At(u8, String),
+}
+
+fn shown(b: u8) -> String {
+    match b {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\\' => r"'\\'".to_owned(),
+        b'\n' => r"'\n'".to_owned(),
+        b'\r' => r"'\r'".to_owned(),
+        b'\t' => r"'\t'".to_owned(),
+        0x20..=0x7e => format!("'{}'", char::from(b)),
+        // Go formats the byte as the Latin-1 character of that number.
+        0xa1.. if b != 0xad => format!("'{}'", char::from(b)),
+        0x80.. => format!("'\\u{b:04x}'"),
+        b => format!("'\\x{b:02x}'"),
+    }
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    i: usize,
+}
+
+type Step = Result<(), Wrong>;
+
+impl Cursor<'_> {
+    fn space(&mut self) {
+        while matches!(self.bytes.get(self.i), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.i += 1;
+        }
+    }
+
+    fn next(&mut self) -> Result<u8, Wrong> {
+        let b = *self.bytes.get(self.i).ok_or(Wrong::Eof)?;
+        self.i += 1;
+        Ok(b)
+    }
+
+    fn after_space(&mut self) -> Result<u8, Wrong> {
+        self.space();
+        self.next()
+    }
+
+    fn end(&mut self) -> Step {
+        self.space();
+        match self.bytes.get(self.i) {
+            None => Ok(()),
+            Some(&b) => Err(Wrong::At(b, "after top-level value".into())),
+        }
+    }
+
+    /// Skips a value iteratively: bodies are untrusted and may nest arbitrarily deep.
+    fn value(&mut self) -> Step {
+        let mut open: Vec<u8> = Vec::new();
+        'value: loop {
+            match self.after_space()? {
+                b'{' => {
+                    if self.after_space()? != b'}' {
+                        self.i -= 1;
+                        open.push(b'{');
+                        self.key()?;
+                        continue 'value;
+                    }
+                }
+                b'[' => {
+                    if self.after_space()? != b']' {
+                        self.i -= 1;
+                        open.push(b'[');
+                        continue 'value;
+                    }
+                }
+                b'"' => self.string()?,
+                b't' => self.literal("true")?,
+                b'f' => self.literal("false")?,
+                b'n' => self.literal("null")?,
+                b'-' => match self.next()? {
+                    d @ b'0'..=b'9' => self.number(d)?,
+                    b => return Err(Wrong::At(b, "in numeric literal".into())),
+                },
+                d @ b'0'..=b'9' => self.number(d)?,
+                b => return Err(Wrong::At(b, "looking for beginning of value".into())),
+            }
+            loop {
+                let Some(inside) = open.last() else {
+                    return Ok(());
+                };
+                match (inside, self.after_space()?) {
+                    (b'{', b',') => {
+                        self.key()?;
+                        continue 'value;
+                    }
+                    (b'[', b',') => continue 'value,
+                    (b'{', b'}') | (b'[', b']') => drop(open.pop()),
+                    (b'{', b) => return Err(Wrong::At(b, "after object key:value pair".into())),
+                    (_, b) => return Err(Wrong::At(b, "after array element".into())),
+                }
+            }
+        }
+    }
+
+    fn key(&mut self) -> Step {
+        match self.after_space()? {
+            b'"' => self.string()?,
+            b => return Err(Wrong::At(b, "looking for beginning of object key string".into())),
+        }
+        match self.after_space()? {
+            b':' => Ok(()),
+            b => Err(Wrong::At(b, "after object key".into())),
+        }
+    }
+
+    fn string(&mut self) -> Step {
+        loop {
+            match self.next()? {
+                b'"' => return Ok(()),
+                b'\\' => match self.next()? {
+                    b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
+                    b'u' => {
+                        for _ in 0..4 {
+                            let b = self.next()?;
+                            if !b.is_ascii_hexdigit() {
+                                return Err(Wrong::At(b, "in \\u hexadecimal character escape".into()));
+                            }
+                        }
+                    }
+                    b => return Err(Wrong::At(b, "in string escape code".into())),
+                },
+                b if b < 0x20 => return Err(Wrong::At(b, "in string literal".into())),
+                _ => {}
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Step {
+        for want in word.bytes().skip(1) {
+            let b = self.next()?;
+            if b != want {
+                let text = format!("in literal {word} (expecting '{}')", char::from(want));
+                return Err(Wrong::At(b, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while self.bytes.get(self.i).is_some_and(u8::is_ascii_digit) {
+            self.i += 1;
+        }
+    }
+
+    fn number(&mut self, first: u8) -> Step {
+        // A leading zero ends the integer part.
+        if first != b'0' {
+            self.digits();
+        }
+        if self.bytes.get(self.i) == Some(&b'.') {
+            self.i += 1;
+            let b = self.next()?;
+            if !b.is_ascii_digit() {
+                return Err(Wrong::At(b, "after decimal point in numeric literal".into()));
+            }
+            self.digits();
+        }
+        if matches!(self.bytes.get(self.i), Some(b'e' | b'E')) {
+            self.i += 1;
+            if matches!(self.bytes.get(self.i), Some(b'+' | b'-')) {
+                self.i += 1;
+            }
+            let b = self.next()?;
+            if !b.is_ascii_digit() {
+                return Err(Wrong::At(b, "in exponent of numeric literal".into()));
+            }
+            self.digits();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn errors_match_go() {
+        for (text, want) in [
+            ("", "unexpected end of JSON input"),
+            ("{", "unexpected end of JSON input"),
+            ("<x/>", "invalid character '<' looking for beginning of value"),
+            (
+                "{a:1}",
+                "invalid character 'a' looking for beginning of object key string",
+            ),
+            (r#"{"a" 1}"#, "invalid character '1' after object key"),
+            (r#"{"a":1 2}"#, "invalid character '2' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("nul!", "invalid character '!' in literal null (expecting 'l')"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("\"a\nb\"", r"invalid character '\n' in string literal"),
+            (
+                r#"{"a":1,}"#,
+                "invalid character '}' looking for beginning of object key string",
+            ),
+        ] {
+            assert_eq!(explain(text.as_bytes()).as_deref(), Some(want), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn explain_fails_exactly_when_decode_does(text in r#"[\[\]{},:"a1. \\-]{0,12}"#) {
+            let decodes = crate::codec::json::decode(text.as_bytes()).is_ok();
+            prop_assert_eq!(explain(text.as_bytes()).is_none(), decodes);
+        }
+    }
+}

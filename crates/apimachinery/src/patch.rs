@@ -1,0 +1,111 @@
+//! The three patch formats that carry a change: JSON patch, JSON merge patch and strategic merge patch. Apply patches
+//! carry a desired configuration instead; see [`super::apply`].
+//!
+//! Each submodule takes the object's tree and the request body and returns the new tree. Errors are the statuses
+//! upstream returns; some of them omit the reason.
+
+pub mod json_patch;
+pub mod merge;
+pub mod strategic;
+
+use super::codec::json;
+use super::status::Status;
+use super::value::{Map, Value};
+
+/// The Status for a patch that cannot be applied. Upstream returns the same text whatever the reason.
+pub(crate) fn rejected() -> Status {
+    let mut s = Status::new(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    );
+    s.details_mut();
+    s
+}
+
+/// Translates a decoder error to Go's text where Go's text is fixed.
+fn go_syntax_error(e: &str) -> String {
+    if e.starts_with("EOF while parsing") {
+        "unexpected end of JSON input".to_owned()
+    } else {
+        e.to_owned()
+    }
+}
+
+/// The name Go's JSON decoder uses for the type of a value.
+pub fn json_type(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Decodes a body that must be an object; `None` for `null`. The strings are the duplicate keys found; the error is
+/// Go's text.
+fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
+    let (v, notes) = json::decode_with_duplicates(body).map_err(|e| go_syntax_error(&e))?;
+    match v {
+        Value::Object(m) => Ok((Some(m), notes.duplicates)),
+        Value::Null => Ok((None, Vec::new())),
+        other => {
+            let t = json_type(&other);
+            Err(format!(
+                "json: cannot unmarshal {t} into Go value of type map[string]interface {{}}"
+            ))
+        }
+    }
+}
+
+/// Formats a decoded JSON value as Go's `%v` does: `map[a:1 b:[x y]]`.
+pub fn go_print(v: &Value) -> String {
+    let mut out = String::new();
+    go_print_into(v, &mut out);
+    out
+}
+
+fn go_print_into(v: &Value, out: &mut String) {
+    match v {
+        Value::Null => out.push_str("<nil>"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Int(i) => out.push_str(&i.to_string()),
+        Value::Float(f) => {
+            let abs = f.abs();
+            // Go's `%v` switches to an exponent below 1e-4 and from 1e21.
+            if abs != 0.0 && !(1e-4..1e21).contains(&abs) {
+                let text = format!("{f:e}");
+                let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
+                let (sign, digits) = exp.strip_prefix('-').map_or(('+', exp), |d| ('-', d));
+                out.push_str(&format!("{mantissa}e{sign}{digits:0>2}"));
+            } else {
+                out.push_str(&f.to_string());
+            }
+        }
+        Value::String(s) => out.push_str(s),
+        Value::Array(a) => {
+            out.push('[');
+            for (i, v) in a.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                go_print_into(v, out);
+            }
+            out.push(']');
+        }
+        Value::Object(m) => {
+            out.push_str("map[");
+            for (i, (k, v)) in m.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                out.push_str(k);
+                out.push(':');
+                go_print_into(v, out);
+            }
+            out.push(']');
+        }
+    }
+}

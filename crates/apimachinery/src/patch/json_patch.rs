@@ -1,0 +1,399 @@
+//! JSON patch (RFC 6902) in the dialect of `evanphx/json-patch` v4.
+//!
+//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, a `test` of an absent member against
+//! null succeeds, and the whole document can only be replaced or tested.
+
+use super::{go_syntax_error, json_type, rejected};
+use crate::codec::json;
+use crate::codec::strict_errors::StrictErrors;
+use crate::interrupt::checkpoint;
+use crate::status::Status;
+use crate::value::{Map, Str, Value};
+
+/// Maximum operations per patch.
+pub(crate) const MAX_OPERATIONS: usize = 10_000;
+
+/// Maximum JSON bytes that all copies of a patch may produce: upstream's `JSONPatchMaxCopyBytes`.
+const MAX_COPIED: usize = 3 << 20;
+
+/// Maximum bytes of memory that all operations of a patch may move within lists and objects by inserting and
+/// removing. Ten thousand insertions at the front of a list of half a million elements would move 160 GB.
+const MAX_MOVED: u64 = 4 << 30;
+
+/// The cost of the operations so far.
+#[derive(Default)]
+struct Spent {
+    copied: usize,
+    moved: u64,
+    scratch: Vec<u8>,
+}
+
+impl Spent {
+    /// Clones a value and charges its encoded size; `None` beyond the limit.
+    fn copy(&mut self, v: &Value) -> Option<Value> {
+        let left = MAX_COPIED - self.copied;
+        self.scratch.clear();
+        if !json::encode_within(v, left, &mut self.scratch) {
+            return None;
+        }
+        self.copied += self.scratch.len();
+        Some(v.clone())
+    }
+
+    /// Charges the move of elements of type `T` within a container; `None` beyond the limit.
+    fn shift<T>(&mut self, elements: usize) -> Option<()> {
+        self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
+        (self.moved <= MAX_MOVED).then_some(())
+    }
+}
+
+/// A decoded patch, ready to apply.
+#[derive(Debug, Default)]
+pub struct JsonPatch {
+    operations: Vec<Map>,
+    /// Problems of the patch itself for strict field validation, in document order: `json patch unknown field "[0].x"`.
+    pub findings: Vec<String>,
+}
+
+impl JsonPatch {
+    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`, in which case upstream prefixes
+    /// decoding errors.
+    ///
+    /// # Errors
+    /// 400 if the body is not a list of operations, 413 for too many of them.
+    pub fn decode(body: &[u8], prefixed: bool) -> Result<Self, Status> {
+        let fail = |e: String| {
+            Status::bad_request(if prefixed {
+                format!("error decoding patch: {e}")
+            } else {
+                e
+            })
+        };
+        let (v, notes) = json::decode_with_duplicates(body).map_err(|e| fail(go_syntax_error(&e)))?;
+        let items = match v {
+            Value::Array(a) => a,
+            Value::Null => Vec::new(),
+            other => {
+                let t = json_type(&other);
+                return Err(fail(format!(
+                    "json: cannot unmarshal {t} into Go value of type []handlers.jsonPatchOp"
+                )));
+            }
+        };
+        let mut patch = Self::default();
+        let mut findings = StrictErrors::default();
+        for d in &notes.duplicates {
+            findings.add(|| format!("json patch duplicate field {d:?}"));
+        }
+        for (i, item) in items.into_iter().enumerate() {
+            let m = match item {
+                Value::Object(m) => m,
+                Value::Null => Map::new(),
+                other => {
+                    let t = json_type(&other);
+                    return Err(fail(format!(
+                        "json: cannot unmarshal {t} into Go value of type handlers.jsonPatchOp"
+                    )));
+                }
+            };
+            for (k, v) in m.iter() {
+                match k {
+                    "op" | "path" | "from" => {
+                        if !matches!(v, Value::String(_) | Value::Null) {
+                            let t = json_type(v);
+                            return Err(fail(format!(
+                                "json: cannot unmarshal {t} into Go struct field jsonPatchOp.{k} of type string"
+                            )));
+                        }
+                    }
+                    "value" => {}
+                    other => findings.add(|| format!("json patch unknown field \"[{i}].{other}\"")),
+                }
+            }
+            patch.operations.push(m);
+        }
+        let n = patch.operations.len();
+        if n > MAX_OPERATIONS {
+            return Err(Status::too_large(&format!(
+                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {n}"
+            )));
+        }
+        patch.findings = findings.into_texts();
+        Ok(patch)
+    }
+
+    /// Applies all operations in order.
+    ///
+    /// # Errors
+    /// 422 with a fixed text for any failure, including exceeded copy and move limits.
+    pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
+        let mut spent = Spent::default();
+        for op in self.operations {
+            checkpoint();
+            one(&mut doc, op, &mut spent).ok_or_else(rejected)?;
+        }
+        Ok(doc)
+    }
+}
+
+/// Applies one operation; `None` if it fails.
+fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
+    // A missing value counts as null.
+    let value = op.remove("value").unwrap_or_default();
+    let path = op.get("path")?.as_str()?;
+    match op.str("op") {
+        "add" => add(doc, path, value, spent),
+        "remove" => remove(doc, path, spent).map(drop),
+        "replace" => {
+            if path.is_empty() {
+                return matches!(value, Value::Object(_) | Value::Array(_)).then(|| *doc = value);
+            }
+            let (parent, key) = parent(doc, path)?;
+            *member(parent, &key)? = value;
+            Some(())
+        }
+        "move" => {
+            let v = remove(doc, op.get("from")?.as_str()?, spent)?;
+            add(doc, path, v, spent)
+        }
+        "copy" => {
+            let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
+            let v = spent.copy(member(from, &key)?)?;
+            add(doc, path, v, spent)
+        }
+        "test" => {
+            if path.is_empty() {
+                return (*doc == value).then_some(());
+            }
+            let (parent, key) = parent(doc, path)?;
+            let equal = match (&*parent, parent_get(parent, &key)) {
+                (_, Some(v)) => *v == value,
+                // An absent member of an object equals null; an absent list element is an error.
+                (Value::Object(_), None) => value.is_null(),
+                _ => false,
+            };
+            equal.then_some(())
+        }
+        _ => None,
+    }
+}
+
+fn unescape(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+/// Resolves a pointer to the container of its last token, and that token.
+fn parent<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)> {
+    // Upstream ignores anything before the first slash; a pointer without a slash has no parent.
+    let (_, rest) = path.split_once('/')?;
+    let mut tokens: Vec<&str> = rest.split('/').collect();
+    let last = tokens.pop()?;
+    let mut at = doc;
+    for t in tokens {
+        at = member(at, &unescape(t))?;
+    }
+    matches!(at, Value::Object(_) | Value::Array(_)).then(|| (at, unescape(last)))
+}
+
+/// Resolves an array index, which may be negative, against the length of the list.
+fn index(token: &str, len: usize) -> Option<usize> {
+    let i: i64 = token.parse().ok()?;
+    let i = if i < 0 { i + i64::try_from(len).ok()? } else { i };
+    usize::try_from(i).ok().filter(|i| *i < len)
+}
+
+fn member<'d>(container: &'d mut Value, key: &str) -> Option<&'d mut Value> {
+    match container {
+        Value::Object(m) => m.get_mut(key),
+        Value::Array(a) => {
+            let i = index(key, a.len())?;
+            a.get_mut(i)
+        }
+        _ => None,
+    }
+}
+
+fn parent_get<'d>(container: &'d Value, key: &str) -> Option<&'d Value> {
+    match container {
+        Value::Object(m) => m.get(key),
+        Value::Array(a) => a.get(index(key, a.len())?),
+        _ => None,
+    }
+}
+
+fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<()> {
+    let (container, key) = parent(doc, path)?;
+    match container {
+        Value::Object(m) => {
+            if !m.contains_key(&key) {
+                spent.shift::<(Str, Value)>(m.keys_after(&key))?;
+            }
+            m.insert(key, value);
+        }
+        Value::Array(a) if key == "-" => a.push(value),
+        Value::Array(a) => {
+            // The position after the last element is valid for insertion; negative indices count from it.
+            let i = index(&key, a.len() + 1)?;
+            spent.shift::<Value>(a.len() - i)?;
+            a.insert(i, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(doc: &mut Value, path: &str, spent: &mut Spent) -> Option<Value> {
+    let (container, key) = parent(doc, path)?;
+    match container {
+        Value::Object(m) => {
+            spent.shift::<(Str, Value)>(m.keys_after(&key))?;
+            m.remove(&key)
+        }
+        Value::Array(a) => {
+            let i = index(&key, a.len())?;
+            spent.shift::<Value>(a.len() - i)?;
+            Some(a.remove(i))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use proptest::prelude::*;
+
+    fn patch(doc: Value, ops: Value) -> Option<Value> {
+        JsonPatch::decode(&json::to_vec(&ops), true).unwrap().apply(doc).ok()
+    }
+
+    #[test]
+    fn operations_follow_upstreams_dialect() {
+        let doc = json!({"a": {"b": 1}, "l": [1, 2, 3], "x/y": {"~": null}});
+        for (ops, want) in [
+            (
+                json!([{"op": "add", "path": "/a/c", "value": 2}]),
+                json!({"a": {"b": 1, "c": 2}, "l": [1, 2, 3], "x/y": {"~": null}}),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/-", "value": 4}, {"op": "remove", "path": "/l/-4"}]),
+                json!({"a": {"b": 1}, "l": [2, 3, 4], "x/y": {"~": null}}),
+            ),
+            (
+                json!([{"op": "add", "path": "/l/-1", "value": 4}]),
+                json!({"a": {"b": 1}, "l": [1, 2, 3, 4], "x/y": {"~": null}}),
+            ),
+            (
+                json!([{"op": "move", "from": "/l/0", "path": "/l/1"}]),
+                json!({"a": {"b": 1}, "l": [2, 1, 3], "x/y": {"~": null}}),
+            ),
+            (
+                json!([{"op": "copy", "from": "/a", "path": "/x~1y/~0"}]),
+                json!({"a": {"b": 1}, "l": [1, 2, 3], "x/y": {"~": {"b": 1}}}),
+            ),
+            (
+                json!([{"op": "test", "path": "/a/none", "value": null}, {"op": "replace", "path": "", "value": {}}]),
+                json!({}),
+            ),
+            (
+                json!([{"op": "test", "path": "/x~1y/~0", "value": null}, {"op": "replace", "path": "/l", "value": 0}]),
+                json!({"a": {"b": 1}, "l": 0, "x/y": {"~": null}}),
+            ),
+        ] {
+            assert_eq!(patch(doc.clone(), ops.clone()), Some(want), "{ops:?}");
+        }
+        for op in [
+            json!({"op": "remove", "path": "/a/none"}),
+            json!({"op": "replace", "path": "/a/none", "value": 1}),
+            json!({"op": "add", "path": "/none/x", "value": 1}),
+            json!({"op": "add", "path": "", "value": {}}),
+            json!({"op": "add", "path": "/l/4", "value": 1}),
+            json!({"op": "remove", "path": "/l/abc"}),
+            json!({"op": "remove", "path": "/l/3"}),
+            json!({"op": "test", "path": "/l/3", "value": null}),
+            json!({"op": "test", "path": "/a/b", "value": 1.5}),
+            json!({"op": "Add", "path": "/a/c", "value": 1}),
+            json!({"op": "add", "value": 1}),
+            json!({"op": "replace", "path": "", "value": 1}),
+            json!({"op": "move", "path": "/a"}),
+        ] {
+            assert_eq!(patch(doc.clone(), json!([op])), None, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn copied_bytes_are_limited_like_upstream() {
+        let text = "x".repeat(1 << 20);
+        let copy = |i: usize| json!({"op": "copy", "from": "/a", "path": (format!("/{i}"))});
+        let doc = json!({"a": text});
+        let ops = |n| Value::Array((0..n).map(copy).collect());
+        assert!(patch(doc.clone(), ops(2)).is_some());
+        assert!(
+            patch(doc, ops(3)).is_none(),
+            "three copies of 1 MiB plus quotes exceed the limit"
+        );
+        let doubled = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        assert!(patch(json!({"a": [1]}), Value::Array(vec![doubled; 100])).is_none());
+    }
+
+    #[test]
+    fn moved_bytes_are_limited() {
+        let doc = Value::Object([("l", Value::Array(vec![Value::Null; 1 << 20]))].into_iter().collect());
+        let op = json!({"op": "add", "path": "/l/0", "value": 1});
+        let few = patch(doc.clone(), Value::Array(vec![op.clone(); 10])).map(|v| v.get("l").items().len());
+        assert_eq!(few, Some((1 << 20) + 10));
+        assert!(patch(doc, Value::Array(vec![op; 200])).is_none());
+    }
+
+    #[test]
+    fn oversized_and_malformed_patches_are_rejected() {
+        let op = json!({"op": "add", "path": "/x", "value": "1"});
+        let body = json::to_vec(&Value::Array(vec![op; MAX_OPERATIONS + 1]));
+        let e = JsonPatch::decode(&body, true).unwrap_err();
+        assert_eq!(
+            (e.code, e.message.as_str()),
+            (
+                413,
+                "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+            )
+        );
+        let e = JsonPatch::decode(b"[", true).unwrap_err();
+        assert_eq!(
+            (e.code, e.message.as_str()),
+            (400, "error decoding patch: unexpected end of JSON input")
+        );
+        assert_eq!(
+            JsonPatch::decode(b"{}", false).unwrap_err().message,
+            "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        );
+        assert_eq!(
+            JsonPatch::decode(br#"[{"op":"test","x":1}]"#, true).unwrap().findings,
+            [r#"json patch unknown field "[0].x""#]
+        );
+    }
+
+    #[test]
+    fn exponential_copies_are_rejected() {
+        let ops: Vec<Value> = (0..64)
+            .map(|i| json!({"op": "copy", "from": "", "path": format!("/{i}")}))
+            .collect();
+        assert_eq!(patch(json!({"a": "x"}), Value::from(ops)), None);
+        let ops: Vec<Value> = (0..64)
+            .map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/{i}")}))
+            .collect();
+        assert_eq!(patch(json!({"a": {"x": 1}}), Value::from(ops)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn add_then_remove_restores_the_document(n in 0usize..6, at in 0usize..6, v in any::<i64>()) {
+            let doc = Value::from((0..n as i64).collect::<Vec<_>>());
+            let at = at.min(n);
+            let path = format!("/l/{at}");
+            let ops = json!([{"op": "add", "path": path, "value": v}, {"op": "test", "path": path, "value": v}, {"op": "remove", "path": path}]);
+            let doc = json!({"l": serde_json::Value::from(doc)});
+            prop_assert_eq!(patch(doc.clone(), ops), Some(doc));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Merging of lists in strategic merge patches: objects by key, scalars as sets, and the resulting order.
+
+use super::{
+    DIRECTIVE, ELEMENT_ORDER, FieldPatch, PatchSchema, go_print, merge_map, no_merge_key, rejected, unknown_patch_type,
+};
+use crate::codec::json;
+use crate::interrupt::checkpoint;
+use crate::status::Status;
+use crate::value::Value;
+use std::collections::HashMap;
+
+/// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is found.
+#[derive(Default)]
+struct Index(HashMap<Vec<u8>, usize>);
+
+impl Index {
+    fn of(items: &[Value], key: Option<&str>) -> Self {
+        let mut index = Self::default();
+        for (i, item) in items.iter().enumerate() {
+            index.add(item, key, i);
+        }
+        index
+    }
+
+    /// Returns the lookup token of an item; `None` for an object without the key. Integers and floats of the same
+    /// text differ.
+    fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
+        let v = match key {
+            None => item,
+            Some(k) => item.as_object()?.get(k)?,
+        };
+        let mut out = vec![u8::from(matches!(v, Value::Float(_)))];
+        json::encode(v, &mut out);
+        Some(out)
+    }
+
+    fn add(&mut self, item: &Value, key: Option<&str>, at: usize) {
+        if let Some(t) = Self::token(item, key) {
+            self.0.entry(t).or_insert(at);
+        }
+    }
+
+    fn find(&self, item: &Value, key: Option<&str>) -> Option<usize> {
+        self.0.get(&Self::token(item, key)?).copied()
+    }
+}
+
+/// Merges `patch` into `live`. With `deletes`, removes the scalars in `patch` instead.
+pub(super) fn merge<S: PatchSchema>(
+    live: &mut Vec<Value>,
+    patch: Vec<Value>,
+    field: &FieldPatch<S>,
+    deletes: bool,
+) -> Result<(), Status> {
+    if live.is_empty() && patch.is_empty() {
+        return Ok(());
+    }
+    if !of_maps(live, &patch)? {
+        if deletes {
+            let gone = Index::of(&patch, None);
+            live.retain(|v| gone.find(v, None).is_none());
+            return Ok(());
+        }
+        let server = Index::of(live, None);
+        let order = Index::of(&patch, None);
+        // The union of both lists; of equal items the first stays.
+        let mut both = std::mem::take(live);
+        both.extend(patch);
+        let first = Index::of(&both, None);
+        let mut i = 0;
+        both.retain(|v| {
+            i += 1;
+            first.find(v, None) == Some(i - 1)
+        });
+        *live = arrange(both, &order, &server, None)?;
+        return Ok(());
+    }
+    let Some(key) = field.merge_key else {
+        let t = field.schema.type_name();
+        return Err(Status::raw_error(format!(
+            "cannot merge lists without merge key for {t}"
+        )));
+    };
+    let patch = special_items(live, patch, key)?;
+    let key = Some(key);
+    let (order, server) = (Index::of(&patch, key), Index::of(live, key));
+    // `server` keeps the original positions for the final order; `places` also finds items appended below.
+    let mut places = Index::of(live, key);
+    for item in patch {
+        checkpoint();
+        match places.find(&item, key) {
+            Some(i) => {
+                if let (Value::Object(l), Value::Object(p)) = (&mut live[i], item) {
+                    merge_map(l, p, field.schema)?;
+                }
+            }
+            None => {
+                places.add(&item, key, live.len());
+                live.push(item);
+            }
+        }
+    }
+    *live = arrange(std::mem::take(live), &order, &server, key)?;
+    Ok(())
+}
+
+/// True for lists of objects, false for lists of scalars; an error for mixed or nested lists.
+fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
+    let mut kind = None;
+    for v in live.iter().chain(patch) {
+        if matches!(v, Value::Array(_)) {
+            return Err(rejected());
+        }
+        let k = std::mem::discriminant(v);
+        if kind.is_some_and(|seen| seen != k) {
+            let shown = go_print(&Value::from(patch.to_vec()));
+            return Err(Status::raw_error(format!(
+                "list element types are not identical: {shown}"
+            )));
+        }
+        kind = Some(k);
+    }
+    Ok(live
+        .first()
+        .or(patch.first())
+        .is_some_and(|v| matches!(v, Value::Object(_))))
+}
+
+/// Executes the items with a `$patch` directive and returns the remaining ones.
+fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<Vec<Value>, Status> {
+    let mut plain = Vec::with_capacity(patch.len());
+    let mut gone = Vec::new();
+    let mut replace = false;
+    for item in patch {
+        let Some(m) = item.as_object() else { continue };
+        let Some(directive) = m.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let value = m.get(key).ok_or_else(|| no_merge_key(&item, key))?;
+                gone.push(Value::Object([(key, value.clone())].into_iter().collect()));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => return Err(Status::raw_error("merging lists cannot yet be specified in the patch")),
+            _ => return Err(unknown_patch_type(directive, m)),
+        }
+    }
+    if !gone.is_empty() {
+        let gone = Index::of(&gone, Some(key));
+        live.retain(|l| gone.find(l, Some(key)).is_none());
+    }
+    if replace {
+        *live = std::mem::take(&mut plain);
+    }
+    Ok(plain)
+}
+
+/// Sorts the items in `order` accordingly and interleaves the others in their `server` order: such an item precedes
+/// an ordered one only if both are in `server` and it came earlier there.
+fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>) -> Result<Vec<Value>, Status> {
+    let mut named = Vec::new();
+    let mut others = Vec::new();
+    for item in merged {
+        checkpoint();
+        if let Some(k) = key
+            && item.as_object().is_none_or(|m| !m.contains_key(k))
+        {
+            return Err(no_merge_key(&item, k));
+        }
+        let at = server.find(&item, key);
+        match order.find(&item, key) {
+            Some(r) => named.push((r, at, item)),
+            None => others.push((at, item)),
+        }
+    }
+    named.sort_by_key(|(r, ..)| *r);
+    others.sort_by_key(|(at, _)| *at);
+    let mut out = Vec::with_capacity(named.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for (_, at, item) in named {
+        while let Some((_, other)) = others.next_if(|(o, _)| matches!((o, at), (Some(o), Some(at)) if *o < at)) {
+            out.push(other);
+        }
+        out.push(item);
+    }
+    out.extend(others.map(|(_, v)| v));
+    Ok(out)
+}
+
+/// [`arrange`] with the order and the live list given as slices.
+pub(super) fn arrange_by(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Status> {
+    if let Some(key) = key
+        && let Some(item) = order.iter().find(|item| item.get(key).is_null())
+    {
+        return Err(no_merge_key(item, key));
+    }
+    arrange(merged, &Index::of(order, key), &Index::of(server, key), key)
+}
+
+/// Checks that the patch's items, except deletions, occur in the order given by `$setElementOrder`.
+pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Status> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter();
+    for item in patch.iter().filter(|v| v.get(DIRECTIVE).as_str() != Some("delete")) {
+        let token = Index::token(item, key);
+        if token.is_none() || !rest.by_ref().any(|o| Index::token(o, key) == token) {
+            let (patch, order) = (
+                go_print(&Value::from(patch.to_vec())),
+                go_print(&Value::from(order.to_vec())),
+            );
+            return Err(Status::raw_error(format!(
+                "The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,473 @@
+//! Label selectors such as `a=b,c!=d,e in (f,g),!h,i>1`, with the grammar and error texts of
+//! `k8s.io/apimachinery/pkg/labels`.
+//!
+//! Start at [`LabelSelector::parse`].
+
+use crate::field::{ErrorList, FieldError, FieldPath, aggregate};
+use crate::validation;
+use crate::value::{Str, Value};
+use std::fmt;
+
+/// The operator of a requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `k in (a,b)`
+    In,
+    /// `k notin (a,b)`; also matches if the key is absent.
+    NotIn,
+    /// `k=a`
+    Equals,
+    /// `k==a`
+    DoubleEquals,
+    /// `k!=a`; also matches if the key is absent.
+    NotEquals,
+    /// `k`
+    Exists,
+    /// `!k`
+    DoesNotExist,
+    /// `k>1`; both sides are 64-bit integers.
+    GreaterThan,
+    /// `k<1`; both sides are 64-bit integers.
+    LessThan,
+}
+
+/// A condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: Str,
+    operator: Operator,
+    /// Sorted and unique. Boxed because watches keep their selectors, and a parsed list has spare capacity.
+    values: Box<[Str]>,
+}
+
+/// A conjunction of requirements, sorted by key; an empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+// === impl Requirement ===
+
+impl Requirement {
+    /// Validates and builds a requirement.
+    ///
+    /// # Errors
+    /// Returns upstream's message for an invalid key, an invalid value or the wrong number of values.
+    pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, String> {
+        values.sort_unstable();
+        values.dedup();
+        let mut errors = ErrorList::new();
+        check_key(key, &mut errors);
+        let path = FieldPath::new("values");
+        let shown = || Value::from(values.iter().map(|v| Value::from(v.as_str())).collect::<Vec<_>>());
+        let wrong = match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                Some("for 'in', 'notin' operators, values set can't be empty")
+            }
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
+                Some("exact-match compatibility requires one single value")
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Some("values set must be empty for exists and does not exist")
+            }
+            Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+                Some("for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+            _ => None,
+        };
+        if let Some(why) = wrong {
+            errors.push(FieldError::invalid(&path, shown(), why));
+        }
+        let ordered = matches!(operator, Operator::GreaterThan | Operator::LessThan);
+        for (i, v) in values.iter().enumerate() {
+            if ordered && v.parse::<i64>().is_err() {
+                let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                errors.push_with(|| FieldError::invalid(&path.index(i), v.as_str(), why));
+            }
+            let bad = validation::label_value(v);
+            if !bad.is_empty() {
+                errors.push_with(|| FieldError::invalid(&path.index(i).key(key), v.as_str(), bad.join("; ")));
+            }
+        }
+        if errors.is_empty() {
+            Ok(Self {
+                key: Str::new(key),
+                operator,
+                values: values.into_boxed_slice(),
+            })
+        } else {
+            Err(aggregate(&errors))
+        }
+    }
+
+    /// The label key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+    /// The requirement's operator.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+    /// The values in sorted order.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.values.iter().map(Str::as_str)
+    }
+
+    /// True if a label with this value (`None`: the label is absent) satisfies the requirement.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let among = |v: &str| self.values.binary_search_by(|x| x.as_str().cmp(v)).is_ok();
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(among),
+            Operator::NotIn | Operator::NotEquals => value.is_none_or(|v| !among(v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan | Operator::LessThan => {
+                let number = |v: &str| v.parse::<i64>().ok();
+                let bound = self.values.first().and_then(|v| number(v));
+                match (value.and_then(number), bound) {
+                    (Some(v), Some(b)) if self.operator == Operator::GreaterThan => v > b,
+                    (Some(v), Some(b)) => v < b,
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+fn check_key(key: &str, errors: &mut ErrorList) {
+    let bad = validation::qualified_name(key);
+    if !bad.is_empty() {
+        errors.push(FieldError::invalid(&FieldPath::default(), key, bad.join("; ")));
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let infix = match self.operator {
+            Operator::Exists => return f.write_str(&self.key),
+            Operator::DoesNotExist => return write!(f, "!{}", self.key),
+            Operator::In => " in (",
+            Operator::NotIn => " notin (",
+            Operator::Equals => "=",
+            Operator::DoubleEquals => "==",
+            Operator::NotEquals => "!=",
+            Operator::GreaterThan => ">",
+            Operator::LessThan => "<",
+        };
+        write!(f, "{}{infix}{}", self.key, self.values.join(","))?;
+        if matches!(self.operator, Operator::In | Operator::NotIn) {
+            f.write_str(")")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+// === impl LabelSelector ===
+
+impl LabelSelector {
+    /// A selector that matches every object.
+    pub const fn everything() -> Self {
+        Self {
+            requirements: Vec::new(),
+            nothing: false,
+        }
+    }
+
+    /// A selector that matches no object.
+    pub const fn nothing() -> Self {
+        Self {
+            requirements: Vec::new(),
+            nothing: true,
+        }
+    }
+
+    /// Builds a selector from requirements.
+    pub fn of(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self {
+            requirements,
+            nothing: false,
+        }
+    }
+
+    /// Parses a selector; the empty text selects everything.
+    ///
+    /// # Errors
+    /// Returns upstream's message for a 400.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Parser { rest: text }.selector().map(Self::of)
+    }
+
+    /// Converts a `metav1.LabelSelector` object: null selects nothing, an empty object everything.
+    ///
+    /// # Errors
+    /// Returns a message for an invalid operator, key or value.
+    pub fn from_object(selector: &Value) -> Result<Self, String> {
+        let Some(map) = selector.as_object() else {
+            return Ok(Self::nothing());
+        };
+        let mut requirements = Vec::new();
+        if let Some(labels) = map.get("matchLabels").and_then(Value::as_object) {
+            for (k, v) in labels.iter() {
+                let v = Str::new(v.as_str().unwrap_or(""));
+                requirements.push(Requirement::try_new(k, Operator::Equals, vec![v])?);
+            }
+        }
+        for e in selector.get("matchExpressions").items() {
+            let operator = match e.get("operator").as_str().unwrap_or("") {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => return Err(format!("{other:?} is not a valid label selector operator")),
+            };
+            let values = e
+                .get("values")
+                .items()
+                .iter()
+                .filter_map(Value::as_str)
+                .map(Str::new)
+                .collect();
+            requirements.push(Requirement::try_new(
+                e.get("key").as_str().unwrap_or(""),
+                operator,
+                values,
+            )?);
+        }
+        Ok(Self::of(requirements))
+    }
+
+    /// Converts a map of labels, such as `spec.selector` of a Service, to equality requirements. Null requires nothing.
+    pub fn from_map(labels: &Value) -> Self {
+        let equal = |(k, v): (&str, &Value)| Requirement {
+            key: Str::new(k),
+            operator: Operator::Equals,
+            values: [Str::new(v.as_str().unwrap_or(""))].into(),
+        };
+        Self::of(
+            labels
+                .as_object()
+                .map(|m| m.iter().map(equal).collect())
+                .unwrap_or_default(),
+        )
+    }
+
+    /// True if the selector matches everything.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty() && !self.nothing
+    }
+
+    /// The requirements, sorted by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// True if the labels returned by `get` satisfy all requirements.
+    pub fn matches<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(get(&r.key)))
+    }
+
+    /// True if the labels in a map object satisfy all requirements.
+    pub fn matches_map(&self, labels: &Value) -> bool {
+        self.matches(&|k| labels.get(k).as_str())
+    }
+
+    /// The value that `key` must equal, if the selector requires a single one.
+    pub fn requires_exact(&self, key: &str) -> Option<&str> {
+        self.requirements.iter().find_map(|r| match r.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals if r.key == key && r.values.len() == 1 => {
+                Some(r.values[0].as_str())
+            }
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, r) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            r.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    End,
+    Word,
+    Not,
+    Comma,
+    Open,
+    Close,
+    Op(Operator),
+}
+
+/// A recursive-descent parser that lexes on demand, because `in` and `notin` are operators only in operator position.
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+fn is_special(c: char) -> bool {
+    matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> (Token, &'a str, &'a str) {
+        let s = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        let Some(first) = s.chars().next() else {
+            return (Token::End, "", s);
+        };
+        let (token, len) = match first {
+            '(' => (Token::Open, 1),
+            ')' => (Token::Close, 1),
+            ',' => (Token::Comma, 1),
+            '>' => (Token::Op(Operator::GreaterThan), 1),
+            '<' => (Token::Op(Operator::LessThan), 1),
+            '=' if s[1..].starts_with('=') => (Token::Op(Operator::DoubleEquals), 2),
+            '=' => (Token::Op(Operator::Equals), 1),
+            '!' if s[1..].starts_with('=') => (Token::Op(Operator::NotEquals), 2),
+            '!' => (Token::Not, 1),
+            _ => {
+                let end = s
+                    .find(|c| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n'))
+                    .unwrap_or(s.len());
+                (Token::Word, end)
+            }
+        };
+        (token, &s[..len], &s[len..])
+    }
+
+    fn next(&mut self) -> (Token, &'a str) {
+        let (token, text, rest) = self.peek();
+        self.rest = rest;
+        (token, text)
+    }
+
+    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+        let mut out = Vec::new();
+        loop {
+            match self.peek() {
+                (Token::Word | Token::Not, ..) => {}
+                (Token::End, ..) => return Ok(out),
+                (_, text, _) => return Err(format!("found '{text}', expected: !, identifier, or 'end of string'")),
+            }
+            out.push(
+                self.requirement()
+                    .map_err(|e| format!("unable to parse requirement: {e}"))?,
+            );
+            match self.next() {
+                (Token::End, _) => return Ok(out),
+                (Token::Comma, _) => {
+                    let (token, text, _) = self.peek();
+                    if !matches!(token, Token::Word | Token::Not) {
+                        return Err(format!("found '{text}', expected: identifier after ','"));
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',' or 'end of string'")),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let (mut token, mut key) = self.next();
+        let negated = token == Token::Not;
+        if negated {
+            (token, key) = self.next();
+        }
+        if token != Token::Word {
+            return Err(format!("found '{key}', expected: identifier"));
+        }
+        let mut errors = ErrorList::new();
+        check_key(key, &mut errors);
+        if !errors.is_empty() {
+            return Err(aggregate(&errors));
+        }
+        if negated {
+            return Requirement::try_new(key, Operator::DoesNotExist, Vec::new());
+        }
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Requirement::try_new(key, Operator::Exists, Vec::new());
+        }
+        let operator = match self.next() {
+            (Token::Op(o), _) => o,
+            (Token::Word, "in") => Operator::In,
+            (Token::Word, "notin") => Operator::NotIn,
+            (_, text) => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
+        };
+        let values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => vec![self.exact()?],
+        };
+        Requirement::try_new(key, operator, values)
+    }
+
+    fn exact(&mut self) -> Result<Str, String> {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok(Str::default());
+        }
+        match self.next() {
+            (Token::Word, text) => Ok(Str::new(text)),
+            (_, text) => Err(format!("found '{text}', expected: identifier")),
+        }
+    }
+
+    /// Parses `(a,b)`; nothing between commas is the empty value.
+    fn values(&mut self) -> Result<Vec<Str>, String> {
+        match self.next() {
+            (Token::Open, _) => {}
+            (_, text) => return Err(format!("found '{text}' expected: '('")),
+        }
+        match self.peek() {
+            (Token::Word | Token::Comma, ..) => {}
+            (Token::Close, _, rest) => {
+                self.rest = rest;
+                return Ok(vec![Str::default()]);
+            }
+            (_, text, _) => return Err(format!("found '{text}', expected: ',', ')' or identifier")),
+        }
+        let mut out = Vec::new();
+        loop {
+            match self.next() {
+                (Token::Word, text) => {
+                    out.push(Str::new(text));
+                    match self.peek() {
+                        (Token::Comma, ..) => {}
+                        (Token::Close, _, rest) => {
+                            self.rest = rest;
+                            return Ok(out);
+                        }
+                        (_, text, _) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    // Nothing between commas or parentheses is the empty value.
+                    if out.is_empty() {
+                        out.push(Str::default());
+                    }
+                    match self.peek() {
+                        (Token::Close, _, rest) => {
+                            self.rest = rest;
+                            out.push(Str::default());
+                            return Ok(out);
+                        }
+                        (Token::Comma, _, rest) => {
+                            self.rest = rest;
+                            out.push(Str::default());
+                        }
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

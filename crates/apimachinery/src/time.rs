@@ -1,0 +1,289 @@
+//! Timestamps and durations in the formats of the API (`metav1.Time`, `metav1.MicroTime`) and of Go's `time` package.
+//!
+//! All functions but [`now`] take the time as an argument, so tests need no clock.
+
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The current time in whole seconds, as `metav1.Now()`.
+pub fn now() -> String {
+    format(OffsetDateTime::now_utc())
+}
+
+/// Formats as RFC 3339 in UTC with whole seconds and `Z`.
+pub fn format(t: OffsetDateTime) -> String {
+    let t = t.to_offset(time::UtcOffset::UTC);
+    let (date, clock) = (t.date(), t.time());
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        clock.hour(),
+        clock.minute(),
+        clock.second()
+    )
+}
+
+/// Formats as RFC 3339 in UTC with six fraction digits.
+pub fn format_micro(t: OffsetDateTime) -> String {
+    let mut s = format(t);
+    s.pop();
+    s.push_str(&format!(".{:06}Z", t.microsecond()));
+    s
+}
+
+/// Formats Unix seconds as `metav1.Time`; `None` if out of range.
+pub fn format_unix(seconds: i64) -> Option<String> {
+    OffsetDateTime::from_unix_timestamp(seconds).ok().map(format)
+}
+
+/// Parses RFC 3339 with any offset and any fraction.
+///
+/// # Errors
+/// Returns Go's text for a malformed time; an out-of-range component has one generic text.
+pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    // Go requires an upper-case `T` and `Z`; RFC 3339 and the `time` crate also accept lower case.
+    let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z');
+    let parsed = if shaped {
+        OffsetDateTime::parse(s, &Rfc3339).ok()
+    } else {
+        None
+    };
+    parsed.ok_or_else(|| cannot_parse(s, LAYOUT))
+}
+
+/// Parses a `metav1.MicroTime`, which must have exactly six fraction digits.
+///
+/// # Errors
+/// Returns Go's text.
+pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    let Some(rest) = s.get(19..) else {
+        return Err(cannot_parse(s, LAYOUT));
+    };
+    let t = parse(s).map_err(|_| cannot_parse(s, LAYOUT))?;
+    let digits = rest
+        .strip_prefix('.')
+        .map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
+    if digits != 6 {
+        return Err(format!(
+            "parsing time {s:?} as {LAYOUT:?}: cannot parse {rest:?} as \".000000\""
+        ));
+    }
+    Ok(t)
+}
+
+/// Go's error text: the first layout element that does not match, and the input left at that point.
+fn cannot_parse(s: &str, layout: &str) -> String {
+    // (offset of the element, its layout text, its length)
+    const ELEMENTS: [(usize, &str, usize); 6] = [
+        (0, "2006", 4),
+        (5, "01", 2),
+        (8, "02", 2),
+        (11, "15", 2),
+        (14, "04", 2),
+        (17, "05", 2),
+    ];
+    const SEPARATORS: [&str; 6] = ["", "-", "-", "T", ":", ":"];
+    let fail =
+        |rest: &str, element: &str| format!("parsing time {s:?} as {layout:?}: cannot parse {rest:?} as {element:?}");
+    for ((at, element, len), separator) in ELEMENTS.iter().zip(SEPARATORS) {
+        let before = at - separator.len();
+        let rest = s.get(before..).unwrap_or("");
+        if !rest.starts_with(separator) {
+            return fail(rest, separator);
+        }
+        let rest = &rest[separator.len()..];
+        if !rest.get(..*len).is_some_and(|t| t.bytes().all(|c| c.is_ascii_digit())) {
+            return fail(rest, element);
+        }
+    }
+    let rest = s.get(19..).unwrap_or("");
+    // Go accepts a fraction of a second even if the layout has none.
+    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    if !(zone.starts_with('Z') || zone.starts_with('+') || zone.starts_with('-')) {
+        return fail(rest, "Z07:00");
+    }
+    format!("parsing time {s:?}: value out of range")
+}
+
+/// Parses Go's duration syntax without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
+///
+/// # Errors
+/// Returns a hint at the expected syntax; meant for our own flags and files, not for API responses.
+pub fn parse_duration(value: &str) -> Result<Duration, String> {
+    let nanos = go_nanos(value).map_err(|_| "expected a duration such as 90s, 1m30s or 300ms")?;
+    if nanos > MAX_NANOS {
+        return Err("too long".to_owned());
+    }
+    Ok(Duration::from_nanos(nanos.round() as u64))
+}
+
+/// Parses a duration like Go's `time.ParseDuration`. `None`: zero or negative.
+///
+/// # Errors
+/// Returns Go's text.
+pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
+    let (negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let nanos = go_nanos(unsigned).map_err(|odd| match odd {
+        DurationError::Invalid => format!("time: invalid duration {text:?}"),
+        DurationError::NoUnit => format!("time: missing unit in duration {text:?}"),
+        DurationError::Unit(unit) => format!("time: unknown unit {unit:?} in duration {text:?}"),
+    })?;
+    if nanos > MAX_NANOS {
+        return Err(format!("time: invalid duration {text:?}"));
+    }
+    let nanos = nanos as u64;
+    Ok((!negative && nanos > 0).then(|| Duration::from_nanos(nanos)))
+}
+
+/// A Go duration is a signed 64-bit count of nanoseconds.
+const MAX_NANOS: f64 = i64::MAX as f64;
+
+/// The reason a text is not a duration.
+enum DurationError<'a> {
+    Invalid,
+    NoUnit,
+    Unit(&'a str),
+}
+
+/// Parses numbers with units into nanoseconds, which may exceed the range of a Go duration.
+fn go_nanos(text: &str) -> Result<f64, DurationError<'_>> {
+    if text == "0" {
+        return Ok(0.0);
+    }
+    if text.is_empty() {
+        return Err(DurationError::Invalid);
+    }
+    let (mut rest, mut nanos) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, tail) = rest.split_at(digits.unwrap_or(rest.len()));
+        let number: f64 = number.parse().map_err(|_| DurationError::Invalid)?;
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.');
+        let (unit, tail) = tail.split_at(unit.unwrap_or(tail.len()));
+        let factor = match unit {
+            "" => return Err(DurationError::NoUnit),
+            "ns" => 1.0,
+            "us" | "µs" | "μs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            unit => return Err(DurationError::Unit(unit)),
+        };
+        nanos += number * factor;
+        rest = tail;
+    }
+    Ok(nanos)
+}
+
+/// Formats a duration like Go's `Duration.String`: `1m2.5s`, `512.25ms`, `0s`.
+pub fn go_duration(d: Duration) -> String {
+    fn trimmed(whole: u128, part: u128, digits: usize, unit: &str) -> String {
+        let part = format!("{part:0digits$}");
+        match part.trim_end_matches('0') {
+            "" => format!("{whole}{unit}"),
+            part => format!("{whole}.{part}{unit}"),
+        }
+    }
+    let nanos = d.as_nanos();
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => trimmed(nanos / 1_000, nanos % 1_000, 3, "µs"),
+        1_000_000..1_000_000_000 => trimmed(nanos / 1_000_000, nanos % 1_000_000, 6, "ms"),
+        _ => {
+            let (minutes, rest) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
+            let seconds = trimmed(rest / 1_000_000_000, rest % 1_000_000_000, 9, "s");
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => seconds,
+                (0, m) => format!("{m}m{seconds}"),
+                (h, m) => format!("{h}h{m}m{seconds}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_parse_like_go() {
+        let s = Duration::from_secs;
+        for (text, want) in [
+            ("5s", Ok(Some(s(5)))),
+            ("1h30m", Ok(Some(s(5400)))),
+            ("1.5s", Ok(Some(Duration::from_millis(1500)))),
+            ("100ms", Ok(Some(Duration::from_millis(100)))),
+            ("0", Ok(None)),
+            ("0s", Ok(None)),
+            ("-3s", Ok(None)),
+            ("zz", Err("time: invalid duration \"zz\"")),
+            ("abc", Err("time: invalid duration \"abc\"")),
+            ("5", Err("time: missing unit in duration \"5\"")),
+            ("5x", Err("time: unknown unit \"x\" in duration \"5x\"")),
+            ("", Err("time: invalid duration \"\"")),
+            ("1.2.3s", Err("time: invalid duration \"1.2.3s\"")),
+            ("9999999999h", Err("time: invalid duration \"9999999999h\"")),
+        ] {
+            assert_eq!(parse_go_duration(text), want.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_format_like_go() {
+        for (nanos, want) in [
+            (0, "0s"),
+            (7, "7ns"),
+            (1_500, "1.5µs"),
+            (512_250_000, "512.25ms"),
+            (1_000_000_000, "1s"),
+            (62_500_000_000, "1m2.5s"),
+            (3_600_000_000_000, "1h0m0s"),
+        ] {
+            assert_eq!(go_duration(Duration::from_nanos(nanos)), want);
+        }
+    }
+
+    #[test]
+    fn any_offset_parses_and_utc_is_written() {
+        let t = parse("2024-02-29T23:30:00.123456789+01:00").unwrap();
+        assert_eq!(format(t), "2024-02-29T22:30:00Z");
+        assert_eq!(format_micro(t), "2024-02-29T22:30:00.123456Z");
+        assert_eq!(format_unix(0).as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert_eq!(
+            parse_micro("2024-01-01T00:00:00.000001Z").map(format_micro),
+            Ok("2024-01-01T00:00:00.000001Z".to_owned())
+        );
+    }
+
+    #[test]
+    fn parse_errors_match_go() {
+        let e = |s| parse(s).unwrap_err();
+        assert_eq!(
+            e("x"),
+            r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#
+        );
+        assert_eq!(
+            e(""),
+            r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#
+        );
+        assert_eq!(
+            e("2024-01-01"),
+            r#"parsing time "2024-01-01" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#
+        );
+        assert_eq!(
+            parse_micro("2024-01-01T00:00:00Z").unwrap_err(),
+            r#"parsing time "2024-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+    }
+}

@@ -1,0 +1,557 @@
+//! [`Value`]: the dynamic object tree used wherever the server must look inside an object.
+//!
+//! Stored objects and responses are bytes; the tree only exists between decoding a request and encoding the object
+//! for storage. Maps are sorted vectors: Kubernetes objects have few keys per level, lookups stay within contiguous
+//! memory, and encoding is deterministic, so that "unchanged" is a comparison of bytes.
+
+use compact_str::CompactString;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// The string type of the tree: up to 24 bytes are stored inline.
+pub type Str = CompactString;
+
+/// A JSON value with Kubernetes' number rules: an integer literal that fits `i64` is an integer, any other number a
+/// float.
+#[derive(Clone, PartialEq, Default)]
+pub enum Value {
+    /// JSON `null`.
+    #[default]
+    Null,
+    /// JSON `true` or `false`.
+    Bool(bool),
+    /// An integer literal that fits 64 bits.
+    Int(i64),
+    /// Every other number. Never NaN or infinite.
+    Float(f64),
+    /// A string.
+    String(Str),
+    /// An array.
+    Array(Vec<Value>),
+    /// An object with sorted keys.
+    Object(Map),
+}
+
+/// An object: pairs sorted by key (bytewise), keys unique.
+#[derive(Clone, PartialEq, Default)]
+pub struct Map(Vec<(Str, Value)>);
+
+static NULL: Value = Value::Null;
+
+// === impl Map ===
+
+impl Map {
+    /// Creates an empty map.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Builds a map from pairs in any order. Of duplicate keys the last wins, as in Go's decoder.
+    pub fn from_pairs(mut pairs: Vec<(Str, Value)>) -> Self {
+        // Most input is sorted already, because encoders write sorted keys.
+        if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
+            // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            pairs.dedup_by(|next, kept| {
+                let again = next.0 == kept.0;
+                if again {
+                    std::mem::swap(next, kept);
+                }
+                again
+            });
+        }
+        Self(pairs)
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    }
+
+    /// The index of `key`. A linear scan that compares lengths first beats binary search on small maps, whose keys
+    /// mostly differ in length.
+    fn position(&self, key: &str) -> Option<usize> {
+        const FEW: usize = 16;
+        if self.0.len() > FEW {
+            return self.find(key).ok();
+        }
+        self.0
+            .iter()
+            .position(|(k, _)| k.len() == key.len() && k.as_str() == key)
+    }
+
+    /// The number of keys that sort after `key`.
+    pub(crate) fn keys_after(&self, key: &str) -> usize {
+        self.0.len() - self.0.partition_point(|(k, _)| k.as_str() <= key)
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).map(|i| &self.0[i].1)
+    }
+
+    /// Mutable access to the value of `key`.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.position(key).map(|i| &mut self.0[i].1)
+    }
+
+    /// The value of `key`, inserted as null if absent.
+    pub fn entry(&mut self, key: &str) -> &mut Value {
+        let i = self.position(key).unwrap_or_else(|| {
+            let i = self.0.partition_point(|(k, _)| k.as_str() < key);
+            self.0.insert(i, (Str::new(key), Value::Null));
+            i
+        });
+        &mut self.0[i].1
+    }
+
+    /// The object under `key`. A missing or non-object value is replaced by an empty object.
+    pub fn object_entry(&mut self, key: &str) -> &mut Map {
+        self.entry(key).make_object()
+    }
+
+    /// True if `key` is present, even with a null value.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    /// Sets `key` and returns its previous value.
+    pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
+        let key = key.into();
+        match self.find(&key) {
+            Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value.into())),
+            Err(i) => {
+                self.0.insert(i, (key, value.into()));
+                None
+            }
+        }
+    }
+
+    /// Reserves capacity for exactly `pairs` more pairs.
+    pub fn reserve(&mut self, pairs: usize) {
+        self.0.reserve_exact(pairs);
+    }
+
+    /// Removes `key` and returns its value.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.position(key).map(|i| self.0.remove(i).1)
+    }
+
+    /// Sets (`Some`) and removes (`None`) many keys, which must be sorted and unique. Large batches are merged in one
+    /// pass: single insertions into a sorted vector would be quadratic, and clients choose how many keys a patch
+    /// changes.
+    pub fn change(&mut self, changes: Vec<(Str, Option<Value>)>) {
+        /// Below this, single changes move less data than a full pass.
+        const FEW: usize = 8;
+        debug_assert!(
+            changes.windows(2).all(|w| w[0].0 < w[1].0),
+            "changes are sorted and unique"
+        );
+        if changes.len() < FEW {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => drop(self.insert(key, value)),
+                    None => drop(self.remove(&key)),
+                }
+            }
+            return;
+        }
+        let mut out = Vec::with_capacity(self.0.len() + changes.len());
+        let mut mine = std::mem::take(&mut self.0).into_iter().peekable();
+        for (key, value) in changes {
+            while let Some(pair) = mine.next_if(|(k, _)| *k < key) {
+                out.push(pair);
+            }
+            // Replaced or removed, so the old value is dropped in either case.
+            mine.next_if(|(k, _)| *k == key);
+            out.extend(value.map(|v| (key, v)));
+        }
+        out.extend(mine);
+        self.0 = out;
+    }
+
+    /// Iterates over pairs in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
+        self.0.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Iterates over pairs in key order with mutable values.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.0.iter_mut().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Iterates over keys in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(k, _)| k.as_str())
+    }
+
+    /// Iterates over values in key order.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().map(|(_, v)| v)
+    }
+
+    /// Removes the pairs for which `f` returns false.
+    pub fn retain(&mut self, mut f: impl FnMut(&str, &mut Value) -> bool) {
+        self.0.retain_mut(|(k, v)| f(k, v));
+    }
+
+    /// The number of pairs.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if the map has no pairs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The string under `key`, or `""` if it is absent or not a string.
+    pub fn str(&self, key: &str) -> &str {
+        self.get(key).and_then(Value::as_str).unwrap_or("")
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (Str, Value);
+    type IntoIter = std::vec::IntoIter<(Str, Value)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(iter: T) -> Self {
+        Self::from_pairs(iter.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}
+
+// === impl Value ===
+
+impl Value {
+    /// An empty object.
+    pub const fn object() -> Self {
+        Self::Object(Map::new())
+    }
+
+    /// The member under `key`, or null if this is not an object or has no such key.
+    pub fn get(&self, key: &str) -> &Value {
+        self.as_object().and_then(|m| m.get(key)).unwrap_or(&NULL)
+    }
+
+    /// The value at `path`, descending through objects, or null.
+    pub fn at(&self, path: &[&str]) -> &Value {
+        path.iter().fold(self, |v, k| v.get(k))
+    }
+
+    /// Mutable access to the value at `path`; `None` if it does not exist.
+    pub fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value> {
+        path.iter().try_fold(self, |v, k| v.as_object_mut()?.get_mut(k))
+    }
+
+    /// Sets the value at `path`, creating objects on the way and replacing non-objects.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let slot = path.iter().fold(self, |v, k| v.make_object().entry(k));
+        *slot = value.into();
+    }
+
+    /// Removes the value at `path` and returns it.
+    pub fn unset(&mut self, path: &[&str]) -> Option<Value> {
+        let (last, parents) = path.split_last()?;
+        self.at_mut(parents)?.as_object_mut()?.remove(last)
+    }
+
+    /// The string at `path`, or `""` if it is absent or not a string.
+    pub fn str_at(&self, path: &[&str]) -> &str {
+        self.at(path).as_str().unwrap_or("")
+    }
+
+    /// Replaces this value by an empty object unless it is an object, and returns the object.
+    pub fn make_object(&mut self) -> &mut Map {
+        if !matches!(self, Self::Object(_)) {
+            *self = Self::object();
+        }
+        match self {
+            Self::Object(m) => m,
+            _ => unreachable!("made an object above"),
+        }
+    }
+
+    /// The object, if this is one.
+    pub fn as_object(&self) -> Option<&Map> {
+        match self {
+            Self::Object(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// Mutable access to the object, if this is one.
+    pub fn as_object_mut(&mut self) -> Option<&mut Map> {
+        match self {
+            Self::Object(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The elements, if this is an array.
+    pub fn as_array(&self) -> Option<&Vec<Value>> {
+        match self {
+            Self::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// Mutable access to the elements, if this is an array.
+    pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Self::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array; an empty slice for any other value.
+    pub fn items(&self) -> &[Value] {
+        self.as_array().map(Vec::as_slice).unwrap_or(&[])
+    }
+
+    /// The string, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The integer, if this is one.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// The number as a float, if this is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Int(i) => Some(*i as f64),
+            Self::Float(f) => Some(*f),
+            _ => None,
+        }
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// True for null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// True for null, `false`, 0, `""`, `[]` and `{}`, the values that Go's `omitempty` omits.
+    pub fn is_empty_value(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(b) => !b,
+            Self::Int(i) => *i == 0,
+            Self::Float(f) => *f == 0.0,
+            Self::String(s) => s.is_empty(),
+            Self::Array(a) => a.is_empty(),
+            Self::Object(m) => m.is_empty(),
+        }
+    }
+}
+
+/// Sound because floats are never NaN.
+impl Eq for Value {}
+
+impl Eq for Map {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Null => {}
+            Self::Bool(b) => b.hash(state),
+            Self::Int(i) => i.hash(state),
+            // `0.0` and `-0.0` are equal and must hash alike; adding zero normalises the sign.
+            Self::Float(f) => (f + 0.0).to_bits().hash(state),
+            Self::String(s) => s.hash(state),
+            Self::Array(a) => a.hash(state),
+            Self::Object(m) => m.0.hash(state),
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::codec::json::to_string(self))
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+macro_rules! from {
+    ($($t:ty => |$x:ident| $e:expr),* $(,)?) => { $(impl From<$t> for Value { fn from($x: $t) -> Self { $e } })* };
+}
+from! {
+    bool => |b| Value::Bool(b),
+    i64 => |i| Value::Int(i),
+    i32 => |i| Value::Int(i.into()),
+    u32 => |i| Value::Int(i.into()),
+    u16 => |i| Value::Int(i.into()),
+    f64 => |f| Value::Float(f),
+    &str => |s| Value::String(Str::new(s)),
+    &String => |s| Value::String(Str::new(s)),
+    String => |s| Value::String(Str::from(s)),
+    Str => |s| Value::String(s),
+    Map => |m| Value::Object(m),
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(items: Vec<T>) -> Self {
+        Self::Array(items.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(v: Option<T>) -> Self {
+        v.map(Into::into).unwrap_or_default()
+    }
+}
+
+impl From<serde_json::Value> for Value {
+    fn from(v: serde_json::Value) -> Self {
+        match v {
+            serde_json::Value::Null => Self::Null,
+            serde_json::Value::Bool(b) => Self::Bool(b),
+            serde_json::Value::Number(n) => match n.as_i64() {
+                Some(i) => Self::Int(i),
+                None => Self::Float(n.as_f64().unwrap_or_default()),
+            },
+            serde_json::Value::String(s) => Self::String(s.into()),
+            serde_json::Value::Array(a) => Self::Array(a.into_iter().map(Into::into).collect()),
+            serde_json::Value::Object(o) => Self::Object(o.into_iter().collect()),
+        }
+    }
+}
+
+impl From<Value> for serde_json::Value {
+    fn from(v: Value) -> Self {
+        match v {
+            Value::Null => Self::Null,
+            Value::Bool(b) => Self::Bool(b),
+            Value::Int(i) => i.into(),
+            Value::Float(f) => f.into(),
+            Value::String(s) => Self::String(s.into()),
+            Value::Array(a) => Self::Array(a.into_iter().map(Into::into).collect()),
+            Value::Object(o) => Self::Object(o.into_iter().map(|(k, v)| (k.into(), v.into())).collect()),
+        }
+    }
+}
+
+impl serde::Serialize for Value {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => s.serialize_unit(),
+            Self::Bool(b) => s.serialize_bool(*b),
+            Self::Int(i) => s.serialize_i64(*i),
+            Self::Float(f) => s.serialize_f64(*f),
+            Self::String(v) => s.serialize_str(v),
+            Self::Array(a) => s.collect_seq(a),
+            Self::Object(m) => s.collect_map(m.iter()),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Value {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        serde_json::Value::deserialize(d).map(Into::into)
+    }
+}
+
+/// Builds a [`Value`] with the syntax of `serde_json::json!`. It converts through `serde_json`, so keep it off hot
+/// paths.
+#[macro_export]
+macro_rules! json {
+    ($($t:tt)*) => { $crate::Value::from($crate::value::__serde_json::json!($($t)*)) };
+}
+#[doc(hidden)]
+pub use serde_json as __serde_json;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, HashSet};
+
+    proptest! {
+        #[test]
+        fn batch_change_equals_single_changes(
+            before in proptest::collection::btree_map("[a-f]{0,2}", any::<i64>(), 0..40),
+            changes in proptest::collection::btree_map("[a-f]{0,2}", any::<Option<i64>>(), 0..40),
+        ) {
+            let mut map: Map = before.clone().into_iter().collect();
+            let mut want: BTreeMap<String, i64> = before;
+            for (k, v) in &changes {
+                match v {
+                    Some(v) => drop(want.insert(k.clone(), *v)),
+                    None => drop(want.remove(k)),
+                }
+            }
+            map.change(changes.into_iter().map(|(k, v)| (k.into(), v.map(Value::Int))).collect());
+            prop_assert_eq!(map, want.into_iter().collect::<Map>());
+        }
+
+        #[test]
+        fn from_pairs_equals_insertion(
+            pairs in proptest::collection::vec(("[a-d]{0,2}", any::<i64>()), 0..30),
+        ) {
+            let mut want = Map::new();
+            pairs.iter().for_each(|(k, v)| drop(want.insert(k.as_str(), *v)));
+            prop_assert_eq!(pairs.into_iter().collect::<Map>(), want);
+        }
+    }
+
+    #[test]
+    fn equal_values_have_equal_hashes() {
+        let set: HashSet<Value> = [
+            Value::Float(0.0),
+            Value::Float(-0.0),
+            Value::Int(0),
+            json!({"a": [1]}),
+            json!({"a": [1]}),
+        ]
+        .into_iter()
+        .collect();
+        assert_eq!(set.len(), 3);
+    }
+
+    #[test]
+    fn last_duplicate_key_wins() {
+        let m = Map::from_pairs(vec![
+            ("b".into(), 1i64.into()),
+            ("a".into(), 2i64.into()),
+            ("b".into(), 3i64.into()),
+        ]);
+        assert_eq!(
+            m.iter().map(|(k, v)| (k, v.as_i64())).collect::<Vec<_>>(),
+            [("a", Some(2)), ("b", Some(3))]
+        );
+    }
+
+    #[test]
+    fn set_creates_parents_and_get_tolerates_absence() {
+        let mut v = Value::object();
+        v.set(&["metadata", "labels", "x"], "y");
+        assert_eq!(v.str_at(&["metadata", "labels", "x"]), "y");
+        assert!(v.at(&["metadata", "nope", "x"]).is_null());
+        assert_eq!(v.unset(&["metadata", "labels", "x"]), Some("y".into()));
+    }
+}

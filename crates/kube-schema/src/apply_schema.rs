@@ -1,0 +1,133 @@
+//! Adapter from the schema table to server-side apply: [`ApplyType`] implements [`ApplySchema`] for built-in kinds.
+
+use super::decode::zero;
+use super::{Emit, Field, FreeForm, ListType, MapType, Ty, TypeDef};
+use torana_apimachinery::Value;
+use torana_apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
+use torana_apimachinery::codec::json;
+
+/// A position in the schema. List and map semantics come from the field that holds a value, so the field is kept
+/// rather than only its type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ApplyType {
+    /// The root of a document.
+    Root(&'static TypeDef),
+    /// The value of a field.
+    Field(&'static Field),
+    /// The element of a list or map.
+    Element(Ty),
+}
+
+// Definitions and fields exist only in the static table, so identity is equality.
+impl PartialEq for TypeDef {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl PartialEq for Field {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl ApplyType {
+    fn ty(self) -> Option<Ty> {
+        match self {
+            Self::Root(_) => None,
+            Self::Field(f) => Some(f.ty),
+            Self::Element(t) => Some(t),
+        }
+    }
+
+    fn def(self) -> Option<&'static TypeDef> {
+        match (self, self.ty()) {
+            (Self::Root(d), _) => Some(d),
+            (_, Some(Ty::Struct(r))) => Some(r.get()),
+            _ => None,
+        }
+    }
+
+    fn list(self) -> ListType {
+        match self {
+            Self::Field(f) => f.list,
+            _ => ListType::Atomic,
+        }
+    }
+}
+
+impl ApplySchema for ApplyType {
+    fn shape(self) -> Shape<Self> {
+        let atomic = match self {
+            Self::Root(_) => false,
+            Self::Field(f) => f.map == MapType::Atomic,
+            Self::Element(_) => self.def().is_some_and(|d| d.atomic),
+        };
+        let object = if atomic { Shape::AtomicObject } else { Shape::Object };
+        let Some(ty) = self.ty() else { return object };
+        match ty {
+            Ty::String | Ty::Bytes => Shape::Scalar(Scalar::String),
+            Ty::Int32 | Ty::Int64 | Ty::Float => Shape::Scalar(Scalar::Numeric),
+            Ty::Bool => Shape::Scalar(Scalar::Boolean),
+            Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString => Shape::Scalar(Scalar::Untyped),
+            Ty::Any(FreeForm::RawExtension) => Shape::AtomicObject,
+            Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
+            Ty::Struct(_) | Ty::Map(_) => object,
+            Ty::List(of) => match self.list() {
+                ListType::Set => Shape::Set(Self::Element(*of)),
+                ListType::Map(_) => Shape::Keyed(Self::Element(*of)),
+                ListType::Atomic | ListType::None => Shape::AtomicList,
+            },
+        }
+    }
+
+    fn member(self, name: &str) -> Option<Member<Self>> {
+        if let Some(d) = self.def() {
+            return d.field(name).map(|f| Member {
+                schema: Self::Field(f),
+                declared: true,
+            });
+        }
+        match self.ty()? {
+            Ty::Map(of) => Some(Member {
+                schema: Self::Element(*of),
+                declared: false,
+            }),
+            Ty::Any(_) | Ty::SchemaOr(_) => Some(Member {
+                schema: Self::Element(Ty::Any(FreeForm::Json)),
+                declared: false,
+            }),
+            _ => None,
+        }
+    }
+
+    fn key(&self, i: usize) -> Option<&str> {
+        match self.list() {
+            ListType::Map(keys) => keys.get(i).copied(),
+            _ => None,
+        }
+    }
+
+    fn key_default(self, name: &str) -> Option<Value> {
+        let f = self.def()?.field(name)?;
+        match f.default {
+            Some(text) => json::decode(text.as_bytes()).ok(),
+            // The published schema gives a required, always-encoded key its zero value as default, and upstream's
+            // merge keys honour schema defaults.
+            None if f.required && f.emit == Emit::Zero => Some(zero(f.ty)),
+            None => None,
+        }
+    }
+
+    fn empty(self) -> Value {
+        let Some(d) = self.def() else { return Value::object() };
+        let unset = |f: &Field| if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null };
+        Value::Object(
+            d.fields
+                .iter()
+                .filter(|f| f.always)
+                .map(|f| (f.name, unset(f)))
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,382 @@
+//! Emulates a decode into Go's typed structs followed by an encode, on an untyped tree: unknown fields are reported
+//! and dropped, types are checked, scalars are canonicalized, empty values are dropped and always-written ones added.
+//! The result is what upstream would encode.
+//!
+//! Start at [`normalize`]. Duplicate keys are reported by the JSON codec; field validation policy is the caller's.
+
+mod converter;
+mod order;
+mod scalar;
+
+pub use converter::coerce;
+pub use order::sort_by_document_order;
+
+use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
+use std::fmt;
+use torana_apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
+use torana_apimachinery::codec::strict_errors::StrictErrors;
+use torana_apimachinery::patch::json_type;
+use torana_apimachinery::value::{Str, Value};
+
+/// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three bytes of JSON
+/// and over a hundred in the tree, so a small body could otherwise expand without bound. Objects that fit into the
+/// store stay far below.
+const MAX_ADDED: usize = 16 << 20;
+
+/// Maximum nesting depth of objects. Only JSON schemas are recursive and can reach it.
+const MAX_DEPTH: usize = 2_000;
+
+/// A value does not match the expected type. Holds Go's error text, which the caller wraps into a 400.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError(pub String);
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Rewrites `v` to what Go would encode after decoding it into `def`; see the module documentation.
+///
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as [`StrictErrors`] keeps,
+/// sorted by key at each level; [`sort_by_document_order`] merges them with the JSON codec's duplicate-key findings in
+/// upstream's order. The caller applies `fieldValidation` to them.
+///
+/// # Errors
+/// The first value of a wrong type, with `encoding/json`'s message. `v` is then partially rewritten.
+pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    normalize_under("", def, v)
+}
+
+/// Like [`normalize`], for a part of a document that upstream decodes separately, such as a custom resource's metadata.
+/// Findings are prefixed with `path`; type errors, as upstream, are not.
+///
+/// # Errors
+/// As of [`normalize`].
+pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let mut cx = Cx {
+        findings: StrictErrors::default(),
+        added: DecodeBudget::of(MAX_ADDED),
+    };
+    let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
+    let at = At {
+        parent: None,
+        step,
+        depth: 0,
+    };
+    match def.scalar {
+        Some(ty) => cx.value(ty, v, &at)?,
+        None => cx.object(def, v, &at)?,
+    }
+    Ok(cx.findings.into_texts())
+}
+
+/// What Go encodes for an unset value of this type: `""`, `0`, `false`, `null`, or an object of the always-written
+/// fields.
+pub fn zero(ty: Ty) -> Value {
+    match ty {
+        Ty::String => Value::from(""),
+        Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => Value::Int(0),
+        Ty::Bool => Value::Bool(false),
+        Ty::Quantity => Value::from("0"),
+        Ty::Struct(r) => {
+            let fields = r.get().fields.iter().filter(|f| f.always);
+            Value::Object(fields.map(|f| (f.name, unset(f))).collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+/// The encoding of an always-written field that is unset.
+fn unset(f: &Field) -> Value {
+    if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null }
+}
+
+/// The decoder's current path as a linked list through the call stack. Rendered only for a finding or an error.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    depth: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'static TypeDef, &'static Field),
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    fn then<'b>(&'b self, step: Step<'b>) -> At<'b>
+    where
+        'a: 'b,
+    {
+        At {
+            parent: Some(self),
+            step,
+            depth: self.depth + 1,
+        }
+    }
+
+    fn steps(&self) -> Vec<Step<'_>> {
+        let mut out: Vec<Step<'_>> = std::iter::successors(Some(self), |a| a.parent)
+            .map(|a| a.step)
+            .collect();
+        out.reverse();
+        out
+    }
+
+    /// `spec.containers[0].foo`
+    fn path_to(&self, key: &str) -> String {
+        let mut out = String::new();
+        for step in self.steps() {
+            match step {
+                Step::Root => continue,
+                Step::Index(i) => {
+                    out.push_str(&format!("[{i}]"));
+                    continue;
+                }
+                Step::Field(_, f) => dot(&mut out, f.name),
+                Step::Key(k) => dot(&mut out, k),
+            }
+        }
+        dot(&mut out, key);
+        out
+    }
+
+    /// Go's `UnmarshalTypeError`: names the innermost struct, and the field path from the root without list indexes and
+    /// map keys.
+    fn mismatch(&self, what: &str, go_type: &str) -> DecodeError {
+        let (mut owner, mut path) = (None, String::new());
+        for step in self.steps() {
+            if let Step::Field(def, f) = step {
+                owner = Some(def);
+                dot(&mut path, f.name);
+            }
+        }
+        DecodeError(match owner {
+            Some(def) => {
+                format!(
+                    "json: cannot unmarshal {what} into Go struct field {}.{path} of type {go_type}",
+                    def.go_name()
+                )
+            }
+            None => format!("json: cannot unmarshal {what} into Go value of type {go_type}"),
+        })
+    }
+}
+
+fn dot(out: &mut String, name: &str) {
+    if !out.is_empty() {
+        out.push('.');
+    }
+    out.push_str(name);
+}
+
+/// The type name as Go's reflection prints it.
+fn go_type(ty: Ty) -> String {
+    match ty {
+        Ty::String => "string".into(),
+        Ty::Int32 => "int32".into(),
+        Ty::Int64 => "int64".into(),
+        Ty::Float => "float64".into(),
+        Ty::Bool => "bool".into(),
+        Ty::Bytes => "[]uint8".into(),
+        Ty::Time => "v1.Time".into(),
+        Ty::MicroTime => "v1.MicroTime".into(),
+        Ty::Quantity => "resource.Quantity".into(),
+        Ty::IntOrString => "intstr.IntOrString".into(),
+        Ty::Any(FreeForm::RawExtension) => "runtime.RawExtension".into(),
+        Ty::Any(_) | Ty::SchemaOr(_) => "interface {}".into(),
+        Ty::Struct(r) => {
+            let mut parts = r.get().name.rsplit('.');
+            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            format!("{package}.{name}")
+        }
+        Ty::List(t) => format!("[]{}", go_type(*t)),
+        Ty::Map(t) => format!("map[string]{}", go_type(*t)),
+    }
+}
+
+struct Cx {
+    findings: StrictErrors,
+    added: DecodeBudget,
+}
+
+impl Cx {
+    fn unknown(&mut self, at: &At<'_>, key: &str) {
+        self.findings.add(|| format!("unknown field {:?}", at.path_to(key)));
+    }
+
+    fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let Value::Object(map) = v else {
+            let mut parts = def.name.rsplit('.');
+            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            return Err(at.mismatch(json_type(v), &format!("{package}.{name}")));
+        };
+        if at.depth > MAX_DEPTH {
+            return Err(DecodeError("exceeded max depth".into()));
+        }
+        // Merge join: keys and fields are both sorted by name.
+        let mut fields = def.fields.iter().peekable();
+        let mut missing: Vec<&'static Field> = Vec::new();
+        let mut error = None;
+        map.retain(|key, v| {
+            // `retain` cannot stop early; after an error the remaining members are kept unvisited.
+            if error.is_some() {
+                return true;
+            }
+            while let Some(f) = fields.next_if(|f| f.name < key) {
+                if f.always {
+                    missing.push(f);
+                }
+            }
+            let Some(f) = fields.next_if(|f| f.name == key) else {
+                self.unknown(at, key);
+                return false;
+            };
+            match self.field(def, f, v, at) {
+                Ok(keep) => {
+                    if !keep && f.always {
+                        missing.push(f);
+                    }
+                    keep
+                }
+                Err(e) => {
+                    error = Some(e);
+                    true
+                }
+            }
+        });
+        if let Some(e) = error {
+            return Err(e);
+        }
+        missing.extend(fields.filter(|f| f.always));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        map.reserve(missing.len());
+        for f in missing {
+            let v = unset(f);
+            self.added.take(PAIR + weight(&v)).map_err(DecodeError)?;
+            map.insert(Str::const_new(f.name), v);
+        }
+        Ok(())
+    }
+
+    /// Normalizes one member; returns whether to keep it.
+    fn field(
+        &mut self,
+        def: &'static TypeDef,
+        f: &'static Field,
+        v: &mut Value,
+        at: &At<'_>,
+    ) -> Result<bool, DecodeError> {
+        if v.is_null() {
+            return Ok(false);
+        }
+        self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
+        Ok(match f.emit {
+            Emit::OmitEmpty => !v.is_empty_value(),
+            // Protobuf cannot tell an empty list from an unset one, so upstream's storage turns `[]` into null.
+            Emit::Null if matches!(v, Value::Array(a) if a.is_empty()) => !stored_as_protobuf(def),
+            _ => true,
+        })
+    }
+
+    fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let wrong = |v: &Value| Err(at.mismatch(json_type(v), &go_type(ty)));
+        match (ty, &mut *v) {
+            (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
+            (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
+            (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
+                let number = torana_apimachinery::codec::json::to_string(v);
+                Err(at.mismatch(&format!("number {number}"), &go_type(ty)))
+            }
+            (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
+            (Ty::Struct(r), _) => self.object(r.get(), v, at),
+            (Ty::List(t), Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.element(*t, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (Ty::Map(t), Value::Object(map)) => {
+                // Fast path: string maps (labels, selectors, data) need no rewriting.
+                if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
+                    return Ok(());
+                }
+                for (key, item) in map.iter_mut() {
+                    self.element(*t, item, &at.then(Step::Key(key)))?;
+                }
+                Ok(())
+            }
+            (Ty::Bytes, Value::String(s)) => scalar::bytes(s),
+            (Ty::Time, Value::String(s)) => scalar::time(s),
+            (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
+            // `Time.UnmarshalJSON` decodes into a plain string, so its errors lack the field path.
+            (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
+                "json: cannot unmarshal {} into Go value of type string",
+                json_type(v)
+            ))),
+            (Ty::Quantity, _) => scalar::quantity(v),
+            (Ty::IntOrString, _) => scalar::int_or_string(v),
+            (Ty::Any(FreeForm::Object | FreeForm::FieldsV1), Value::Object(_)) => Ok(()),
+            (Ty::Any(FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
+            (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
+            _ => wrong(v),
+        }
+    }
+
+    /// Normalizes an element of a list or map. As in Go, null becomes the zero value.
+    fn element(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        if !v.is_null() {
+            return self.value(ty, v, at);
+        }
+        if ty == Ty::Bytes {
+            *v = Value::from("");
+        } else if !matches!(ty, Ty::Any(_)) {
+            *v = zero(ty);
+        }
+        Ok(())
+    }
+
+    fn schema_or(&mut self, or: SchemaOr, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        let schema = super::by_name(SCHEMA).expect("the table has it");
+        match (or, &mut *v) {
+            (_, Value::Object(_)) => self.object(schema, v, at),
+            (SchemaOr::Bool, Value::Bool(_)) => Ok(()),
+            (SchemaOr::Array, Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.object(schema, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (SchemaOr::StringArray, Value::Array(items)) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.element(Ty::String, item, &at.then(Step::Index(i)))?;
+                }
+                Ok(())
+            }
+            (SchemaOr::Bool, _) => Err(DecodeError("boolean or JSON schema expected".into())),
+            (SchemaOr::Array, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
+            (SchemaOr::StringArray, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
+        }
+    }
+}
+
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+/// Whether upstream stores this type as protobuf. CRDs and APIServices are stored as JSON; lists are never stored.
+fn stored_as_protobuf(def: &TypeDef) -> bool {
+    !(def.name.ends_with("List")
+        || def.name.starts_with("io.k8s.apiextensions-apiserver.")
+        || def.name.starts_with("io.k8s.kube-aggregator."))
+}
+
+#[cfg(test)]
+mod tests;

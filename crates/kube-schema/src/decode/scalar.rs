@@ -1,0 +1,88 @@
+//! Canonical forms of scalars that Go unmarshals from text: base64, times, quantities, `IntOrString`.
+
+use super::DecodeError;
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use torana_apimachinery::codec::json;
+use torana_apimachinery::patch::json_type;
+use torana_apimachinery::value::{Str, Value};
+use torana_apimachinery::{quantity, time};
+
+/// Go's `base64.StdEncoding`: padding is required, non-zero trailing bits are accepted.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
+    let illegal = |at: usize| DecodeError(format!("illegal base64 data at input byte {at}"));
+    let decode = |text: &str| {
+        BASE64.decode(text).map_err(|e| match e {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => illegal(at),
+            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => illegal(text.len() / 4 * 4),
+        })
+    };
+    // Go's decoder skips line breaks.
+    let decoded = if s.contains(['\r', '\n']) {
+        decode(&s.replace(['\r', '\n'], ""))
+    } else {
+        decode(s)
+    }?;
+    let again = BASE64.encode(decoded);
+    if *s != again {
+        *s = again.into();
+    }
+    Ok(())
+}
+
+pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
+    let t = time::parse(s).map_err(DecodeError)?;
+    // `YYYY-MM-DDTHH:MM:SSZ` is already canonical.
+    if !(s.len() == 20 && s.ends_with('Z')) {
+        *s = time::format(t).into();
+    }
+    Ok(())
+}
+
+pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
+    let t = time::parse_micro(s).map_err(DecodeError)?;
+    if !s.ends_with('Z') {
+        *s = time::format_micro(t).into();
+    }
+    Ok(())
+}
+
+pub(super) fn quantity(v: &mut Value) -> Result<(), DecodeError> {
+    // `Quantity.UnmarshalJSON` parses the raw JSON text of any value; only strings and numbers can succeed.
+    let canonical = match &*v {
+        Value::String(s) if is_plain(s) => return Ok(()),
+        Value::String(s) => quantity::canonicalize(s),
+        other => quantity::canonicalize(&json::to_string(other)),
+    };
+    *v = Value::from(canonical.map_err(|e| DecodeError(e.into()))?);
+    Ok(())
+}
+
+/// Fast path: certainly canonical. Up to 15 digits without a leading or trailing 0, and an optional decimal SI suffix.
+fn is_plain(s: &str) -> bool {
+    let digits = s.strip_suffix(['m', 'k', 'M', 'G']).unwrap_or(s);
+    (1..=15).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.starts_with('0')
+        && !digits.ends_with('0')
+}
+
+pub(super) fn int_or_string(v: &Value) -> Result<(), DecodeError> {
+    let text = match v {
+        Value::String(_) => return Ok(()),
+        Value::Int(i) if i32::try_from(*i).is_ok() => return Ok(()),
+        Value::Int(_) | Value::Float(_) => format!("number {}", json::to_string(v)),
+        other => json_type(other).to_owned(),
+    };
+    Err(DecodeError(format!(
+        "json: cannot unmarshal {text} into Go value of type int32"
+    )))
+}

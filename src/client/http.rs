@@ -1,0 +1,177 @@
+//! [`HttpClient`]: bounded requests to configured https servers. [`super::Client`], [`super::Fetcher`] and
+//! [`super::probe`] add what is theirs: paths and objects, JSON with retries, errors in Go's wording.
+//!
+//! Connections, HTTP/1.1 or HTTP/2 by ALPN, and their pool are hyper-util's. Redirects are not followed. What proxies
+//! send goes through [`super::backend`] or the aggregator's transport instead: their bodies are streams, and their
+//! connections are upgraded, watched and counted.
+
+use super::kubeconfig::{ClientConfig, CredentialsError};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::ServerName;
+use std::error::Error;
+use std::time::Duration;
+
+/// Limit for establishing a TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept, as in Go's default transport.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Unused HTTP/1.1 connections kept per server.
+const MAX_IDLE: usize = 8;
+
+/// Limits of one request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Until the response has arrived; of a stream, until its head has.
+    pub timeout: Duration,
+    /// Size of a response, in bytes.
+    pub max_response: usize,
+}
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HttpError {
+    /// No connection, or it failed before the head of the response arrived. The root cause is the readable part.
+    #[error("{}", root_cause(.0))]
+    Transport(#[source] legacy::Error),
+    /// The body broke off or is too long.
+    #[error("{1}")]
+    Body(StatusCode, #[source] Box<dyn Error + Send + Sync>),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+}
+
+/// The error at the end of the chain of sources.
+pub(super) fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
+
+/// A client with one set of trust anchors and credentials.
+pub(super) struct HttpClient {
+    pool: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    authorization: Option<HeaderValue>,
+    limits: Limits,
+}
+
+impl HttpClient {
+    /// Uses the trust anchors and credentials of a kubeconfig.
+    ///
+    /// # Errors
+    /// [`CredentialsError`]
+    pub(super) fn try_new(config: &ClientConfig, limits: Limits) -> Result<Self, CredentialsError> {
+        let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
+        let mut client = Self::with_tls(config.tls()?, name?, limits);
+        client.authorization = config.authorization()?;
+        Ok(client)
+    }
+
+    /// Uses this TLS configuration, and verifies `server_name` instead of the host of the URL if it is given.
+    pub(super) fn with_tls(
+        tls: rustls::ClientConfig,
+        server_name: Option<ServerName<'static>>,
+        limits: Limits,
+    ) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
+        let https = match server_name {
+            Some(name) => https.with_server_name_resolver(FixedServerNameResolver::new(name)),
+            None => https.with_server_name_resolver(DefaultServerNameResolver::default()),
+        };
+        let connector = https.enable_all_versions().wrap_connector(tcp);
+        let pool = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .http2_keep_alive_interval(Duration::from_secs(30))
+            .http2_keep_alive_timeout(Duration::from_secs(15))
+            .build(connector);
+        Self {
+            pool,
+            authorization: None,
+            limits,
+        }
+    }
+
+    /// Sends a request and waits for the head of the response. The body has no limits.
+    ///
+    /// # Errors
+    /// [`HttpError`]
+    ///
+    /// # Cancel safety
+    /// The server may have processed the request even if the future is dropped.
+    pub(super) async fn open(
+        &self,
+        method: Method,
+        uri: Uri,
+        content_type: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, HttpError> {
+        let timeout = self.limits.timeout;
+        let head = tokio::time::timeout(timeout, self.head(method, uri, content_type, body)).await;
+        head.map_err(|_| HttpError::Timeout(timeout))?
+    }
+
+    /// Sends a request and receives the response, whatever its status.
+    ///
+    /// # Errors
+    /// [`HttpError`]
+    ///
+    /// # Cancel safety
+    /// The server may have processed the request even if the future is dropped.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        uri: Uri,
+        content_type: &str,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, HttpError> {
+        let timeout = self.limits.timeout;
+        let exchange = async { self.receive(self.head(method, uri, content_type, body).await?).await };
+        let response = tokio::time::timeout(timeout, exchange).await;
+        response.map_err(|_| HttpError::Timeout(timeout))?
+    }
+
+    /// Receives the body of an opened response.
+    pub(super) async fn receive(&self, response: Response<Incoming>) -> Result<Response<Bytes>, HttpError> {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, self.limits.max_response).collect().await;
+        let body = body.map_err(|e| HttpError::Body(head.status, e))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    async fn head(
+        &self,
+        method: Method,
+        uri: Uri,
+        content_type: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, HttpError> {
+        let mut request = Request::builder().method(method).uri(uri);
+        request = request.header(ACCEPT, "application/json");
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let request = request.body(Full::new(body))?;
+        self.pool.request(request).await.map_err(HttpError::Transport)
+    }
+}

@@ -1,0 +1,198 @@
+//! Errors of encryption at rest: [`KmsError`] of a plugin, [`SourceError`] of what it returns, [`ConfigError`] of the
+//! configuration file. Texts are upstream's where it has them: clients, health checks and operators read them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a KMS plugin cannot be used. Cloned from the last status check into health checks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KmsError {
+    /// A call failed. Formatted as Go's gRPC client does.
+    #[error("rpc error: code = {code} desc = {description}")]
+    Rpc {
+        /// Name of the gRPC status code.
+        code: String,
+        /// The plugin's message, or why it was not reached.
+        description: String,
+    },
+    /// The last status check failed.
+    #[error("kmsv2 Provider {provider} is not healthy, error: {source}")]
+    Unhealthy {
+        /// The plugin's name.
+        provider: String,
+        /// The result of the check.
+        source: Arc<KmsError>,
+    },
+    /// No status check has ended yet.
+    #[error("it has not answered yet")]
+    NotAsked,
+    /// The call of a status check failed.
+    #[error("failed to perform status section of the healthz check for KMS Provider {provider}, error: {source}")]
+    Status {
+        /// The plugin's name.
+        provider: String,
+        /// Why.
+        source: Arc<KmsError>,
+    },
+    /// The plugin reports that it is not well.
+    #[error("got unexpected healthz status: {0}")]
+    Healthz(String),
+    /// The plugin speaks another version.
+    #[error("expected KMSv2 API version v2, got {0}")]
+    Version(String),
+    /// The plugin's version changed while it was in use.
+    #[error("KMSv2 API version should not change after the initial status response version {before}, got {now}")]
+    VersionChanged {
+        /// Of the first status check.
+        before: String,
+        /// Of this one.
+        now: String,
+    },
+    /// The plugin reported an unusable key id.
+    #[error("got invalid KMSv2 KeyID hash {hash:?}: {source}")]
+    KeyId {
+        /// The id is confidential.
+        hash: String,
+        /// What is wrong with it.
+        source: SourceError,
+    },
+    /// No new seed could be encrypted.
+    #[error("failed to rotate DEK uid={uid:?}: {source}")]
+    Rotation {
+        /// Correlates the logs of both sides.
+        uid: String,
+        /// Why.
+        source: Arc<KmsError>,
+    },
+    /// The plugin has not encrypted a seed yet.
+    #[error("kmsv2 Provider {0}: there is no key to encrypt with yet")]
+    NoSeed(String),
+    /// The plugin has not confirmed its key for too long.
+    #[error(
+        "encryptedDEKSource with keyID hash {hash:?} expired: the plugin has not said for {seconds} s that the key is current"
+    )]
+    Expired {
+        /// The id is confidential.
+        hash: String,
+        /// How long a confirmation is good for.
+        seconds: u64,
+    },
+    /// The plugin returned something that must not be stored.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The decrypted key has an impossible length.
+    #[error("the plugin gave {0} bytes for a key")]
+    KeyLength(usize),
+    /// Too many requests wait for the plugin.
+    #[error("too many questions wait for the plugin")]
+    Busy,
+    /// The plugin's thread has ended.
+    #[error("the plugin's thread has ended")]
+    Stopped,
+    /// The plugin's thread or its runtime could not be started.
+    #[error("kms provider {provider}: {why}")]
+    Start {
+        /// The plugin's name.
+        provider: String,
+        /// The system's error.
+        why: String,
+    },
+    /// The system's random number generator failed.
+    #[error("the system has no random numbers")]
+    NoRandomNumbers,
+}
+
+impl KmsError {
+    /// The gRPC status code, if a call is at the bottom of this.
+    pub(in crate::storage) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Rpc { code, .. } => Some(code),
+            Self::Unhealthy { source, .. } | Self::Status { source, .. } | Self::Rotation { source, .. } => {
+                source.code()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why an encrypted seed or key is rejected: the limits of upstream's `validateEncryptedObject`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// No key id.
+    #[error("keyID is empty")]
+    NoKeyId,
+    /// The key id is too long.
+    #[error("keyID is {length} bytes, which exceeds the max size of {max}")]
+    KeyIdLength {
+        /// In bytes.
+        length: usize,
+        /// In bytes.
+        max: usize,
+    },
+    /// No ciphertext.
+    #[error("encryptedDEKSource is empty")]
+    Empty,
+    /// The ciphertext is too long.
+    #[error("encryptedDEKSource is {length} bytes, which exceeds the max size of {max}")]
+    Length {
+        /// In bytes.
+        length: usize,
+        /// In bytes.
+        max: usize,
+    },
+    /// The annotations are too long.
+    #[error("total size of annotations is {length}, which exceeds the max size of {max}")]
+    Annotations {
+        /// In bytes.
+        length: usize,
+        /// In bytes.
+        max: usize,
+    },
+}
+
+/// Why a configuration file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("error reading encryption provider configuration file \"{}\": {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is nothing in the file.
+    #[error("encryption provider configuration file \"{}\" is empty", .0.display())]
+    Empty(PathBuf),
+    /// The file's content is wrong.
+    #[error("error decoding encryption provider configuration file \"{}\": {source}", .path.display())]
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        source: Complaint,
+    },
+    /// A plugin of a reloaded file is not healthy.
+    #[error(transparent)]
+    Plugin(#[from] KmsError),
+}
+
+/// What is wrong with the content of a configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum Complaint {
+    /// A rule is broken in this line.
+    #[error("line {line}: {why}")]
+    At {
+        /// Counted from 1.
+        line: usize,
+        /// The field and the rule.
+        why: String,
+    },
+    /// A rule is broken, or the text is no YAML.
+    #[error("{0}")]
+    Somewhere(String),
+    /// A plugin could not be started.
+    #[error(transparent)]
+    Plugin(#[from] KmsError),
+}

@@ -1,0 +1,29 @@
+//! Certificate signing requests and distinguished names, parsed as strict DER.
+//!
+//! Start at [`CertificateRequest`] and [`Name`]. Checking a subject only helps if the check and the consumer (the
+//! signer, or the server that is shown the certificate) parse the same value. Parsers disagree on unknown string
+//! types (which some skip), trailing data, non-minimal lengths and repeated attributes. Therefore every length must
+//! be minimal, every structure must be consumed to its last byte, and a name with a value that cannot be decoded is
+//! rejected as a whole.
+
+mod der;
+mod name;
+pub mod pem;
+mod request;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use name::Name;
+pub use request::CertificateRequest;
+
+/// Why the input was rejected; the text is returned to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
