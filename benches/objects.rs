@@ -110,9 +110,10 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: TaskGroup::new("bench"),
             policy: Default::default(),
-            names: Arc::new(torana::client::resolver::SystemResolver),
+            names: Arc::new(torana::proxy::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(torana::extensions::definitions::CustomResourceDefinition),
     };
     let storage = |row: &Resource| -> Arc<dyn Storage> {
         match &row.backing {

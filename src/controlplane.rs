@@ -35,6 +35,7 @@ use crate::registry::StoreLookup;
 use crate::registry::converting::{ConvertingStorage, PairConversion};
 use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
 use crate::registry::store::Store;
+use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
 use reviews::ReviewDependencies;
@@ -67,6 +68,8 @@ pub struct Config {
     pub kubelets: KubeletConfig,
     /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
+    /// The strategy of CustomResourceDefinitions.
+    pub definitions: Arc<dyn RestStrategy>,
 }
 
 /// Why a control plane cannot be built.
@@ -195,7 +198,7 @@ pub fn build(
         serve(groups::access::authentication(&config.review_dependencies)),
         serve(groups::access::authorization(&config.review_dependencies)),
         serve(groups::rbac::rows(&guard)),
-        serve(groups::apiextensions::rows()),
+        serve(groups::apiextensions::rows(config.definitions)),
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),

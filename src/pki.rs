@@ -4,6 +4,7 @@
 //! expire, signed by another CA or lacks a required name, provided that its CA's key is present. A CA is never
 //! replaced. `certs/README.md` explains the purpose of each file.
 
+pub mod certs;
 mod files;
 mod issue;
 mod kubeconfig;

@@ -15,13 +15,14 @@ pub mod errors;
 mod lookup;
 mod meta;
 pub mod resource;
+pub mod scale;
 pub mod schema;
 mod size_fallback;
 pub mod store;
 pub mod strategy;
 mod update;
 
-pub use lookup::StoreLookup;
+pub use lookup::{CustomKinds, StoreLookup};
 pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;

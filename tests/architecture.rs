@@ -16,9 +16,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("request", &[]),
     ("x509", &[]),
     ("storage", &[]),
-    ("pki", &[]),
-    ("client", &["request", "storage"]),
-    ("authn", &["client", "request", "serving"]),
+    ("pki", &["request"]),
+    // Probes verify certificates as the proxies do.
+    ("client", &["proxy", "storage"]),
+    ("proxy", &["request"]),
+    ("authn", &["client", "request", "pki"]),
     ("authz", &["client", "request", "storage"]),
     ("flowcontrol", &["request"]),
     ("audit", &["client", "request"]),
@@ -27,12 +29,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admission", &["request", "authz", "storage"]),
     ("endpoints", &["registry", "authz", "request", "storage", "server"]),
     ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
-    ("serving", &["request"]),
+    ("serving", &["request", "pki"]),
     (
         "aggregator",
         &[
             "server",
-            "serving",
+            "pki",
+            "proxy",
             "endpoints",
             "registry",
             "storage",
@@ -43,7 +46,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "controlplane",
         &[
-            "serving",
+            "pki",
+            "proxy",
             "endpoints",
             "registry",
             "admission",
@@ -87,15 +91,21 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crate → the paths under `src/`, or `crates/<name>/` and the path under its `src/`, where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
-    ("hyper", &["serving", "aggregator/proxy", "client"]),
+    ("hyper", &["serving", "aggregator/proxy", "proxy", "client"]),
     ("h2", &["serving", "aggregator/proxy"]),
     (
         "hyper_util",
-        &["serving", "aggregator/proxy", "client", "storage/encryption/kms_client"],
+        &[
+            "serving",
+            "aggregator/proxy",
+            "proxy",
+            "client",
+            "storage/encryption/kms_client",
+        ],
     ),
     ("hyper_rustls", &["client/http"]),
     ("tonic", &["storage/encryption"]),
-    ("tokio_rustls", &["serving", "aggregator/proxy", "client"]),
+    ("tokio_rustls", &["serving", "aggregator/proxy", "proxy", "client"]),
     ("percent_encoding", &["request/percent"]),
     ("quick_cache", &["cache"]),
     ("rusqlite", &["storage/embedded"]),

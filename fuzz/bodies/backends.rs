@@ -5,10 +5,10 @@ use torana::aggregator::documents::{Documents, PublishedKind, bounds};
 use torana::aggregator::openapi::{filter, merge, v3_of};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
-use torana::client::html::Page;
-use torana::client::links::Links;
-use torana::client::target;
 use torana::json;
+use torana::proxy::html::Page;
+use torana::proxy::links::Links;
+use torana::proxy::target;
 
 fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let (mut page, mut out) = (Page::new(links), Vec::new());

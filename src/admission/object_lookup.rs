@@ -41,14 +41,6 @@ fn acknowledged(storage: &Arc<dyn Storage>) -> MinRevision {
     MinRevision::AtLeast(storage.last_change())
 }
 
-/// Everything in `namespace` (all namespaces if empty), as fresh as plugins require.
-fn acknowledged_in(namespace: &str, storage: &Arc<dyn Storage>) -> ListOptions {
-    ListOptions {
-        version: VersionMatch::NotOlderThan(acknowledged(storage)),
-        ..ListOptions::latest(namespace)
-    }
-}
-
 impl ObjectLookup {
     /// Looks objects up in `cluster`.
     pub fn new(cluster: Arc<dyn Cluster>) -> Self {
@@ -57,24 +49,8 @@ impl ObjectLookup {
 
     /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
     /// there is no such kind.
-    ///
-    /// # Errors
-    /// 500 if the storage fails.
-    pub async fn resource_of(&self, group: &str, kind: &str) -> Result<Option<(String, bool)>> {
-        if let Some(known) = self.0.resource_of(group, kind) {
-            return Ok(Some(known));
-        }
-        let described = self
-            .list("apiextensions.k8s.io", "customresourcedefinitions", "")
-            .await?;
-        let found = described
-            .iter()
-            .map(|d| d.get("spec"))
-            .find(|spec| spec.str_at(&["group"]) == group && spec.str_at(&["names", "kind"]) == kind);
-        Ok(found.map(|spec| {
-            let namespaced = spec.str_at(&["scope"]) == "Namespaced";
-            (spec.str_at(&["names", "plural"]).to_owned(), namespaced)
-        }))
+    pub fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+        self.0.resource_of(group, kind)
     }
 
     /// As [`Cluster::create_namespace`].
@@ -155,7 +131,7 @@ impl ObjectLookup {
         };
         let options = ListOptions {
             predicate: Predicate(Some(Arc::new(has))),
-            ..acknowledged_in("", &storage)
+            ..Self::acknowledged_in("", &storage)
         };
         let entries = storage.list(options).await.map_err(Status::internal)?.entries;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
@@ -176,7 +152,14 @@ impl ObjectLookup {
     /// 500 if the storage fails.
     pub async fn list_entries(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Arc<Entry>>> {
         let storage = self.storage(group, resource)?;
-        let listing = storage.list(acknowledged_in(namespace, &storage)).await;
+        let listing = storage.list(Self::acknowledged_in(namespace, &storage)).await;
         Ok(listing.map_err(Status::internal)?.entries)
+    }
+
+    fn acknowledged_in(namespace: &str, storage: &Arc<dyn Storage>) -> ListOptions {
+        ListOptions {
+            version: VersionMatch::NotOlderThan(acknowledged(storage)),
+            ..ListOptions::latest(namespace)
+        }
     }
 }

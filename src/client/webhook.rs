@@ -19,8 +19,8 @@ mod tests;
 
 pub use config::{Target, WebhookConfig, validate};
 
-use super::outbound::Outbound;
-use super::tls::{TlsBuilder, TlsInputs};
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::{TlsBuilder, TlsInputs};
 use bytes::Bytes;
 use circuit::Circuit;
 use connector::Connector;

@@ -45,6 +45,7 @@ impl GroupVersionBuilder {
         ResourceBuilder(Resource {
             gvr: GroupVersionResource::new(self.group, self.version, plural),
             kind: kind.into(),
+            list_kind: format!("{kind}List").into(),
             singular: kind.to_ascii_lowercase().into(),
             short_names: Vec::new(),
             categories: Vec::new(),
@@ -58,6 +59,8 @@ impl GroupVersionBuilder {
             strategy: Arc::new(Plain),
             columns: None,
             selectable: None,
+            deprecation: None,
+            unstructured: false,
             returns_deleted: false,
             unconditional_update: true,
             meta_checks: metadata::checks(self.group, kind),
@@ -168,6 +171,7 @@ impl ResourceBuilder {
                         .collect()
                 })
             },
+            reads: None,
         });
         let (gvk, gvr) = (own.gvk(), own.gvr);
         let mut subresources = hub.subresources.clone();
@@ -211,6 +215,7 @@ impl ResourceBuilder {
         self.0.selectable = Some(SelectableFields {
             names: keys.clone(),
             extract: Arc::new(move |v| keys.iter().cloned().zip(extract(v)).collect()),
+            reads: None,
         });
         self
     }

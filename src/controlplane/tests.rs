@@ -63,9 +63,10 @@ pub(super) fn config() -> Config {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: crate::tasks::TaskGroup::new("test"),
             policy: Default::default(),
-            names: Arc::new(crate::client::resolver::SystemResolver),
+            names: Arc::new(crate::proxy::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(crate::extensions::definitions::CustomResourceDefinition),
     }
 }
 

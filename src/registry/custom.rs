@@ -85,7 +85,7 @@ impl Store {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Value> {
-        let old = Arc::new(handler.get(cx, name).await?);
+        let old = Arc::new(handler.live(cx, name).await?);
         let write = (Operation::Update, name);
         let mutated = admit::mutate(self, cx, write, Some(old), options, &mut object).await?;
         mutated.validate(&object).await?;

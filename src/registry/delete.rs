@@ -252,7 +252,7 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
         }
     }
     if let Some(deletion) = deletion {
-        deletion.mark(&mut new);
+        deletion.mark(&mut new, old);
     }
     if held || grace.is_some_and(|g| g > 0) {
         Plan::Mark(new)

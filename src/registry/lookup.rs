@@ -13,11 +13,20 @@ use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The stores of a server, by resource. Clones share the content.
 #[derive(Clone, Default)]
-pub struct StoreLookup(Arc<ArcSwap<Stores>>);
+pub struct StoreLookup {
+    stores: Arc<ArcSwap<Stores>>,
+    custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
+}
+
+/// The kinds of CustomResourceDefinitions, whose stores come and go.
+pub trait CustomKinds: Send + Sync + 'static {
+    /// The plural of a kind and whether it is namespaced.
+    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+}
 
 #[derive(Clone, Default)]
 struct Stores {
@@ -28,7 +37,7 @@ struct Stores {
 impl StoreLookup {
     /// Adds stores. Of several versions of a resource, the first one added is found.
     pub fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
-        self.0.rcu(|now| {
+        self.stores.rcu(|now| {
             let mut next = Stores::clone(now);
             for store in stores.clone() {
                 let row = store.resource();
@@ -43,6 +52,11 @@ impl StoreLookup {
         });
     }
 
+    /// Sets the kinds of CustomResourceDefinitions. Later calls have no effect.
+    pub fn set_custom_kinds(&self, kinds: Arc<dyn CustomKinds>) {
+        let _ = self.custom.set(kinds);
+    }
+
     /// The store of a resource, by group and plural.
     ///
     /// # Errors
@@ -54,7 +68,7 @@ impl StoreLookup {
 
     fn find(&self, group: &str, resource: &str) -> Option<Arc<Store>> {
         let key = GroupResource::new(group, resource);
-        self.0.load().by_resource.get(&key).cloned()
+        self.stores.load().by_resource.get(&key).cloned()
     }
 }
 
@@ -67,9 +81,15 @@ impl Cluster for StoreLookup {
     }
 
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
-        let stores = self.0.load();
-        let row = stores.by_kind.get(&(Str::new(group), Str::new(kind)))?.resource();
-        Some((row.gvr.resource.to_string(), row.namespaced))
+        let stores = self.stores.load();
+        match stores
+            .by_kind
+            .get(&(Str::new(group), Str::new(kind)))
+            .map(|s| s.resource())
+        {
+            Some(row) => Some((row.gvr.resource.to_string(), row.namespaced)),
+            None => self.custom.get()?.resource_of(group, kind),
+        }
     }
 
     async fn create_namespace(&self, name: &str) -> Result<()> {

@@ -71,13 +71,13 @@ impl Verbs {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
+    pub name: Str,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
-    pub kind: &'static str,
-    /// OpenAPI format: `name` or empty.
-    pub format: &'static str,
+    pub kind: Str,
+    /// OpenAPI format, such as `name`, or empty.
+    pub format: Str,
     /// The description; empty where upstream has none.
-    pub description: &'static str,
+    pub description: Str,
     /// 0: always shown; 1: with `-o wide`.
     pub priority: i64,
 }
@@ -110,6 +110,9 @@ pub struct SelectableFields {
     pub names: Arc<[Str]>,
     /// Extracts their values from an object, one pair per name.
     pub extract: ExtractFields,
+    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector needs them, with
+    /// the parts of the object that the mask selects. That is slower, but follows a change of the fields at once.
+    pub reads: Option<Mask>,
 }
 
 /// Where a resource's objects come from.
@@ -255,8 +258,10 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// The kind. The list kind is this with a `List` suffix.
+    /// The kind.
     pub kind: Str,
+    /// The kind of lists, usually the kind with a `List` suffix.
+    pub list_kind: Str,
     /// The singular name in lower case.
     pub singular: Str,
     /// Short names, such as `cm`.
@@ -279,6 +284,11 @@ pub struct Resource {
     pub columns: Option<Columns>,
     /// The selectable fields; `None` if only name and namespace are.
     pub selectable: Option<SelectableFields>,
+    /// A warning for every request, in addition to the strategy's.
+    pub deprecation: Option<Str>,
+    /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the metadata always
+    /// has `continue`. True for custom resources.
+    pub unstructured: bool,
     /// A delete returns the deleted object instead of a Status.
     pub returns_deleted: bool,
     /// An update may omit resourceVersion.
@@ -310,6 +320,11 @@ impl Resource {
             Backing::Converted { hub, .. } => &hub.group,
             _ => &self.gvr.group,
         }
+    }
+
+    /// A warning for every request for the resource.
+    pub fn deprecation(&self) -> Option<&str> {
+        self.deprecation.as_deref().or(self.strategy.rules().deprecation)
     }
 
     /// The key prefix; `None` if nothing is stored.

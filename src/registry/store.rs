@@ -178,6 +178,11 @@ impl Store {
         self.storage.budget()
     }
 
+    /// The admission chain for writes.
+    pub fn admission(&self) -> &Arc<dyn Admission> {
+        &self.admission
+    }
+
     /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
     #[must_use]
     pub fn without_admission(&self) -> Self {

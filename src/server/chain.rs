@@ -17,6 +17,7 @@ use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
+use crate::request::headers::IdentityHeaders;
 use crate::request::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::tasks::compute::ComputePool;
@@ -120,8 +121,6 @@ pub struct ChainConfig {
     /// Thread that serves health and metrics; with `None` they are served like everything else.
     pub reserved: Option<ReservedThread>,
 }
-
-pub use crate::request::headers::IdentityHeaders;
 
 impl From<&RequestHeaderNames> for IdentityHeaders {
     fn from(names: &RequestHeaderNames) -> Self {

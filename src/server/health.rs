@@ -83,6 +83,11 @@ impl HealthCheck {
         &self.name
     }
 
+    /// True if the endpoint includes the check.
+    pub fn is_on(&self, endpoint: HealthEndpoint) -> bool {
+        endpoint.has(self.on)
+    }
+
     /// Runs the check.
     ///
     /// # Errors
@@ -97,10 +102,14 @@ impl HealthCheck {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HealthEndpoint {
+/// A health endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthEndpoint {
+    /// `/healthz`, which upstream deprecates.
     Healthz,
+    /// `/livez`: the process should not be restarted.
     Livez,
+    /// `/readyz`: the process should get requests.
     Readyz,
 }
 

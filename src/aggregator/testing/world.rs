@@ -86,9 +86,9 @@ impl World {
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
-                outbound: crate::client::outbound::Outbound::direct()
+                outbound: crate::proxy::outbound::Outbound::direct()
                     .with_socket_dirs([std::env::temp_dir()])
-                    .refusing(crate::client::outbound::OwnAddress {
+                    .refusing(crate::proxy::outbound::OwnAddress {
                         bound: OWN,
                         advertised: OWN.ip(),
                     }),

@@ -1,10 +1,10 @@
 //! Connections to a webhook: the Service is resolved and the certificate verified for each new connection.
 
 use super::{ResolveService, Target};
-use crate::client::dial::{self, DialError, Dialed, Offer};
-use crate::client::io::Connection;
-use crate::client::outbound::Outbound;
-use crate::client::tls::ClientTls;
+use crate::proxy::dial::{self, DialError, Dialed, Offer};
+use crate::proxy::io::Connection;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::ClientTls;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::Uri;

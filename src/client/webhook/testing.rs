@@ -1,8 +1,8 @@
 //! A webhook on loopback, with a certificate of its own.
 
 use super::{ResolveService, Webhooks};
-use crate::client::outbound::Outbound;
-use crate::client::tls::TlsBuilder;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::TlsBuilder;
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{Request, Response};

@@ -57,6 +57,7 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
     Resource {
         gvr: GroupVersionResource::new("", "v1", plural),
         kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
         singular: singular.into(),
         short_names: vec![],
         categories: vec![],
@@ -74,6 +75,8 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
         strategy,
         columns: None,
         selectable: None,
+        deprecation: None,
+        unstructured: false,
         returns_deleted: false,
         unconditional_update: true,
         meta_checks: crate::registry::strategy::MetaChecks::BOTH,

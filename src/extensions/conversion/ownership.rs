@@ -2,6 +2,7 @@
 //! one must know what its changes are there.
 
 use super::DefinitionVersions;
+use crate::api::openapi::Dialect;
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, Versions};
 use crate::apimachinery::object::ObjectView;
@@ -80,8 +81,8 @@ impl Schema for VersionedSchema {
         apply::apply_across(typed, live, &patch, &request, &self.across()).map(|a| a.object)
     }
 
-    fn openapi(&self) -> Option<Value> {
-        self.own().openapi()
+    fn openapi(&self, dialect: Dialect) -> Option<Value> {
+        self.own().openapi(dialect)
     }
 }
 

@@ -136,9 +136,10 @@ impl DeleteStrategy for ThroughHub {
         self.hub.deletion()?.grace(&self.hub(object), requested)
     }
 
-    fn mark(&self, object: &mut Value) {
+    fn mark(&self, object: &mut Value, old: &Value) {
         if let Some(deletion) = self.hub.deletion() {
-            self.through(object, |hub| deletion.mark(hub));
+            let old = self.hub(old);
+            self.through(object, |hub| deletion.mark(hub, &old));
         }
     }
 }
@@ -217,7 +218,7 @@ mod tests {
         fn grace(&self, object: &Value, _requested: Option<i64>) -> Option<i64> {
             (object.api_version() == "v2").then_some(1)
         }
-        fn mark(&self, object: &mut Value) {
+        fn mark(&self, object: &mut Value, _old: &Value) {
             note(object, "mark");
         }
     }
@@ -243,7 +244,8 @@ mod tests {
         deletion.check(&new).unwrap();
         assert!(deletion.holds(&new));
         assert_eq!(deletion.grace(&new, None), Some(1));
-        deletion.mark(&mut new);
+        let old = new.clone();
+        deletion.mark(&mut new, &old);
         assert_eq!(
             new,
             crate::json!({"apiVersion": "v1", "ran": {"resize": "v2", "begin": "v2", "mark": "v2"}})

@@ -44,6 +44,7 @@ fn selectable(name: &'static str) -> SelectableFields {
             let path: Vec<&str> = name.split('.').collect();
             vec![(name.into(), v.str_at(&path).into())]
         }),
+        reads: None,
     }
 }
 
@@ -573,6 +574,35 @@ async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() 
         let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
         assert_eq!(types, expected);
     }
+}
+
+#[tokio::test]
+async fn a_filtered_watch_tests_entries_that_became_known_after_their_event() {
+    let stored = stored();
+    let kind = versions(&Arc::new(Renaming::default()), 0);
+    let v1 = over(&stored, &kind, 0);
+    let mut watch = v1
+        .watch(WatchOptions {
+            predicate: selecting("spec.one", "y"),
+            ..from_the_beginning()
+        })
+        .await
+        .unwrap();
+    let mut revision = write(&stored.storage, "a", &thing("g/v1", "a", "y")).await.revision;
+    // Reading the object finds out that it is served as it is stored.
+    v1.get("a", MinRevision::Any).await.unwrap();
+    for value in ["x", "z"] {
+        let draft = Draft::new(&thing("g/v1", "a", value), vec![]);
+        let put = stored.storage.put("a", Precondition::Unchanged(revision), draft, None);
+        revision = put.await.unwrap().revision;
+        v1.get("a", MinRevision::Any).await.unwrap();
+    }
+    let mut types = Vec::new();
+    while let Some(WatchItem::Change(t, event)) = watch.next().now_or_never().flatten() {
+        types.push((t, event.object(t).decode().str_at(&["spec", "one"]).to_owned()));
+    }
+    let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
+    assert_eq!(types, [(EventType::Added, "y"), (EventType::Deleted, "y")]);
 }
 
 #[tokio::test]

@@ -87,13 +87,26 @@ fn size_of_item(item: &WatchItem) -> usize {
     }
 }
 
+/// A selector of the served version, to be evaluated on served entries.
+fn after_conversion(reader: &Arc<Reader>, test: &Arc<dyn Select>) -> Predicate {
+    let (reader, test) = (reader.clone(), test.clone());
+    Predicate(Some(Arc::new(move |e: &Entry| reader.selects(&*test, e))))
+}
+
 /// The item as this version serves it, if that needs no conversion; otherwise the item itself.
-fn immediate(reader: &Reader, test: Option<&Arc<dyn Select>>, item: WatchItem) -> Result<WatchItem, WatchItem> {
+fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchItem) -> Result<WatchItem, WatchItem> {
     match item {
-        WatchItem::Initial(entry) => match reader.at_hand(&entry) {
-            Some(served) if test.is_none() || Arc::ptr_eq(&served, &entry) => Ok(WatchItem::Initial(served)),
-            _ => Err(WatchItem::Initial(entry)),
-        },
+        WatchItem::Initial(entry) => {
+            // An entry may have passed the test before conversion only because it was not known to be served as stored.
+            let selected = |served: &Arc<Entry>| match test {
+                None => true,
+                Some(test) => Arc::ptr_eq(served, &entry) && reader.selects(&**test, served),
+            };
+            match reader.at_hand(&entry).filter(selected) {
+                Some(served) => Ok(WatchItem::Initial(served)),
+                None => Err(WatchItem::Initial(entry)),
+            }
+        }
         WatchItem::Change(t, event) => {
             let shown = match &event.previous {
                 Some(previous) if t == EventType::Deleted && !event.deleted => previous,
@@ -105,7 +118,12 @@ fn immediate(reader: &Reader, test: Option<&Arc<dyn Select>>, item: WatchItem) -
                 (None, _) => reader.is_served_as_stored(shown),
             };
             if unchanged {
-                return Ok(WatchItem::Change(t, event));
+                // As above, the type may come from entries that had not been tested.
+                let exact = test.map_or(Some(t), |test| event.seen_by(&after_conversion(reader, test)));
+                return match exact {
+                    Some(t) => Ok(WatchItem::Change(t, event)),
+                    None => Err(WatchItem::Change(t, event)),
+                };
             }
             match event
                 .encodings
@@ -184,9 +202,7 @@ async fn convert_together(
                 let entry = next();
                 let previous = event.previous.is_some().then(&mut next);
                 let event = Event::new(entry, previous, event.deleted);
-                let (reader, test) = (reader.clone(), test.clone());
-                let selects = Predicate(Some(Arc::new(move |e: &Entry| reader.selects(&*test, e))));
-                if let Some(t) = event.seen_by(&selects) {
+                if let Some(t) = event.seen_by(&after_conversion(reader, test)) {
                     served.push_back(WatchItem::Change(t, Arc::new(event)));
                 }
             }

@@ -2,10 +2,10 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
-use crate::client::headers::MAX_HEADER_FIELDS;
-use crate::client::hops::HOPS;
+use crate::proxy::hops::HOPS;
 use crate::request::body::BoxError;
 use crate::request::headers::IdentityHeaders;
+use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, UnprotectedHandler};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -5,7 +5,7 @@ use crate::aggregator::backend_stats::BackendStats;
 use crate::aggregator::proxy::transport::{ConnectionLimits, Transport};
 use crate::aggregator::proxy::{ProxyHandler, Settings};
 use crate::aggregator::testing::*;
-use crate::client::outbound::Outbound;
+use crate::proxy::outbound::Outbound;
 use crate::request::{Body, Request, UnprotectedHandler};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,7 +4,7 @@ use super::connector::{BackendConnector, Peer};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::backend::Backend;
+use crate::proxy::backend::Backend;
 use crate::registry::StoreLookup;
 use std::sync::Arc;
 

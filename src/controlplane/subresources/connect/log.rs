@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::{backend, url};
+use crate::proxy::{backend, url};
 use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;

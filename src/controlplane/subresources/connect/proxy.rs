@@ -11,8 +11,8 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::backend::Backend;
-use crate::client::resolver::Resolver;
+use crate::proxy::backend::Backend;
+use crate::proxy::resolver::Resolver;
 use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
@@ -244,7 +244,7 @@ mod tests {
     struct Rebinding(AtomicUsize);
 
     impl Resolver for Rebinding {
-        fn lookup<'a>(&'a self, _: &'a str) -> crate::client::resolver::Lookup<'a> {
+        fn lookup<'a>(&'a self, _: &'a str) -> crate::proxy::resolver::Lookup<'a> {
             let answers = ["10.0.0.9", "127.0.0.1"];
             let lookup = self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move { Ok(vec![answers[lookup % 2].parse().unwrap()]) })

@@ -6,7 +6,7 @@ use super::log::container;
 use super::relay;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::url;
+use crate::proxy::url;
 use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;

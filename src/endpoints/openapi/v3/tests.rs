@@ -48,3 +48,46 @@ async fn errors_have_no_body() {
     let index = get(&all, "/openapi/v3", "").await;
     assert_eq!(index.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
 }
+
+#[tokio::test]
+async fn temporary_documents_are_built_on_request_and_given_back() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let all = OpenApiV3::new();
+    let builds = Arc::new(AtomicUsize::new(0));
+    for i in 0..12 {
+        let builds = builds.clone();
+        // About a megabyte that does not compress.
+        let build = move || {
+            builds.fetch_add(1, Ordering::Relaxed);
+            let mut state = i + 1u64;
+            let mut text = String::new();
+            while text.len() < 1_200_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                text.push_str(&format!("{state:x}"));
+            }
+            crate::json!({"text": text})
+        };
+        all.set_temporary(&format!("apis/g{i:02}/v1"), format!("H{i}"), Arc::new(build));
+    }
+    let urls = all.urls().await;
+    assert_eq!((urls.len(), builds.load(Ordering::Relaxed)), (12, 0));
+    assert_eq!(urls[3].1, "/openapi/v3/apis/g03/v1?hash=H3");
+    for i in 0..12 {
+        let document = all.document(&format!("apis/g{i:02}/v1")).await.expect("a document");
+        assert_eq!(document.hash, format!("H{i}"));
+    }
+    let kept = |i: usize| {
+        all.documents.load()[&format!("apis/g{i:02}/v1")]
+            .cached
+            .load()
+            .is_some()
+    };
+    assert!(!kept(0) && kept(11));
+    let size = |d: &Arc<Document>| d.cached.load().as_ref().map_or(0, |c| c.packed_len());
+    assert!(all.built.lock().unwrap().iter().map(size).sum::<usize>() <= KEPT);
+    all.document("apis/g00/v1").await.expect("built again");
+    assert_eq!(builds.load(Ordering::Relaxed), 13);
+    let before = all.built.lock().unwrap().len();
+    all.remove("apis/g11/v1");
+    assert_eq!(all.built.lock().unwrap().len(), before - 1);
+}
