@@ -27,7 +27,7 @@ use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
-use super::{Budget, Revision, Storage};
+use super::{Budget, Compaction, Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
@@ -141,6 +141,7 @@ impl Cluster {
             budget: options.budget,
             progress_reliable: AtomicBool::new(options.trust_progress.unwrap_or(false)),
             decide_by_version: options.trust_progress.is_none(),
+            compaction: Compaction::default(),
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());

@@ -177,6 +177,7 @@ impl Storage for Handle {
         if self.0.is_stopped() {
             return Err(Error::NotReady(1));
         }
+        self.0.shared.compaction.check(&options)?;
         let exact = match (&options.token, options.version) {
             (Some(ContinueToken { revision, .. }), _) => *revision,
             (None, VersionMatch::Exact(revision)) => Some(revision),

@@ -9,7 +9,7 @@ use super::values::{self, MediaType};
 use crate::storage::backend::{ConvertStored, SelectableFields};
 use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
-use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
+use crate::storage::{Budget, Compaction, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
 use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
@@ -40,6 +40,8 @@ pub(super) struct Shared {
     pub progress_reliable: AtomicBool,
     /// Whether `progress_reliable` is determined by the members' versions.
     pub decide_by_version: bool,
+    /// What the API servers of this cluster have compacted, as the key that coordinates them says.
+    pub compaction: Compaction,
     /// The cluster has raised the NOSPACE alarm.
     pub no_space: AtomicBool,
 }

@@ -1,11 +1,12 @@
-//! How many progress requests reads cause, counted by a real etcd. With the timing rules of `progress.rs`, this shows
-//! that no read waits for an interval.
+//! Reads against a real etcd: how many progress requests they cause, as etcd counts them, and when old revisions
+//! expire. With the timing rules of `progress.rs`, the counts show that no read waits for an interval.
 
 use super::feed::etcd_process::{self, Etcd};
 use super::{Access, Cluster, Options};
 use crate::storage::backend::Backend;
-use crate::storage::{Draft, ListOptions, MinRevision, Precondition, ResourceConfig, Storage, VersionMatch};
+use crate::storage::{Draft, Error, ListOptions, MinRevision, Precondition, ResourceConfig, Storage, VersionMatch};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 20;
 
@@ -18,6 +19,10 @@ struct Two {
 }
 
 async fn start() -> Two {
+    start_with(Options::default()).await
+}
+
+async fn start_with(options: Options) -> Two {
     let etcd = Etcd::start(1);
     let access = Access {
         servers: etcd.servers(),
@@ -25,7 +30,7 @@ async fn start() -> Two {
     };
     let options = Options {
         trust_progress: Some(true),
-        ..Options::default()
+        ..options
     };
     let cluster = Cluster::connect(&access, options).await.expect("it answers");
     let store = |plural: &str| {
@@ -106,5 +111,42 @@ async fn concurrent_consistent_lists_share_progress_requests() {
     }
     let asked = two.etcd.watch_messages() - before;
     assert!((1..=2).contains(&asked), "{asked} requests for {ROUNDS} lists");
+    two.cluster.shutdown();
+}
+
+#[tokio::test]
+async fn continue_tokens_of_a_quiet_resource_expire_with_compaction() {
+    if !etcd_process::is_there() {
+        return;
+    }
+    let options = Options {
+        compaction_interval: Duration::from_millis(300),
+        ..Options::default()
+    };
+    let two = start_with(options).await;
+    put(&two.maps, "ns/second").await;
+    let page = |token| ListOptions {
+        limit: 1,
+        token,
+        ..ListOptions::latest("")
+    };
+    let first = two.maps.list(page(None)).await.expect("served");
+    let until = Instant::now() + Duration::from_secs(60);
+    let oldest = loop {
+        // Other resources change: this one stays the same, and its cache knows the state of every revision.
+        let key = format!("ns/{}", two.cluster.revision().0);
+        put(&two.secrets, &key).await;
+        match two.maps.list(page(first.next.clone())).await {
+            Err(Error::Compacted(oldest)) => break oldest,
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => assert!(Instant::now() < until, "the token does not expire"),
+        }
+    };
+    assert!(oldest > first.revision);
+    let exact = ListOptions {
+        version: VersionMatch::Exact(first.revision),
+        ..ListOptions::latest("")
+    };
+    assert!(matches!(two.maps.list(exact).await, Err(Error::Compacted(_))));
     two.cluster.shutdown();
 }
