@@ -64,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authn",
             "authz",
             "pki",
+            "proxy",
             "server",
             "serving",
             "endpoints",

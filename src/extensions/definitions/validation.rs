@@ -16,6 +16,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
+use crate::extensions::conversion::declarative;
 use crate::extensions::schema::definition;
 use crate::extensions::schema::format::Formats;
 use crate::interrupt::checkpoint;
@@ -124,6 +125,10 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
         ));
     }
     conversion::conversion(out, spec.get("conversion"), &options, &conversion_at);
+    // The proof that rules lose nothing needs valid schemas.
+    if out.is_empty() {
+        out.extend(declarative::validate(v));
+    }
 }
 
 fn group(out: &mut ErrorList, group: &str, at: &FieldPath) {
