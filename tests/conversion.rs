@@ -4,7 +4,7 @@ mod support;
 
 use base64::Engine as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -47,7 +47,7 @@ struct Step {
 }
 
 /// The rules of a definition; `None` if it has none.
-pub(super) fn annotation(definition: &Value) -> Option<&str> {
+pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
     definition.at(&["metadata", "annotations"]).get(ANNOTATION).as_str()
 }
 

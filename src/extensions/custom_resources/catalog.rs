@@ -53,7 +53,7 @@ impl Defined {
 
     fn serves_as(&self, new: &Definition) -> bool {
         let old = &self.definition;
-        (old.generation, &old.accepted) == (new.generation, &new.accepted)
+        (old.generation, &old.accepted, &old.conversion_rules) == (new.generation, &new.accepted, &new.conversion_rules)
     }
 
     /// The versions for a changed definition: used ones whose schema and settings are the same are kept, others begin

@@ -4,6 +4,7 @@ use crate::apimachinery::codec::json::{self, projection::Mask};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::extensions::conditions;
+use crate::extensions::conversion::declarative;
 use crate::extensions::definitions::is_protected;
 use crate::extensions::naming::Names;
 use crate::storage::Entry;
@@ -13,7 +14,7 @@ use std::sync::LazyLock;
 /// The parts that are read of every definition: everything but the schemas, which make up nearly all of it.
 static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     Mask::of(&[
-        "metadata.{name,uid,generation,deletionTimestamp,finalizers,resourceVersion}",
+        "metadata.{name,uid,generation,deletionTimestamp,finalizers,resourceVersion,annotations}",
         "spec.{group,scope,names,conversion}",
         "spec.versions.{name,served,storage,deprecated,deprecationWarning,subresources}",
         "status.{acceptedNames,conditions}",
@@ -31,6 +32,8 @@ pub struct Definition {
     pub uid: Str,
     /// Counts the changes of the spec.
     pub generation: i64,
+    /// The annotation with conversion rules, which is not part of the spec.
+    pub conversion_rules: Option<Str>,
     /// The group of the custom resources.
     pub group: Str,
     /// The requested names.
@@ -118,6 +121,7 @@ impl Definition {
             name: v.name().into(),
             uid: v.uid().into(),
             generation: v.at(&["metadata", "generation"]).as_i64().unwrap_or(1),
+            conversion_rules: declarative::annotation(v).map(Str::new),
             group: v.str_at(&["spec", "group"]).into(),
             requested: Names::of(v.at(&["spec", "names"])),
             accepted: Names::of(v.at(&["status", "acceptedNames"])),

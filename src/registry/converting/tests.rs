@@ -558,10 +558,6 @@ async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() 
             let put = stored.storage.put("a", Precondition::Unchanged(revision), draft, None);
             revision = put.await.unwrap().revision;
         }
-        let mut types = Vec::new();
-        while let Some(WatchItem::Change(t, event)) = watch.next().now_or_never().flatten() {
-            types.push((t, event.object(t).decode().str_at(&["spec", "two"]).to_owned()));
-        }
         let expected: &[(EventType, &str)] = match relabels {
             true => &[
                 (EventType::Added, "x"),
@@ -571,6 +567,12 @@ async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() 
             // Leaving the selection shows the last state that was selected.
             false => &[(EventType::Added, "y"), (EventType::Deleted, "y")],
         };
+        let mut types = Vec::new();
+        while types.len() < expected.len()
+            && let Some(WatchItem::Change(t, event)) = watch.next().await
+        {
+            types.push((t, event.object(t).decode().str_at(&["spec", "two"]).to_owned()));
+        }
         let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
         assert_eq!(types, expected);
     }
@@ -598,7 +600,9 @@ async fn a_filtered_watch_tests_entries_that_became_known_after_their_event() {
         v1.get("a", MinRevision::Any).await.unwrap();
     }
     let mut types = Vec::new();
-    while let Some(WatchItem::Change(t, event)) = watch.next().now_or_never().flatten() {
+    while types.len() < 2
+        && let Some(WatchItem::Change(t, event)) = watch.next().await
+    {
         types.push((t, event.object(t).decode().str_at(&["spec", "one"]).to_owned()));
     }
     let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
