@@ -1,5 +1,5 @@
 //! [`ObjectLookup`]: access of plugins to other stored objects. Upstream's plugins read from informers; these read from
-//! the watch cache, and see every write that this process has acknowledged ([`acknowledged`]). Only a write through
+//! the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a write through
 //! another process can be missing for as long as its watch event takes, as in an informer.
 
 use crate::apimachinery::status::{Result, Status};

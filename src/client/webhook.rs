@@ -5,7 +5,7 @@
 //! a failure means are left to the caller.
 //!
 //! A webhook harms only those who need it: each has connections of its own ([`Limits`] bounds calls, waiting callers
-//! and the size of responses), one that has stopped answering fails at once ([`circuit`]), and redirects are not
+//! and the size of responses), one that has stopped answering fails at once (`circuit`), and redirects are not
 //! followed.
 
 mod answer;

@@ -7,7 +7,7 @@
 //! the schema's JSON, so that it can be shared by content.
 //!
 //! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). CEL rules are read and checked
-//! for their form, but not evaluated: [`rules`] has the place for it. [`limits`] bounds what a schema may cost.
+//! for their form, but not evaluated: `rules` has the place for it. `limits` bounds what a schema may cost.
 
 mod compile;
 mod defaulting;

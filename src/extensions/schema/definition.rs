@@ -2,10 +2,10 @@
 //!
 //! Upstream reports the same mistake in several places of its code, and the order of these passes shows on the wire:
 //!
-//! 1. [`structural`]: the rules of structural schemas, sorted by their text. Only without errors there:
-//! 2. [`defaults`]: every default is valid and pruned.
-//! 3. [`keywords`]: what each keyword may be.
-//! 4. Keywords that upstream's conversion refuses, if nothing else was wrong, and our [`limits`](super::limits).
+//! 1. `structural`: the rules of structural schemas, sorted by their text. Only without errors there:
+//! 2. `defaults`: every default is valid and pruned.
+//! 3. `keywords`: what each keyword may be.
+//! 4. Keywords that upstream's conversion refuses, if nothing else was wrong, and our `limits`.
 
 use super::limits;
 use super::{CompileError, StructuralSchema, compile, defaults, keywords, structural};

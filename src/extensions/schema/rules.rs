@@ -1,6 +1,6 @@
 //! `x-kubernetes-validations`: the CEL rules of a schema.
 //!
-//! The rules are read, and their form is checked with the definition; evaluating them is not implemented. [`each`] is
+//! The rules are read, and their form is checked with the definition; evaluating them is not implemented. `each` is
 //! where an evaluator meets the engine: it visits every value that has rules, in upstream's order, with the value's
 //! path and the old value that corresponds to it.
 
