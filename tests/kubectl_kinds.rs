@@ -48,7 +48,8 @@ fn all(text: &str, done: &str) {
 }
 
 /// An object of the kind that the manifest defines.
-const CUSTOM_RESOURCE: &str = "apiVersion: example.com/v1\nkind: Every\nmetadata: {name: every, namespace: every}\n";
+const CUSTOM_RESOURCE: &str =
+    "apiVersion: example.com/v1\nkind: Every\nmetadata: {name: every, namespace: every, labels: {touched: here}}\n";
 
 #[test]
 fn every_kind_goes_through_every_command() {
