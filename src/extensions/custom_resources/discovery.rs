@@ -208,14 +208,14 @@ impl Discovery {
     }
 }
 
-/// The rows of those definitions whose version can be built.
+/// The rows of those definitions whose version can be served.
 fn rows<'a>(
     builder: &Builder,
     version: &str,
     definitions: impl Iterator<Item = &'a Arc<Defined>>,
 ) -> Vec<Arc<Resource>> {
-    let built = definitions.filter_map(|d| builder.row(&d.definition, version).ok());
-    built.map(|row| Arc::new(row.resource)).collect()
+    let built = definitions.filter_map(|d| builder.published(&d.definition, d.definition.served(version)?).ok());
+    built.map(Arc::new).collect()
 }
 
 /// Changes whenever a document of these definitions may change. The same in all gateways that run this version.
