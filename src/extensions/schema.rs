@@ -242,7 +242,7 @@ impl StructuralSchema {
         found
     }
 
-    /// Applies defaults. Idempotent. Stops after four megabytes of defaults; see [`is_defaulted`](Self::is_defaulted).
+    /// Applies defaults. Idempotent. Stops after a megabyte of defaults; see [`is_defaulted`](Self::is_defaulted).
     pub fn default(&self, object: &mut Value) {
         defaulting::fill(&self.root, object, true);
     }

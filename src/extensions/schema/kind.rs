@@ -206,7 +206,7 @@ impl RestStrategy for SchemaStrategy {
                 subresource: "status",
             } => self.schema.validate_status(object, Some(old)),
             _ if !self.schema.is_defaulted(object) => {
-                let why = "the defaults of its schema take more than 4 MiB; shorten its lists, or the defaults";
+                let why = "the defaults of its schema take more than 1 MiB; shorten its lists, or the defaults";
                 ErrorList::from_iter([FieldError::forbidden(&FieldPath::default(), why)])
             }
             _ => self.schema.validate(object, change.old()),

@@ -13,7 +13,7 @@ const MAX_BRANCHES: usize = 5_000;
 /// up to a second.
 pub(super) const MAX_STEPS: u64 = 5_000_000;
 /// Maximum memory in bytes that defaults may add to one object. An object that lacks defaults because of it is invalid.
-pub(super) const MAX_DEFAULTS: usize = 4 << 20;
+pub(super) const MAX_DEFAULTS: usize = 1 << 20;
 
 /// Checks the depth of a schema and the number of schemas nested in logical junctors.
 pub(super) fn check(schema: &Value) -> Result<(), CompileError> {

@@ -195,7 +195,7 @@ impl Validator<'_> {
         let Some(c) = node.checks.as_deref().filter(|c| !c.enumeration.is_empty()) else {
             return;
         };
-        if !self.spend(c.enumeration.len() as u64 / 16) || c.enumeration.iter().any(|e| allowed(v, e)) {
+        if !self.spend(c.enumeration.len() as u64 / 4) || c.enumeration.iter().any(|e| allowed(v, e)) {
             return;
         }
         let texts = c.enumeration.iter().map(|e| match e.as_str() {
