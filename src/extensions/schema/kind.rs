@@ -10,6 +10,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::finalizer_warnings;
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
@@ -216,7 +217,15 @@ impl RestStrategy for SchemaStrategy {
     }
 
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
-        self.inner.warnings(object, change)
+        let mut out = match change {
+            Change::Update { subresource: "status", .. } => Vec::new(),
+            _ => {
+                let old = change.old().map_or(&Value::Null, |old| old.get("metadata"));
+                finalizer_warnings(object.get("metadata"), old)
+            }
+        };
+        out.extend(self.inner.warnings(object, change));
+        out
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
@@ -246,6 +255,21 @@ mod tests {
     impl Strategy for Resizable {
         fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, _old: &Value) {
             new.set(&["through"], subresource);
+        }
+    }
+
+    #[test]
+    fn unqualified_finalizers_are_warned_about_once() {
+        let schema = crate::json!({"type": "object"});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let object = crate::json!({"metadata": {"finalizers": ["mine", "x.io/ours"]}});
+        let warnings = strategy.warnings(&object, Change::Create);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("prefer a domain-qualified finalizer name"), "{warnings:?}");
+        for subresource in ["", "status"] {
+            let old = &object;
+            assert!(strategy.warnings(&object, Change::Update { old, subresource }).is_empty());
         }
     }
 
