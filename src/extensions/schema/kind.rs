@@ -10,7 +10,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::validation::finalizer_warnings;
+use crate::apimachinery::validation::objects::finalizer_warnings;
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
