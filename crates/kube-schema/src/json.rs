@@ -58,6 +58,10 @@ pub fn to_vec_pretty(document: &Value) -> Vec<u8> {
 
 /// The members of an object in the order in which they are written, with their shapes.
 pub fn members(shape: Shape, map: &Map) -> impl Iterator<Item = (&str, &Value, Shape)> {
+    let shape = match shape {
+        Shape::Typed(Ty::Struct(def)) => Shape::Object(def.get()),
+        other => other,
+    };
     let mut order = Vec::with_capacity(map.len());
     shape.sort(map, &mut order);
     order.into_iter().map(move |place| shape.member(map, place))
