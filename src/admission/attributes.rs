@@ -70,6 +70,14 @@ impl Attributes {
         self.subresource.is_empty() && self.is_for(group, resource)
     }
 
+    /// The namespace that webhooks and policies are shown: of a namespace, its own name.
+    pub fn request_namespace(&self) -> &str {
+        match self.namespace.is_empty() && self.is_for("", "namespaces") {
+            true => &self.name,
+            false => &self.namespace,
+        }
+    }
+
     /// True for the creation of a pod, not of a subresource such as `binding`.
     pub fn is_new_pod(&self) -> bool {
         self.operation == Operation::Create && self.is("", "pods")

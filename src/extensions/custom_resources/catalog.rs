@@ -3,7 +3,8 @@
 use super::deprecation::deprecation;
 use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
 use super::{Definition, Version};
-use crate::apimachinery::gvk::GroupResource;
+use crate::admission::ServedKind;
+use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::conversion::declarative;
@@ -104,6 +105,30 @@ impl CustomKinds for Catalog {
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
         Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+        let Some(defined) = self.get(&resource.group, &resource.resource) else {
+            return Vec::new();
+        };
+        let definition = &defined.definition;
+        let others = definition
+            .versions
+            .iter()
+            .filter(|v| v.served && v.name != resource.version);
+        let version = |v: &Version| {
+            let kind = match subresource {
+                "" => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "status" if v.status => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "scale" if v.scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
+                _ => return None,
+            };
+            Some(ServedKind {
+                resource: GroupVersionResource::new(&resource.group, &v.name, &resource.resource),
+                kind,
+            })
+        };
+        others.filter_map(version).collect()
     }
 }
 
