@@ -10,16 +10,19 @@ pub mod matching;
 pub mod object_lookup;
 pub mod plugins;
 pub mod refusal;
+pub mod reinvocation;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timed;
 pub mod versions;
+pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
 pub use configuration::Configuration;
 pub use object_lookup::{Cluster, ObjectLookup};
 pub use refusal::forbidden;
+pub use reinvocation::Reinvocation;
 pub use timed::{Phases, Timed};
 pub use versions::{ServedKind, Versions};
 

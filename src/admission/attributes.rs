@@ -1,9 +1,11 @@
 //! The input of admission plugins, besides the object itself.
 
+use super::Reinvocation;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,10 @@ pub struct Attributes {
     pub warnings: Warnings,
     /// Sink for audit annotations; keys have the form `prefix/name`.
     pub audit: AuditTrail,
+    /// When the request ends; `None` for internal callers and connections.
+    pub deadline: Option<Instant>,
+    /// The rounds of the mutating phase.
+    pub reinvocation: Arc<Reinvocation>,
 }
 
 impl Attributes {

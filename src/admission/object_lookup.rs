@@ -60,6 +60,27 @@ impl ObjectLookup {
         self.0.equivalents(resource, subresource)
     }
 
+    /// As [`Versions::convert`].
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn convert(
+        &self,
+        object: Value,
+        from: &GroupVersionResource,
+        to: &GroupVersionResource,
+    ) -> Result<Value> {
+        self.0.convert(object, from, to).await
+    }
+
+    /// As [`Versions::complete`].
+    ///
+    /// # Errors
+    /// 400 if a value has the wrong type.
+    pub async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()> {
+        self.0.complete(kind, subresource, object).await
+    }
+
     /// As [`Cluster::create_namespace`].
     ///
     /// # Errors

@@ -10,7 +10,7 @@ mod versions;
 use crate::admission::{Cluster, ServedKind};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionResource};
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::value::Str;
+use crate::apimachinery::value::{Str, Value};
 use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -25,12 +25,22 @@ pub struct StoreLookup {
 }
 
 /// The kinds of CustomResourceDefinitions, whose stores come and go.
+#[async_trait]
 pub trait CustomKinds: Send + Sync + 'static {
     /// The plural of a kind and whether it is namespaced.
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
 
     /// The other served versions of a resource, as far as they have the subresource.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
+
+    /// The store of a served version.
+    async fn store(&self, resource: &GroupVersionResource) -> Option<Arc<Store>>;
+
+    /// Converts an object between served versions of a resource.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 }
 
 #[derive(Clone, Default)]

@@ -141,9 +141,18 @@ mod tests {
 
     struct Widgets;
 
+    #[async_trait]
     impl Versions for Widgets {
         fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<ServedKind> {
             Vec::new()
+        }
+
+        async fn convert(&self, object: Value, _: &GroupVersionResource, _: &GroupVersionResource) -> Result<Value> {
+            Ok(object)
+        }
+
+        async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
+            Ok(())
         }
     }
 
