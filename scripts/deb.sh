@@ -2,6 +2,7 @@
 # Builds the Debian package from a binary that is built: target/debian/torana_<version>_<architecture>.deb
 #   TORANA_BIN=FILE      the binary; default: target/dist/torana, else target/release/torana
 #   DEB_VERSION=…        another version; scripts/deploy-test.sh upgrades to one
+#   DEB_FAST=1           compress less, for tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -15,4 +16,4 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 . scripts/files.sh
 ship_files "$binary" target/deb
-cargo deb --quiet --no-build --no-strip --locked ${DEB_VERSION:+--deb-version "$DEB_VERSION"} --output target/debian/
+cargo deb --quiet --no-build --no-strip --locked ${DEB_VERSION:+--deb-version "$DEB_VERSION"} ${DEB_FAST:+--fast} --output target/debian/

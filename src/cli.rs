@@ -32,8 +32,8 @@ pub use value::{UsageError, Values};
 
 use crate::apimachinery::codec::yaml;
 use crate::client::{ClientConfig, ClientError, KubeconfigError};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::Arg;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -196,8 +196,16 @@ fn command() -> clap::Command {
         .subcommand(credentials::kubeconfig())
         .subcommand(shell::completion())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
-        .subcommand(clap::Command::new("docs-config").about("Print docs/configuration.md").hide(true))
-        .subcommand(clap::Command::new("docs-man").about("Print the manual page torana(1)").hide(true))
+        .subcommand(
+            clap::Command::new("docs-config")
+                .about("Print docs/configuration.md")
+                .hide(true),
+        )
+        .subcommand(
+            clap::Command::new("docs-man")
+                .about("Print the manual page torana(1)")
+                .hide(true),
+        )
 }
 
 fn refused(error: &clap::Error) -> Result<Command, UsageError> {

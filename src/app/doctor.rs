@@ -84,7 +84,11 @@ pub fn run(command: DoctorCommand) -> BoxFuture<'static, Report> {
         match command.options.complete() {
             Ok(options) => examine(&options, &mut findings).await,
             Err(error) => {
-                findings.push(Finding::error("configuration", error.to_string(), "correct the flag or the file"));
+                findings.push(Finding::error(
+                    "configuration",
+                    error.to_string(),
+                    "correct the flag or the file",
+                ));
                 machine::examine(&mut findings);
             }
         }

@@ -26,8 +26,10 @@ pub(super) fn command() -> Command {
                 .conflicts_with("output")
                 .help("Add the fields that are not set, as comments with their default and meaning"),
         );
-    let check = Command::new("check").about("Check --config, the flags, and the files that they name, as `serve` would");
-    let migrate = Command::new("migrate").about("Print the file that replaces these flags, or those of a kube-apiserver");
+    let check =
+        Command::new("check").about("Check --config, the flags, and the files that they name, as `serve` would");
+    let migrate =
+        Command::new("migrate").about("Print the file that replaces these flags, or those of a kube-apiserver");
     let migrate = serve::with_flags(migrate).arg(
         Arg::new("manifest")
             .long("manifest")
@@ -50,13 +52,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<String, UsageError> {
         Some(("print", matches)) => print(matches),
         Some(("check", matches)) => check(matches),
         Some(("migrate", matches)) => migrate(matches),
-        _ => Err(UsageError::new("torana config: missing subcommand (see torana config --help)")),
+        _ => Err(UsageError::new(
+            "torana config: missing subcommand (see torana config --help)",
+        )),
     }
 }
 
 fn print(matches: &ArgMatches) -> Result<String, UsageError> {
     let values = serve::values(matches)?;
-    if matches.get_one::<String>("output").is_some_and(|format| format == "json") {
+    if matches
+        .get_one::<String>("output")
+        .is_some_and(|format| format == "json")
+    {
         let text = json::to_vec_pretty(&configuration::document(&values));
         return Ok(String::from_utf8_lossy(&text).into_owned() + "\n");
     }
@@ -100,16 +107,26 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
     let containers = pod.iter().flat_map(|spec| spec.get("containers").items());
     let flags_of = |container: &Value| -> Option<Vec<String>> {
         let words = ["command", "args"].map(|field| container.get(field).items());
-        let words: Vec<String> = words.into_iter().flatten().filter_map(|w| w.as_str().map(str::to_owned)).collect();
+        let words: Vec<String> = words
+            .into_iter()
+            .flatten()
+            .filter_map(|w| w.as_str().map(str::to_owned))
+            .collect();
         let is_server = |word: &String| word == "serve" || word.rsplit('/').next() == Some("kube-apiserver");
         let server = words.iter().position(is_server)?;
         Some(words[server + 1..].to_vec())
     };
     let flags = containers.into_iter().find_map(flags_of);
     let flags = flags.ok_or_else(|| {
-        fail(format!("no container runs kube-apiserver or `torana serve`; {API_VERSION} is made from their flags"))
+        fail(format!(
+            "no container runs kube-apiserver or `torana serve`; {API_VERSION} is made from their flags"
+        ))
     })?;
-    let args = ["serve".to_owned()].into_iter().chain(flags).map(OsString::from).map(super::with_dashes);
+    let args = ["serve".to_owned()]
+        .into_iter()
+        .chain(flags)
+        .map(OsString::from)
+        .map(super::with_dashes);
     let matches = serve::command().try_get_matches_from(args);
     let matches = matches.map_err(|e| match super::refused(&e) {
         Err(error) => fail(error.to_string()),
@@ -168,8 +185,15 @@ mod tests {
         );
         std::fs::write(&path, pod.replace("--goaway-chance", "--goaway-chanze")).unwrap();
         let error = config(&["migrate", &manifest]).unwrap_err();
-        assert!(error.contains("unknown flag: --goaway-chanze; did you mean --goaway-chance?"), "{error}");
+        assert!(
+            error.contains("unknown flag: --goaway-chanze; did you mean --goaway-chance?"),
+            "{error}"
+        );
         std::fs::write(&path, "kind: Pod\n").unwrap();
-        assert!(config(&["migrate", &manifest]).unwrap_err().contains("no container runs kube-apiserver"));
+        assert!(
+            config(&["migrate", &manifest])
+                .unwrap_err()
+                .contains("no container runs kube-apiserver")
+        );
     }
 }

@@ -67,8 +67,8 @@ impl Configuration {
     /// A one-line [`UsageError`] with file, line and mend: the file cannot be read, is of another kind or version, or has a
     /// field that is unknown, given twice or of another type.
     pub fn load(path: &Path) -> Result<Self, UsageError> {
-        let text =
-            std::fs::read(path).map_err(|e| UsageError::new(format!("--config: cannot read {}: {e}", path.display())))?;
+        let text = std::fs::read(path)
+            .map_err(|e| UsageError::new(format!("--config: cannot read {}: {e}", path.display())))?;
         Self::parse(&path.display().to_string(), &text)
     }
 
@@ -98,7 +98,10 @@ impl Configuration {
             }
         }
         let mut found = Self::default();
-        for (field, value) in fields.iter().filter(|(field, _)| !matches!(*field, "apiVersion" | "kind")) {
+        for (field, value) in fields
+            .iter()
+            .filter(|(field, _)| !matches!(*field, "apiVersion" | "kind"))
+        {
             let flag = flag_of(field).ok_or_else(|| file.error(field, unknown(field)))?;
             let texts = texts(flag, value).map_err(|why| file.error(field, format!("{field}: {why}")))?;
             for text in &texts {

@@ -31,7 +31,9 @@ impl DoctorCommand {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, UsageError> {
         Ok(Self {
             options: serve::options(matches)?,
-            json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),
+            json: matches
+                .get_one::<String>("output")
+                .is_some_and(|format| format == "json"),
         })
     }
 }

@@ -20,7 +20,10 @@ pub(super) fn completion() -> Command {
 /// The completion script of the shell that was named.
 pub(super) fn script(matches: &ArgMatches) -> String {
     let name = matches.get_one::<String>("shell").map_or("bash", String::as_str);
-    let shell = SHELLS.iter().find(|(known, _)| *known == name).map_or(Shell::Bash, |(_, shell)| *shell);
+    let shell = SHELLS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or(Shell::Bash, |(_, shell)| *shell);
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut super::command(), "torana", &mut out);
     String::from_utf8_lossy(&out).into_owned()

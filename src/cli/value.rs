@@ -77,7 +77,10 @@ impl Values {
     pub(super) fn locate(&self, error: UsageError) -> UsageError {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let named: BTreeSet<&str> = error.0.split(|c| !is_name(c)).collect();
-        let places = self.places.iter().filter(|(name, _)| named.contains(format!("--{name}").as_str()));
+        let places = self
+            .places
+            .iter()
+            .filter(|(name, _)| named.contains(format!("--{name}").as_str()));
         let places: Vec<String> = places
             .map(|(name, place)| format!("{} in {place}", super::configuration::field_of(name)))
             .collect();

@@ -5,10 +5,14 @@ use crate::support::{Gateway, Process, wait_for};
 use std::path::Path;
 use std::process::{Command, Output};
 
-const FILE: &str = "apiVersion: torana.dev/v1alpha1\nkind: ToranaConfiguration\nsecurePort: 0\nbindAddress: 127.0.0.1\n";
+const FILE: &str =
+    "apiVersion: torana.dev/v1alpha1\nkind: ToranaConfiguration\nsecurePort: 0\nbindAddress: 127.0.0.1\n";
 
 fn torana(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_torana")).args(args).output().expect("the binary starts")
+    Command::new(env!("CARGO_BIN_EXE_torana"))
+        .args(args)
+        .output()
+        .expect("the binary starts")
 }
 
 fn texts(out: &Output) -> (String, String) {
@@ -26,7 +30,11 @@ fn written(dir: &Path, name: &str, text: &str) -> String {
 fn a_server_runs_from_a_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let data = dir.path().join("data");
-    let file = written(dir.path(), "torana.yaml", &format!("{FILE}dataDir: {}\nmaxWatches: 7\n", data.display()));
+    let file = written(
+        dir.path(),
+        "torana.yaml",
+        &format!("{FILE}dataDir: {}\nmaxWatches: 7\n", data.display()),
+    );
     let mut process = Process::spawn(
         Command::new(env!("CARGO_BIN_EXE_torana")).args(["serve", "--config", &file, "--max-watches=8"]),
         dir.path().join("log"),
@@ -36,7 +44,9 @@ fn a_server_runs_from_a_file() {
     let health = || torana(&["health", "--kubeconfig", &kubeconfig]);
     wait_for("the gateway is healthy", || health().status.success());
     assert_eq!(texts(&health()).0, "ok\n");
-    let flags = Command::new("kubectl").args(["--kubeconfig", &kubeconfig, "get", "--raw", "/flagz"]).output();
+    let flags = Command::new("kubectl")
+        .args(["--kubeconfig", &kubeconfig, "get", "--raw", "/flagz"])
+        .output();
     let (flags, _) = texts(&flags.expect("kubectl is installed (make tools)"));
     assert!(flags.contains("max-watches=8"), "the flag wins: {flags}");
     assert!(flags.contains("bind-address=127.0.0.1"), "{flags}");
@@ -66,8 +76,14 @@ fn the_doctor_examines_a_running_gateway_and_its_backends() {
     let port = format!("--secure-port={port}");
     let args = ["doctor", "--bind-address=127.0.0.1", &port, &data];
     let (found, _) = texts(&torana(&args));
-    assert!(found.contains("ok       port           a gateway with this data directory is serving"), "{found}");
-    assert!(found.contains("ca.crt is valid for 3649 days") || found.contains("ca.crt is valid for 3650 days"), "{found}");
+    assert!(
+        found.contains("ok       port           a gateway with this data directory is serving"),
+        "{found}"
+    );
+    assert!(
+        found.contains("ca.crt is valid for 3649 days") || found.contains("ca.crt is valid for 3650 days"),
+        "{found}"
+    );
 
     let service = "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.gone.example.com}\nspec:\n  \
                    {group: gone.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 1, \
@@ -87,12 +103,20 @@ fn the_doctor_examines_etcd() {
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
     let args = |url: &str| {
-        let out = torana(&["doctor", "--secure-port=0", &format!("--etcd-servers={url}"), &format!("--data-dir={}", dir.path().display())]);
+        let out = torana(&[
+            "doctor",
+            "--secure-port=0",
+            &format!("--etcd-servers={url}"),
+            &format!("--data-dir={}", dir.path().display()),
+        ]);
         (out.status.code(), texts(&out).0)
     };
     let (code, found) = args("http://127.0.0.1:1");
     assert_eq!(code, Some(1));
-    assert!(found.contains("error    etcd           http://127.0.0.1:1 does not answer: "), "{found}");
+    assert!(
+        found.contains("error    etcd           http://127.0.0.1:1 does not answer: "),
+        "{found}"
+    );
     let etcd = crate::etcd_process::Etcd::start(1);
     let (_, found) = args(&etcd.servers()[0]);
     assert!(found.contains(" is version 3."), "{found}");
@@ -105,7 +129,10 @@ fn completions_and_the_manual_page_are_well_formed() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for (shell, syntax) in [("bash", Some("-n")), ("zsh", None), ("fish", None)] {
         let (script, _) = texts(&torana(&["completion", shell]));
-        assert!(script.contains("etcd-servers") && script.contains("doctor"), "{shell}: {script}");
+        assert!(
+            script.contains("etcd-servers") && script.contains("doctor"),
+            "{shell}: {script}"
+        );
         let file = written(dir.path(), shell, &script);
         if let Some(syntax) = syntax {
             check_with(shell, &[syntax], Path::new(&file));

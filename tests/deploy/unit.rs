@@ -16,12 +16,22 @@ fn the_packaged_configuration_is_valid() {
     let text = read("systemd/torana.yaml");
     let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
     assert!(text.lines().filter(is_example).count() >= 5);
-    let lines = text.lines().map(|line| if is_example(&line) { &line[1..] } else { line });
+    let lines = text
+        .lines()
+        .map(|line| if is_example(&line) { &line[1..] } else { line });
     std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).expect("written");
     let mut print = Command::new(env!("CARGO_BIN_EXE_torana"));
-    let out = print.args(["config", "print", "--config"]).arg(&path).output().expect("it runs");
+    let out = print
+        .args(["config", "print", "--config"])
+        .arg(&path)
+        .output()
+        .expect("it runs");
     let printed = String::from_utf8_lossy(&out.stdout);
-    assert!(printed.contains("etcdServers:\n- https://10.0.0.1:2379\n"), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        printed.contains("etcdServers:\n- https://10.0.0.1:2379\n"),
+        "{printed}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 #[test]

@@ -23,7 +23,10 @@ pub(super) async fn running(options: &CompletedOptions) -> Option<Value> {
 pub(super) async fn examine(options: &CompletedOptions, running: Option<Value>, findings: &mut Vec<Finding>) {
     match running {
         Some(state) => unavailable(&state, findings),
-        None => findings.push(Finding::ok("backends", "not examined: no gateway with this data directory is running")),
+        None => findings.push(Finding::ok(
+            "backends",
+            "not examined: no gateway with this data directory is running",
+        )),
     }
     for (flag, file) in webhooks(options) {
         let reached = match ClientConfig::from_kubeconfig(&file) {
@@ -78,7 +81,11 @@ async fn connect(url: &str) -> Result<String, String> {
 
 /// Adds the APIServices that are not available, with the aggregator's own hint.
 fn unavailable(state: &Value, findings: &mut Vec<Finding>) {
-    let remote = state.get("items").items().iter().filter(|s| s.str_at(&["service"]) != "Local");
+    let remote = state
+        .get("items")
+        .items()
+        .iter()
+        .filter(|s| s.str_at(&["service"]) != "Local");
     let mut count = 0;
     for service in remote {
         count += 1;
@@ -88,7 +95,10 @@ fn unavailable(state: &Value, findings: &mut Vec<Finding>) {
             findings.push(Finding::error("backends", what, text("hint")));
         }
     }
-    findings.push(Finding::ok("backends", format!("{count} remote APIServices were examined")));
+    findings.push(Finding::ok(
+        "backends",
+        format!("{count} remote APIServices were examined"),
+    ));
 }
 
 #[cfg(test)]
@@ -107,7 +117,10 @@ mod tests {
         ]});
         let mut found = Vec::new();
         unavailable(&state, &mut found);
-        assert_eq!(found[0], Finding::error("backends", "v1.b: MissingEndpoints: none", "look at its pods"));
+        assert_eq!(
+            found[0],
+            Finding::error("backends", "v1.b: MissingEndpoints: none", "look at its pods")
+        );
         assert_eq!((found.len(), found[1].severity), (2, Severity::Ok));
     }
 
@@ -115,7 +128,10 @@ mod tests {
     async fn a_peer_is_reached_or_named() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        assert_eq!(connect(&format!("https://{address}/path")).await.as_deref(), Ok(address.as_str()));
+        assert_eq!(
+            connect(&format!("https://{address}/path")).await.as_deref(),
+            Ok(address.as_str())
+        );
         drop(listener);
         let refused = connect(&format!("https://{address}")).await.unwrap_err();
         assert!(refused.contains(&address), "{refused}");

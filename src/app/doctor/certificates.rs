@@ -16,7 +16,10 @@ const SOON: i64 = 30;
 /// The certificate files that the server would read, with their flags.
 fn files(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
     let mut files: Vec<(&'static str, Option<&Path>)> = vec![
-        ("tls-cert-file", options.serving.pair.as_ref().map(|(cert, _)| cert.as_path())),
+        (
+            "tls-cert-file",
+            options.serving.pair.as_ref().map(|(cert, _)| cert.as_path()),
+        ),
         ("client-ca-file", options.authentication.client_ca.as_deref()),
         (
             "requestheader-client-ca-file",
@@ -26,18 +29,29 @@ fn files(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
             "proxy-client-cert-file",
             options.aggregator.proxy_client.as_ref().map(|(cert, _)| cert.as_path()),
         ),
-        ("kubelet-certificate-authority", options.kubelet.certificate_authority.as_deref()),
+        (
+            "kubelet-certificate-authority",
+            options.kubelet.certificate_authority.as_deref(),
+        ),
         (
             "kubelet-client-certificate",
             options.kubelet.client.as_ref().map(|(cert, _)| cert.as_path()),
         ),
     ];
-    files.extend(options.serving.sni.iter().map(|sni| ("tls-sni-cert-key", Some(sni.cert.as_path()))));
+    files.extend(
+        options
+            .serving
+            .sni
+            .iter()
+            .map(|sni| ("tls-sni-cert-key", Some(sni.cert.as_path()))),
+    );
     if let Some(etcd) = &options.storage.etcd {
         files.push(("etcd-cafile", etcd.ca.as_deref()));
         files.push(("etcd-certfile", etcd.identity.as_ref().map(|(cert, _)| cert.as_path())));
     }
-    let named = files.into_iter().filter_map(|(flag, file)| Some((flag, file?.to_owned())));
+    let named = files
+        .into_iter()
+        .filter_map(|(flag, file)| Some((flag, file?.to_owned())));
     // Those of leaves are renewed at every start.
     let generated = ["ca.crt", "front-proxy-ca.crt"].map(|name| options.storage.data_dir.join("pki").join(name));
     let generated = generated.into_iter().filter(|file| file.exists());
@@ -45,7 +59,10 @@ fn files(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
 }
 
 pub(super) fn examine(options: &CompletedOptions, findings: &mut Vec<Finding>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     for (flag, file) in files(options) {
         findings.push(match validity(&file) {
@@ -66,7 +83,10 @@ fn validity(file: &Path) -> Result<(i64, i64), String> {
     for der in CertificateDer::pem_slice_iter(&text) {
         let der = der.map_err(|e| e.to_string())?;
         let (_, certificate) = parse_x509_certificate(&der).map_err(|e| e.to_string())?;
-        let (from, until) = (certificate.validity().not_before.timestamp(), certificate.validity().not_after.timestamp());
+        let (from, until) = (
+            certificate.validity().not_before.timestamp(),
+            certificate.validity().not_after.timestamp(),
+        );
         let (latest, earliest) = span.unwrap_or((from, until));
         span = Some((latest.max(from), earliest.min(until)));
     }
@@ -85,7 +105,11 @@ fn judge(flag: &str, file: &Path, (from, until): (i64, i64), now: i64) -> Findin
     let days = (until - now).div_euclid(DAY);
     if from > now {
         let mend = "set the clock, or wait";
-        return Finding::error(check, format!("{about} is not valid before {} hours from now", (from - now) / 3600), mend);
+        return Finding::error(
+            check,
+            format!("{about} is not valid before {} hours from now", (from - now) / 3600),
+            mend,
+        );
     }
     match days {
         d if d < 0 => Finding::error(check, format!("{about} expired {} days ago", -d), renew),
@@ -105,7 +129,10 @@ mod tests {
         assert_eq!(at(2_000).severity, Severity::Ok);
         assert_eq!(at(1_000 + 31 * DAY).severity, Severity::Warning);
         let expired = at(1_000 + 61 * DAY);
-        assert_eq!((expired.severity, expired.what.contains("1 days ago")), (Severity::Error, true));
+        assert_eq!(
+            (expired.severity, expired.what.contains("1 days ago")),
+            (Severity::Error, true)
+        );
         assert_eq!(at(0).severity, Severity::Error);
     }
 

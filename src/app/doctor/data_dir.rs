@@ -33,7 +33,9 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
     let check = "data directory";
     // What does not exist yet is created where its closest parent is.
     let existing = dir.ancestors().find(|p| p.exists()).map(Path::to_owned);
-    let existing = existing.filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("."));
+    let existing = existing
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or_else(|| PathBuf::from("."));
     findings.push(match std::fs::metadata(&existing) {
         Ok(metadata) if !metadata.is_dir() => Finding::error(
             check,
@@ -42,7 +44,11 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
         ),
         Ok(metadata) if existing == dir && metadata.permissions().mode() & 0o007 != 0 => Finding::warning(
             check,
-            format!("others may read or enter {} (mode {:o})", dir.display(), metadata.mode() & 0o777),
+            format!(
+                "others may read or enter {} (mode {:o})",
+                dir.display(),
+                metadata.mode() & 0o777
+            ),
             format!("chmod 700 {}", dir.display()),
         ),
         Ok(_) => Finding::ok(check, format!("{}", dir.display())),
@@ -53,7 +59,10 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
         ),
     });
     if let Ok(found) = rustix::fs::statfs(&existing) {
-        #[allow(clippy::unnecessary_cast, reason = "the type of the fields depends on the architecture")]
+        #[allow(
+            clippy::unnecessary_cast,
+            reason = "the type of the fields depends on the architecture"
+        )]
         let (kind, free) = (found.f_type as u64, found.f_bavail as u64 * found.f_bsize as u64);
         findings.push(file_system(kind & 0xffff_ffff, embedded));
         findings.push(space(free));
@@ -72,9 +81,11 @@ fn file_system(kind: u64, embedded: bool) -> Finding {
     let check = "file system";
     let mend = "put --data-dir on a local disk, or use etcd";
     match REMOTE.iter().find(|(remote, _)| *remote == kind) {
-        Some((_, name)) if embedded => {
-            Finding::error(check, format!("{name}: the embedded store needs a local file system"), mend)
-        }
+        Some((_, name)) if embedded => Finding::error(
+            check,
+            format!("{name}: the embedded store needs a local file system"),
+            mend,
+        ),
         _ if kind == TMPFS && embedded => Finding::error(check, "tmpfs: the store is lost at the next restart", mend),
         Some((_, name)) => Finding::warning(check, format!("{name}: keys are read from it at every start"), mend),
         None => Finding::ok(check, "local"),
@@ -130,7 +141,12 @@ fn sync(times: &[Duration], embedded: bool) -> Finding {
         return Finding::error(check, "no sync ended within the time limit", "use another disk");
     };
     let ms = |d: &Duration| d.as_secs_f64() * 1e3;
-    let what = format!("{} syncs: half within {:.2} ms, nearly all within {:.2} ms", times.len(), ms(median), ms(high));
+    let what = format!(
+        "{} syncs: half within {:.2} ms, nearly all within {:.2} ms",
+        times.len(),
+        ms(median),
+        ms(high)
+    );
     let mend = "use a disk with a power-loss-protected cache, alone; every write waits for a sync";
     match high {
         h if *h > UNUSABLE && embedded => Finding::error(check, what, mend),
@@ -182,6 +198,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut found = Vec::new();
         let severity = |found: &[Finding]| found[0].severity;
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         examine(dir.path(), true, &mut found);
         assert_eq!(severity(&found), Severity::Ok, "{found:?}");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -54,7 +54,10 @@ fn judge(url: &str, report: &MemberReport) -> Vec<Finding> {
         ),
         Some(v) if !good(v) => Finding::warning(
             CHECK,
-            format!("{url} is version {}: lists are read from etcd instead of the watch cache", report.version),
+            format!(
+                "{url} is version {}: lists are read from etcd instead of the watch cache",
+                report.version
+            ),
             "upgrade etcd to 3.5.13 or later",
         ),
         _ => Finding::ok(CHECK, format!("{url} is version {}", report.version)),
@@ -72,7 +75,11 @@ fn judge(url: &str, report: &MemberReport) -> Vec<Finding> {
     }
     if report.is_learner {
         let mend = "promote it (etcdctl member promote), or remove it from --etcd-servers";
-        findings.push(Finding::error(CHECK, format!("{url} is a learner and serves no writes"), mend));
+        findings.push(Finding::error(
+            CHECK,
+            format!("{url} is a learner and serves no writes"),
+            mend,
+        ));
     }
     for alarm in &report.alarms {
         let mend = match alarm.as_str() {

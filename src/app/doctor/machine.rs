@@ -38,7 +38,9 @@ fn open_files(limit: Option<u64>) -> Finding {
     match limit {
         None => Finding::ok(check, "no limit"),
         Some(n) if n < FEW_FILES => Finding::error(check, format!("at most {n}; each connection takes one"), mend),
-        Some(n) if n < MANY_FILES => Finding::warning(check, format!("at most {n}; --max-connections follows it"), mend),
+        Some(n) if n < MANY_FILES => {
+            Finding::warning(check, format!("at most {n}; --max-connections follows it"), mend)
+        }
         Some(n) => Finding::ok(check, format!("at most {n}")),
     }
 }
@@ -83,7 +85,9 @@ pub(super) fn port(options: &CompletedOptions, running: bool) -> Finding {
         Ok(_) => Finding::ok(check, format!("{address} is free")),
         Err(e) => {
             let mend = match e.kind() {
-                ErrorKind::AddrInUse => "stop the process that listens there (`ss -ltnp`), or choose another --secure-port",
+                ErrorKind::AddrInUse => {
+                    "stop the process that listens there (`ss -ltnp`), or choose another --secure-port"
+                }
                 ErrorKind::AddrNotAvailable => "choose a --bind-address of this machine",
                 ErrorKind::PermissionDenied => "choose a port from 1024, or grant CAP_NET_BIND_SERVICE",
                 _ => "choose another --bind-address or --secure-port",

@@ -13,11 +13,18 @@ fn command(args: &[&str]) -> DoctorCommand {
 
 #[test]
 fn errors_make_the_report_unhealthy_and_warnings_do_not() {
-    let findings = [Finding::ok("clock", "fine"), Finding::warning("sync", "slow", "another disk")];
+    let findings = [
+        Finding::ok("clock", "fine"),
+        Finding::warning("sync", "slow", "another disk"),
+    ];
     let text = report(&findings, false);
     assert!(text.healthy);
     assert!(text.text.contains("warning  sync           slow\n"), "{}", text.text);
-    assert!(text.text.contains("-> another disk\n2 checks: 0 errors, 1 warnings\n"), "{}", text.text);
+    assert!(
+        text.text.contains("-> another disk\n2 checks: 0 errors, 1 warnings\n"),
+        "{}",
+        text.text
+    );
     let findings = [Finding::error("port", "taken", "another port")];
     let document = report(&findings, true);
     assert!(!document.healthy);
@@ -46,5 +53,11 @@ async fn a_machine_is_examined_as_the_server_would_use_it() {
     let flag = format!("--client-ca-file={}", gone.display());
     let examined = run(command(&[&data_dir, &flag])).await;
     assert!(!examined.healthy);
-    assert!(examined.text.contains("error    configuration  --client-ca-file: cannot read"), "{}", examined.text);
+    assert!(
+        examined
+            .text
+            .contains("error    configuration  --client-ca-file: cannot read"),
+        "{}",
+        examined.text
+    );
 }

@@ -29,12 +29,19 @@ pub fn markdown() -> String {
          {API_VERSION} is the only version so far. A later release will read it, warn, and rewrite it with `torana config migrate`.\n"
     );
     for group in Group::ALL {
-        let flags: Vec<_> = FLAGS.iter().filter(|f| f.group == group && f.support == Support::Supported).collect();
+        let flags: Vec<_> = FLAGS
+            .iter()
+            .filter(|f| f.group == group && f.support == Support::Supported)
+            .collect();
         if flags.is_empty() {
             continue;
         }
         // Writing to a string cannot fail.
-        let _ = write!(out, "\n## {}\n\n| field | type | flag |\n| --- | --- | --- |\n", group.title());
+        let _ = write!(
+            out,
+            "\n## {}\n\n| field | type | flag |\n| --- | --- | --- |\n",
+            group.title()
+        );
         for flag in flags {
             let kind = match flag.value_type {
                 ValueType::Bool => "boolean",

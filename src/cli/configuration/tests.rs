@@ -8,7 +8,9 @@ const HEAD: &str = "apiVersion: torana.dev/v1alpha1\nkind: ToranaConfiguration\n
 fn load(body: &str) -> Result<Values, String> {
     let text = format!("{HEAD}{body}");
     let parsed = Configuration::parse("torana.yaml", text.as_bytes());
-    parsed.map(|file| file.under(Values::default())).map_err(|e| e.to_string())
+    parsed
+        .map(|file| file.under(Values::default()))
+        .map_err(|e| e.to_string())
 }
 
 #[test]
@@ -32,11 +34,16 @@ fn fields_are_the_values_of_flags() {
     assert_eq!(values.int("secure-port"), Ok(7443));
     assert_eq!(values.bool("anonymous-auth"), Ok(false));
     assert_eq!(values.list("etcd-servers"), ["https://a:2379", "https://b:2379"]);
-    assert_eq!(values.duration("request-timeout"), Ok(std::time::Duration::from_secs(90)));
+    assert_eq!(
+        values.duration("request-timeout"),
+        Ok(std::time::Duration::from_secs(90))
+    );
     assert_eq!(values.list("service-account-issuer"), ["https://a,b", "https://c"]);
     assert_eq!(values.text("data-dir"), "/srv");
     let json = br#"{"kind": "ToranaConfiguration", "apiVersion": "torana.dev/v1alpha1", "v": 4}"#;
-    let values = Configuration::parse("torana.json", json).unwrap().under(Values::default());
+    let values = Configuration::parse("torana.json", json)
+        .unwrap()
+        .under(Values::default());
     assert_eq!(values.int("v"), Ok(4));
 }
 
@@ -54,9 +61,18 @@ fn flags_win() {
 #[test]
 fn mistakes_name_file_line_and_mend() {
     for (body, error) in [
-        ("dataDir: /a\nsecurePrt: 1\n", "torana.yaml:4: unknown field \"securePrt\"; did you mean securePort?"),
-        ("secure-port: 1\n", "torana.yaml:3: unknown field \"secure-port\"; write securePort"),
-        ("--secure_port: 1\n", "torana.yaml:3: unknown field \"--secure_port\"; write securePort"),
+        (
+            "dataDir: /a\nsecurePrt: 1\n",
+            "torana.yaml:4: unknown field \"securePrt\"; did you mean securePort?",
+        ),
+        (
+            "secure-port: 1\n",
+            "torana.yaml:3: unknown field \"secure-port\"; write securePort",
+        ),
+        (
+            "--secure_port: 1\n",
+            "torana.yaml:3: unknown field \"--secure_port\"; write securePort",
+        ),
         (
             "colour: red\n",
             "torana.yaml:3: unknown field \"colour\"; `torana config print --defaults` lists all fields",
@@ -77,7 +93,10 @@ fn mistakes_name_file_line_and_mend() {
             "requestTimeout: soon\n",
             "torana.yaml:3: invalid argument \"soon\" for --request-timeout: ",
         ),
-        ("v: 1\nv: 2\n", "torana.yaml: line 4: key \"v\" already set in map; keep one of them"),
+        (
+            "v: 1\nv: 2\n",
+            "torana.yaml: line 4: key \"v\" already set in map; keep one of them",
+        ),
     ] {
         let told = load(body).unwrap_err();
         assert!(told.starts_with(error), "{told}");
@@ -88,10 +107,17 @@ fn mistakes_name_file_line_and_mend() {
         refusal("apiVersion: torana.dev/v2\nkind: ToranaConfiguration\n"),
         "f:1: apiVersion is \"torana.dev/v2\"; expected torana.dev/v1alpha1"
     );
-    assert_eq!(refusal("v: 1\n"), "f: apiVersion is missing; add apiVersion: torana.dev/v1alpha1");
+    assert_eq!(
+        refusal("v: 1\n"),
+        "f: apiVersion is missing; add apiVersion: torana.dev/v1alpha1"
+    );
     assert!(refusal("[]").contains("expected an object"), "{}", refusal("[]"));
     assert!(refusal("").contains("expected an object"));
-    assert!(refusal("a: b: c").starts_with("f: yaml: line 1: "), "{}", refusal("a: b: c"));
+    assert!(
+        refusal("a: b: c").starts_with("f: yaml: line 1: "),
+        "{}",
+        refusal("a: b: c")
+    );
 }
 
 #[test]
@@ -103,7 +129,11 @@ fn later_errors_name_the_line_as_well() {
         "--logging-format is refused: only the text format is supported (loggingFormat in torana.yaml:4)"
     );
     let values = load("clientCaFile: /gone\n").unwrap();
-    let error = crate::cli::Options::read(values).unwrap().complete().unwrap_err().to_string();
+    let error = crate::cli::Options::read(values)
+        .unwrap()
+        .complete()
+        .unwrap_err()
+        .to_string();
     assert!(error.ends_with(" (clientCaFile in torana.yaml:3)"), "{error}");
 }
 
@@ -117,7 +147,9 @@ fn the_file_with_all_defaults_is_valid_and_changes_nothing() {
             _ => format!("{line}\n"),
         })
         .collect();
-    let values = Configuration::parse("f", uncommented.as_bytes()).unwrap().under(Values::default());
+    let values = Configuration::parse("f", uncommented.as_bytes())
+        .unwrap()
+        .under(Values::default());
     for flag in FLAGS.iter().filter(|f| f.support == Support::Supported) {
         assert!(values.is_given(flag.name), "{} is missing", flag.name);
         assert!(values.is_default(flag) || flag.default.is_empty(), "{}", flag.name);

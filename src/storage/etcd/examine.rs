@@ -36,7 +36,9 @@ pub async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport
     let mut out = Vec::new();
     for (index, url) in members.urls().enumerate() {
         let report = async { examine(members.member(index).await?).await };
-        let report = tokio::time::timeout(WITHIN, report).await.unwrap_or(Err(Failure::TimedOut));
+        let report = tokio::time::timeout(WITHIN, report)
+            .await
+            .unwrap_or(Err(Failure::TimedOut));
         out.push((url.to_owned(), report.map_err(|e| e.to_string())));
     }
     Ok(out)
