@@ -239,14 +239,22 @@ fn a_gateway_delegates_to_its_cluster() {
     let token = cluster.kubectl(&["create", "token", "-n", "torana", "reader"]);
     let listed = || as_caller(&gateway, two.path(), token.trim(), "/api/v1/namespaces");
     assert!(listed().ends_with("403"), "{}", listed());
-    let bind = [
+    // Not `view`: a controller of the cluster fills it, and none runs here.
+    cluster.kubectl(&[
+        "create",
+        "clusterrole",
+        "lister",
+        "--verb=list",
+        "--resource=configmaps",
+    ]);
+    let subject = "--serviceaccount=torana:reader";
+    cluster.kubectl(&[
         "create",
         "clusterrolebinding",
-        "reader",
-        "--clusterrole=view",
-        "--serviceaccount=torana:reader",
-    ];
-    cluster.kubectl(&bind);
+        "lister",
+        "--clusterrole=lister",
+        subject,
+    ]);
     // The denial may be cached for up to half a minute; another path is another question.
     let listed = as_caller(&gateway, two.path(), token.trim(), "/api/v1/configmaps");
     assert!(listed.ends_with("200"), "{listed}");
