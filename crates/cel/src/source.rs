@@ -1,0 +1,98 @@
+//! Errors of parser and checker, with the place in the source they point to.
+
+use std::fmt;
+
+/// What is wrong with an expression: one or more errors, worded and drawn as cel-go does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issues(Vec<Issue>);
+
+/// An error at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// From 1; -1 if the error has no place.
+    pub line: i64,
+    /// In code points, from 1.
+    pub column: i64,
+    /// What is wrong.
+    pub message: String,
+    snippet: Option<String>,
+}
+
+/// Longer lines are not drawn.
+const MAX_SNIPPET: usize = 16_384;
+/// Beyond this, further errors are left out.
+const MAX_ISSUES: usize = 100;
+
+impl Issues {
+    pub(crate) fn unplaced(message: String) -> Self {
+        Self(vec![Issue {
+            line: -1,
+            column: 0,
+            message,
+            snippet: None,
+        }])
+    }
+
+    /// Places each error, in the order of the source.
+    pub(crate) fn place(source: &str, mut errors: Vec<(u32, String)>) -> Self {
+        errors.sort_by_key(|(at, _)| *at);
+        errors.truncate(MAX_ISSUES);
+        let mut starts = vec![0u32];
+        for (i, c) in source.chars().enumerate() {
+            if c == '\n' {
+                starts.push(i as u32 + 1);
+            }
+        }
+        let lines: Vec<&str> = source.split('\n').collect();
+        let place = |(at, message): (u32, String)| {
+            let line = starts.partition_point(|s| *s <= at) - 1;
+            let column = at - starts[line];
+            let text = lines[line];
+            Issue {
+                line: line as i64 + 1,
+                column: i64::from(column) + 1,
+                message,
+                snippet: (text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
+            }
+        };
+        Self(errors.into_iter().map(place).collect())
+    }
+
+    /// The errors, in the order of the source.
+    pub fn iter(&self) -> impl Iterator<Item = &Issue> {
+        self.0.iter()
+    }
+}
+
+/// The line, and below it dots up to the column; wide characters get wide dots, so that the mark stays below its column.
+fn draw(line: &str, column: usize) -> String {
+    let line = line.replace('\t', " ");
+    let mut out = format!("\n | {line}\n | ");
+    for c in line.chars().take(column) {
+        out.push(if c.len_utf8() > 1 { '\u{ff0e}' } else { '.' });
+    }
+    let wide = line.chars().nth(column).is_some_and(|c| c.len_utf8() > 1);
+    out.push(if wide { '\u{ff3e}' } else { '^' });
+    out
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, issue) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            issue.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ERROR: <input>:{}:{}: {}", self.line, self.column, self.message)?;
+        f.write_str(self.snippet.as_deref().unwrap_or(""))
+    }
+}
+
+impl std::error::Error for Issues {}
