@@ -140,7 +140,10 @@ impl Checker<'_> {
         match self.unifier.resolve(ty) {
             Type::Optional(of) => of.as_ref().clone(),
             open if open.is_open() => open,
-            other => self.error(at, format!("expected type 'optional_type({other})' but found '{other}'")),
+            other => self.error(
+                at,
+                format!("expected type 'optional_type({other})' but found '{other}'"),
+            ),
         }
     }
 
@@ -274,7 +277,11 @@ impl Checker<'_> {
                 continue;
             }
             let first = self.unifier.reserve();
-            let params: Vec<Type> = overload.params.iter().map(|p| self.unifier.instance(p, first)).collect();
+            let params: Vec<Type> = overload
+                .params
+                .iter()
+                .map(|p| self.unifier.instance(p, first))
+                .collect();
             if !self.unifier.all_assignable(args, &params) {
                 continue;
             }
@@ -296,7 +303,10 @@ impl Checker<'_> {
             _ => format!("({})", names.join(", ")),
         };
         let name = function.name;
-        self.error(at, format!("found no matching overload for '{name}' applied to '{shape}'"))
+        self.error(
+            at,
+            format!("found no matching overload for '{name}' applied to '{shape}'"),
+        )
     }
 
     /// Constant durations, timestamps and regular expressions are checked here.
@@ -304,7 +314,9 @@ impl Checker<'_> {
         let (Some(arg), "duration" | "timestamp" | "matches") = (call.args.last(), function) else {
             return;
         };
-        let Kind::Literal(Literal::String(text)) = &arg.kind else { return };
+        let Kind::Literal(Literal::String(text)) = &arg.kind else {
+            return;
+        };
         let valid = match function {
             "duration" => crate::time_value::parse_duration(text).is_some(),
             "timestamp" => crate::time_value::Stamp::parse(text).is_some(),

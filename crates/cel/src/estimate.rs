@@ -74,7 +74,11 @@ impl<'e> Estimator<'e> {
                 let operand = self.expr(&select.operand);
                 let ty = &self.checked.types[select.operand.id];
                 let charged = !select.test && matches!(ty, Type::Map(_) | Type::Object(_));
-                let schema = if select.test { None } else { member(operand.schema, Some(&select.field)) };
+                let schema = if select.test {
+                    None
+                } else {
+                    member(operand.schema, Some(&select.field))
+                };
                 self.known(e, operand.cost.saturating_add(charged.into()), schema)
             }
             Kind::List(elements) => {
@@ -86,7 +90,9 @@ impl<'e> Estimator<'e> {
                 }
             }
             Kind::Map(entries) => {
-                let costs = entries.iter().map(|en| self.expr(&en.key).cost.saturating_add(self.expr(&en.value).cost));
+                let costs = entries
+                    .iter()
+                    .map(|en| self.expr(&en.key).cost.saturating_add(self.expr(&en.value).cost));
                 let cost = costs.fold(30, u64::saturating_add);
                 Known {
                     size: entries.len() as u64,

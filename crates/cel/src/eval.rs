@@ -48,7 +48,11 @@ impl<'p, 'a> Machine<'p, 'a> {
 
     fn charge(&mut self, cost: u64) -> Result<(), Fail> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit { Err(Fail::Cost) } else { Ok(()) }
+        if self.cost > self.limit {
+            Err(Fail::Cost)
+        } else {
+            Ok(())
+        }
     }
 
     fn expr(&mut self, e: &'p Expr) -> Out<'a> {

@@ -276,7 +276,9 @@ impl<'s> Lexer<'s> {
             _ => return self.error(start, "unable to unescape string"),
         };
         let text: String = self.chars[self.at..].iter().take(digits).collect();
-        let code = u32::from_str_radix(&text, radix).ok().filter(|_| text.len() == digits && !text.starts_with('+'));
+        let code = u32::from_str_radix(&text, radix)
+            .ok()
+            .filter(|_| text.len() == digits && !text.starts_with('+'));
         let Some(code) = code else {
             return self.error(start, "unable to unescape string");
         };

@@ -141,7 +141,9 @@ impl Program {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("result", &self.result).finish_non_exhaustive()
+        f.debug_struct("Program")
+            .field("result", &self.result)
+            .finish_non_exhaustive()
     }
 }
 

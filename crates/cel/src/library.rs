@@ -54,7 +54,18 @@ type Declaration = (&'static str, Body, &'static [&'static str]);
 
 /// Identifiers that denote types.
 pub(crate) const TYPE_NAMES: [&str; 12] = [
-    "bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint", "optional_type", "dyn",
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "type",
+    "uint",
+    "optional_type",
+    "dyn",
 ];
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {

@@ -81,7 +81,12 @@ fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool
             let condition = p.call(at, op::NOT_STRICTLY_FALSE, vec![not]);
             let accumulator = p.ident(at, RESULT);
             let step = p.call(at, op::OR, vec![accumulator, first]);
-            (p.literal(at, Literal::Bool(false)), condition, step, p.ident(at, RESULT))
+            (
+                p.literal(at, Literal::Bool(false)),
+                condition,
+                step,
+                p.ident(at, RESULT),
+            )
         }
         "exists_one" | "existsOne" => {
             let (accumulator, one) = (p.ident(at, RESULT), p.literal(at, Literal::Int(1)));
@@ -89,7 +94,12 @@ fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool
             let step = keep_unless(p, at, first, more);
             let (accumulator, one) = (p.ident(at, RESULT), p.literal(at, Literal::Int(1)));
             let result = p.call(at, op::EQUALS, vec![accumulator, one]);
-            (p.literal(at, Literal::Int(0)), p.literal(at, Literal::Bool(true)), step, result)
+            (
+                p.literal(at, Literal::Int(0)),
+                p.literal(at, Literal::Bool(true)),
+                step,
+                result,
+            )
         }
         "filter" => {
             let element = p.ident(at, &var);
@@ -194,12 +204,21 @@ fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Expanded {
     let [name, body] = <[Expr; 2]>::try_from(call.args).expect("the count of arguments was checked");
     let name = match &name.kind {
         Kind::Ident(name) => name.clone(),
-        _ => return Err((name.at, format!("{}() variable name must be a simple identifier", call.function))),
+        _ => {
+            return Err((
+                name.at,
+                format!("{}() variable name must be a simple identifier", call.function),
+            ));
+        }
     };
     let bound = p.ident(at, TARGET);
     let value = method(p, at, bound, "value", Vec::new());
     let body = bind(p, at, name, value, body);
-    let yes = if flat { body } else { p.call(at, "optional.of", vec![body]) };
+    let yes = if flat {
+        body
+    } else {
+        p.call(at, "optional.of", vec![body])
+    };
     let no = p.call(at, "optional.none", Vec::new());
     let bound = p.ident(at, TARGET);
     let present = method(p, at, bound, "hasValue", Vec::new());

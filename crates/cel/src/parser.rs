@@ -12,11 +12,27 @@ const MAX_SIZE: usize = 100_000;
 const MAX_DEPTH: usize = 250;
 
 const RESERVED: [&str; 17] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace",
-    "return", "var", "void", "while",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
-const PRIMARY: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const PRIMARY: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 /// The errors of the parser are found one at a time; those of the lexer all at once.
 type Parsed<T> = Result<T, (u32, String)>;
@@ -71,7 +87,10 @@ impl Parser<'_> {
             return Ok(root);
         }
         let text = self.text();
-        Err((self.start(), format!("Syntax error: mismatched input '{text}' expecting <EOF>")))
+        Err((
+            self.start(),
+            format!("Syntax error: mismatched input '{text}' expecting <EOF>"),
+        ))
     }
 
     fn token(&self) -> &Token {
@@ -110,7 +129,10 @@ impl Parser<'_> {
     fn expect(&mut self, punct: &str) -> Parsed<u32> {
         self.accept(punct).ok_or_else(|| {
             let text = self.text();
-            (self.start(), format!("Syntax error: mismatched input '{text}' expecting '{punct}'"))
+            (
+                self.start(),
+                format!("Syntax error: mismatched input '{text}' expecting '{punct}'"),
+            )
         })
     }
 
@@ -255,7 +277,11 @@ impl Parser<'_> {
                 odd = !odd;
             }
             let operand = self.member()?;
-            return Ok(if odd { self.call(at, function, vec![operand]) } else { operand });
+            return Ok(if odd {
+                self.call(at, function, vec![operand])
+            } else {
+                operand
+            });
         }
         self.member()
     }
@@ -304,7 +330,10 @@ impl Parser<'_> {
             return Ok(name);
         }
         let text = self.text();
-        Err((self.start(), format!("Syntax error: no viable alternative at input '.{text}'")))
+        Err((
+            self.start(),
+            format!("Syntax error: no viable alternative at input '.{text}'"),
+        ))
     }
 
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
@@ -381,7 +410,10 @@ impl Parser<'_> {
 
     fn no_primary(&self) -> (u32, String) {
         let text = self.text();
-        (self.start(), format!("Syntax error: mismatched input '{text}' expecting {PRIMARY}"))
+        (
+            self.start(),
+            format!("Syntax error: mismatched input '{text}' expecting {PRIMARY}"),
+        )
     }
 
     fn named(&mut self, start: u32, name: Arc<str>) -> Parsed<Expr> {

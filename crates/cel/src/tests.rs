@@ -45,7 +45,10 @@ fn evaluate(source: &str) -> String {
         name,
         value: Val::of(tree, env.variable(name).expect("declared")).expect("of the type"),
     };
-    match program.evaluate(&[value("self", &tree), value("any", &any)], 1_000_000).value {
+    match program
+        .evaluate(&[value("self", &tree), value("any", &any)], 1_000_000)
+        .value
+    {
         Ok(Val::Bool(b)) => b.to_string(),
         Ok(v) => library::shown(&v),
         Err(Fail::Error(message)) => format!("error: {message}"),
@@ -100,7 +103,10 @@ fn expressions_evaluate_to_their_results() {
         ("['a', 'b'].transformList(i, v, v + string(i)).join()", "a0b1"),
         ("{'a': 1}.transformMap(k, v, v + 1)['a']", "2"),
         ("['a'].transformMapEntry(i, v, {v: i})['a']", "0"),
-        ("['a', 'a'].transformMapEntry(i, v, {v: i}).size()", "error: insert failed: key a already exists"),
+        (
+            "['a', 'a'].transformMapEntry(i, v, {v: i}).size()",
+            "error: insert failed: key a already exists",
+        ),
         ("any.?a.?x.orValue('none')", "none"),
         ("self.?name.optMap(n, n + '!').orValue('')", "web!"),
         ("optional.none().value()", "error: optional.none() dereference"),
@@ -119,7 +125,10 @@ fn expressions_evaluate_to_their_results() {
         ("'abc'.matches('^a.c$')", "true"),
         ("'a1b22'.findAll('[0-9]+').join('-')", "1-22"),
         ("'hello'.substring(1, 3)", "el"),
-        ("'hello'.substring(3, 1)", "error: invalid substring range. start: 3, end: 1"),
+        (
+            "'hello'.substring(3, 1)",
+            "error: invalid substring range. start: 3, end: 1",
+        ),
         ("'hello'.charAt(9)", "error: index out of range: 9"),
         ("'a,b,c'.split(',', 2).join('|')", "a|b,c"),
         ("'abab'.replace('a', 'x', 1)", "xbab"),
@@ -159,18 +168,48 @@ fn expressions_evaluate_to_their_results() {
 fn errors_are_worded_and_placed_as_cel_go_does() {
     for (source, wanted) in [
         ("self.x", "ERROR: <input>:1:5: undefined field 'x'\n | self.x\n | ....^"),
-        ("foo", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo\n | ^"),
-        ("foo(1)", "ERROR: <input>:1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^"),
-        ("1 + 'a'", "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'\n | 1 + 'a'\n | ..^"),
-        ("self.replicas == null", "ERROR: <input>:1:15: found no matching overload for '_==_' applied to '(int, null)'\n | self.replicas == null\n | ..............^"),
-        ("'a'.size(1)", "ERROR: <input>:1:9: found no matching overload for 'size' applied to 'string.(int)'\n | 'a'.size(1)\n | ........^"),
-        ("[1, 'a']", "ERROR: <input>:1:5: expected type 'int' but found 'string'\n | [1, 'a']\n | ....^"),
-        ("1.x", "ERROR: <input>:1:2: Syntax error: mismatched input '.' expecting <EOF>\n | 1.x\n | .^"),
-        ("'é' + 1", "ERROR: <input>:1:5: found no matching overload for '_+_' applied to '(string, int)'\n | 'é' + 1\n | .\u{ff0e}..^"),
+        (
+            "foo",
+            "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo\n | ^",
+        ),
+        (
+            "foo(1)",
+            "ERROR: <input>:1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^",
+        ),
+        (
+            "1 + 'a'",
+            "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'\n | 1 + 'a'\n | ..^",
+        ),
+        (
+            "self.replicas == null",
+            "ERROR: <input>:1:15: found no matching overload for '_==_' applied to '(int, null)'\n | self.replicas == null\n | ..............^",
+        ),
+        (
+            "'a'.size(1)",
+            "ERROR: <input>:1:9: found no matching overload for 'size' applied to 'string.(int)'\n | 'a'.size(1)\n | ........^",
+        ),
+        (
+            "[1, 'a']",
+            "ERROR: <input>:1:5: expected type 'int' but found 'string'\n | [1, 'a']\n | ....^",
+        ),
+        (
+            "1.x",
+            "ERROR: <input>:1:2: Syntax error: mismatched input '.' expecting <EOF>\n | 1.x\n | .^",
+        ),
+        (
+            "'é' + 1",
+            "ERROR: <input>:1:5: found no matching overload for '_+_' applied to '(string, int)'\n | 'é' + 1\n | .\u{ff0e}..^",
+        ),
         ("1.all(x, true)", "no such"),
         ("if", "ERROR: <input>:1:1: reserved identifier: if\n | if\n | ^"),
-        ("duration('1d') == duration('1s')", "ERROR: <input>:1:10: invalid duration argument\n | duration('1d') == duration('1s')\n | .........^"),
-        ("(1).all(x, true)", "ERROR: <input>:1:2: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)\n | (1).all(x, true)\n | .^"),
+        (
+            "duration('1d') == duration('1s')",
+            "ERROR: <input>:1:10: invalid duration argument\n | duration('1d') == duration('1s')\n | .........^",
+        ),
+        (
+            "(1).all(x, true)",
+            "ERROR: <input>:1:2: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)\n | (1).all(x, true)\n | .^",
+        ),
     ] {
         if wanted == "no such" || source == "1.x" {
             // The form of a number decides where the syntax error is; that there is one is what counts.
@@ -180,14 +219,25 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
         assert_eq!(evaluate(source), wanted, "{source}");
     }
     let end = env().compile("1 +").expect_err("incomplete").to_string();
-    assert!(end.starts_with("ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{',"), "{end}");
+    assert!(
+        end.starts_with("ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{',"),
+        "{end}"
+    );
 }
 
 #[test]
 fn size_and_depth_are_limited() {
     let long = env().compile(&"a".repeat(100_001)).expect_err("too long").to_string();
-    assert_eq!(long, "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100001, limit 100000");
-    for deep in ["(".repeat(5_000), "[".repeat(5_000), format!("1{}", " + 1".repeat(5_000)), "!-".repeat(5_000)] {
+    assert_eq!(
+        long,
+        "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100001, limit 100000"
+    );
+    for deep in [
+        "(".repeat(5_000),
+        "[".repeat(5_000),
+        format!("1{}", " + 1".repeat(5_000)),
+        "!-".repeat(5_000),
+    ] {
         assert!(env().compile(&deep).is_err());
     }
     let wide = vec!["true"; 10_000].join(" && ");
@@ -209,16 +259,55 @@ fn cost_is_counted_and_limited() {
     assert_eq!(cost("self.name == 'web'"), (3, 3));
     assert_eq!(cost("self.tags.all(t, t == 'a')").1, 2 + 1 + 5 * (2 + 3));
     let endless = "[0,1,2,3,4,5,6,7,8,9]";
-    let nested = format!("{endless}.all(a, {endless}.all(b, {endless}.all(c, {endless}.all(d, {endless}.all(e, true)))))");
+    let nested =
+        format!("{endless}.all(a, {endless}.all(b, {endless}.all(c, {endless}.all(d, {endless}.all(e, true)))))");
     assert_eq!(evaluate(&nested), "cost");
 }
 
 /// Source text made of the language's own pieces, which parses more often than arbitrary text.
 fn source() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "self", ".name", ".tags", "any", ".a", "[0]", "(", ")", "+", "-", "==", "<", "&&", "||", "?", ":", "1", "2.5", "'s'", "!",
-        ".all(x, ", ".map(x, ", "x", "[", "]", ",", "{", "}", "in", ".size()", "has(", "dyn(", "optional.of(", ".orValue(", "null",
-        "true", "string(", ".sum()", "b'x'", "1u", "%",
+        "self",
+        ".name",
+        ".tags",
+        "any",
+        ".a",
+        "[0]",
+        "(",
+        ")",
+        "+",
+        "-",
+        "==",
+        "<",
+        "&&",
+        "||",
+        "?",
+        ":",
+        "1",
+        "2.5",
+        "'s'",
+        "!",
+        ".all(x, ",
+        ".map(x, ",
+        "x",
+        "[",
+        "]",
+        ",",
+        "{",
+        "}",
+        "in",
+        ".size()",
+        "has(",
+        "dyn(",
+        "optional.of(",
+        ".orValue(",
+        "null",
+        "true",
+        "string(",
+        ".sum()",
+        "b'x'",
+        "1u",
+        "%",
     ]);
     prop::collection::vec(piece, 0..12).prop_map(|p| p.join(" "))
 }

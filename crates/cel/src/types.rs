@@ -114,7 +114,7 @@ impl Schema {
             max_size,
             items: None,
             nullable: false,
-                }
+        }
     }
 
     /// A schema about which nothing is known.

@@ -266,7 +266,12 @@ impl<'a> Val<'a> {
             (Value::String(s), Type::String | Type::Dyn) => Self::String(Text::Borrowed(s)),
             (Value::String(s), Type::Duration) => match parse_duration(s) {
                 Some(d) => Self::Duration(d),
-                None => return error(format!("Invalid duration {s}: {}", crate::time_value::duration_error(s))),
+                None => {
+                    return error(format!(
+                        "Invalid duration {s}: {}",
+                        crate::time_value::duration_error(s)
+                    ));
+                }
             },
             (Value::String(s), Type::Timestamp) => match Stamp::parse(s).or_else(|| Stamp::parse_date(s)) {
                 Some(t) => Self::Timestamp(t),
@@ -400,7 +405,10 @@ impl<'a> Val<'a> {
                 return None;
             }
             let whole = f.clamp(-1e30, 1e30);
-            Some(n.cmp(&(whole.trunc() as i128)).then_with(|| 0.0f64.total_cmp(&(whole.fract() + 0.0))))
+            Some(
+                n.cmp(&(whole.trunc() as i128))
+                    .then_with(|| 0.0f64.total_cmp(&(whole.fract() + 0.0))),
+            )
         }
         let whole = |v: &Self| match v {
             Self::Int(n) => Some(i128::from(*n)),

@@ -10,7 +10,12 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     (
         "sum",
         Strict(sum),
-        &["list(int).() int", "list(uint).() uint", "list(double).() double", "list(duration).() duration"],
+        &[
+            "list(int).() int",
+            "list(uint).() uint",
+            "list(double).() double",
+            "list(duration).() duration",
+        ],
     ),
     ("min", Strict(|a| extreme(a, "min", Ordering::Less)), EXTREMES),
     ("max", Strict(|a| extreme(a, "max", Ordering::Greater)), EXTREMES),
@@ -25,7 +30,11 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
         &["list(A).(A) int", "string.(string) int", "string.(string, int) int"],
     ),
     ("slice", Strict(slice), &["list(A).(int, int) list(A)"]),
-    ("flatten", Strict(flatten), &["list(list(A)).() list(A)", "list(dyn).(int) list(dyn)"]),
+    (
+        "flatten",
+        Strict(flatten),
+        &["list(list(A)).() list(A)", "list(dyn).(int) list(dyn)"],
+    ),
     ("distinct", Strict(distinct), &["list(A).() list(A)"]),
     ("reverse", Strict(reverse), &["list(A).() list(A)"]),
     ("sort", Strict(sort), SORTED),
@@ -87,7 +96,9 @@ fn is_sorted<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn sum<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let mut items = items(&args[0])?.into_iter();
-    let Some(mut total) = items.next() else { return Ok(Val::Int(0)) };
+    let Some(mut total) = items.next() else {
+        return Ok(Val::Int(0));
+    };
     let crate::library::Body::Strict(add) = function("_+_").expect("an operator").body else {
         return no_overload();
     };
@@ -152,14 +163,18 @@ fn index_of<'a>(args: &[Val<'a>], last: bool) -> Out<'a> {
 }
 
 fn slice<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [list, Val::Int(start), Val::Int(end)] = args else { return no_overload() };
+    let [list, Val::Int(start), Val::Int(end)] = args else {
+        return no_overload();
+    };
     let items = items(list)?;
     let (start, end, len) = (*start, *end, items.len() as i64);
     if start < 0 || end < 0 {
         return error(format!("cannot slice({start}, {end}), negative indexes not supported"));
     }
     if start > end {
-        return error(format!("cannot slice({start}, {end}), start index must be less than or equal to end index"));
+        return error(format!(
+            "cannot slice({start}, {end}), start index must be less than or equal to end index"
+        ));
     }
     if end > len {
         return error(format!("cannot slice({start}, {end}), list is length {len}"));

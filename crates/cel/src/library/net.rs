@@ -10,15 +10,39 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("isIP", Strict(is_ip), &["(string) bool"]),
     ("ip.isCanonical", Strict(is_canonical), &["(string) bool"]),
     ("family", Strict(family), &["IP.() int"]),
-    ("isUnspecified", Strict(|a| test(a, |ip| ip.is_unspecified())), &["IP.() bool"]),
-    ("isLoopback", Strict(|a| test(a, |ip| ip.is_loopback())), &["IP.() bool"]),
-    ("isLinkLocalMulticast", Strict(|a| test(a, link_local_multicast)), &["IP.() bool"]),
-    ("isLinkLocalUnicast", Strict(|a| test(a, link_local_unicast)), &["IP.() bool"]),
+    (
+        "isUnspecified",
+        Strict(|a| test(a, |ip| ip.is_unspecified())),
+        &["IP.() bool"],
+    ),
+    (
+        "isLoopback",
+        Strict(|a| test(a, |ip| ip.is_loopback())),
+        &["IP.() bool"],
+    ),
+    (
+        "isLinkLocalMulticast",
+        Strict(|a| test(a, link_local_multicast)),
+        &["IP.() bool"],
+    ),
+    (
+        "isLinkLocalUnicast",
+        Strict(|a| test(a, link_local_unicast)),
+        &["IP.() bool"],
+    ),
     ("isGlobalUnicast", Strict(|a| test(a, global_unicast)), &["IP.() bool"]),
     ("cidr", Strict(cidr), &["(string) CIDR"]),
     ("isCIDR", Strict(is_cidr), &["(string) bool"]),
-    ("containsIP", Strict(contains_ip), &["CIDR.(IP) bool", "CIDR.(string) bool"]),
-    ("containsCIDR", Strict(contains_cidr), &["CIDR.(CIDR) bool", "CIDR.(string) bool"]),
+    (
+        "containsIP",
+        Strict(contains_ip),
+        &["CIDR.(IP) bool", "CIDR.(string) bool"],
+    ),
+    (
+        "containsCIDR",
+        Strict(contains_cidr),
+        &["CIDR.(CIDR) bool", "CIDR.(string) bool"],
+    ),
     ("masked", Strict(masked), &["CIDR.() CIDR"]),
     ("prefixLength", Strict(prefix_length), &["CIDR.() int"]),
 ];
@@ -80,7 +104,9 @@ fn parse_ip(s: &str) -> Result<IpAddr, Fail> {
         Ok(ip) => Ok(ip),
         Err(_) => {
             let why = format!("ParseAddr({s:?}): unable to parse IP");
-            error(format!("IP Address {s:?} parse error during conversion from string: {why}"))
+            error(format!(
+                "IP Address {s:?} parse error during conversion from string: {why}"
+            ))
         }
     }
 }
@@ -89,8 +115,12 @@ fn parse_cidr(s: &str) -> Result<(IpAddr, u8), Fail> {
     // Upstream prefixes the message twice.
     const WHERE: &str = "network address parse error during conversion from string: ";
     let fail = |why: &str| error(format!("{WHERE}{WHERE}netip.ParsePrefix({s:?}): {why}"));
-    let Some((address, bits)) = s.rsplit_once('/') else { return fail("no '/'") };
-    let Ok(ip) = address.parse::<IpAddr>() else { return fail("unable to parse IP") };
+    let Some((address, bits)) = s.rsplit_once('/') else {
+        return fail("no '/'");
+    };
+    let Ok(ip) = address.parse::<IpAddr>() else {
+        return fail("unable to parse IP");
+    };
     if let IpAddr::V6(v6) = ip
         && v6.to_ipv4_mapped().is_some()
     {

@@ -7,7 +7,11 @@ use std::sync::Arc;
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("optional.of", Strict(of), &["(A) optional(A)"]),
     ("optional.ofNonZeroValue", Strict(of_non_zero), &["(A) optional(A)"]),
-    ("optional.none", Strict(|_| Ok(Val::Optional(None))), &["() optional(A)"]),
+    (
+        "optional.none",
+        Strict(|_| Ok(Val::Optional(None))),
+        &["() optional(A)"],
+    ),
     ("value", Strict(value), &["optional(A).() A"]),
     ("hasValue", Strict(has_value), &["optional(A).() bool"]),
     ("or", Strict(or), &["optional(A).(optional(A)) optional(A)"]),
@@ -67,7 +71,9 @@ fn or_value<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn unwrap<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let Val::List(list) = &args[0] else { return no_overload() };
+    let Val::List(list) = &args[0] else {
+        return no_overload();
+    };
     let mut out = Vec::new();
     for item in list.iter() {
         match item? {
@@ -80,7 +86,9 @@ fn unwrap<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn end<'a>(args: &[Val<'a>], pick: fn(usize) -> Option<usize>) -> Out<'a> {
-    let Val::List(list) = &args[0] else { return no_overload() };
+    let Val::List(list) = &args[0] else {
+        return no_overload();
+    };
     let found = pick(list.len()).and_then(|i| list.get(i)).transpose()?;
     Ok(Val::Optional(found.map(Arc::new)))
 }

@@ -25,7 +25,11 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
         &["Quantity.(Quantity) int", "Semver.(Semver) int"],
     ),
     ("sign", Strict(sign), &["(Quantity) int"]),
-    ("isInteger", Strict(|a| integer(a).map(|n| Val::Bool(n.is_some()))), &["Quantity.() bool"]),
+    (
+        "isInteger",
+        Strict(|a| integer(a).map(|n| Val::Bool(n.is_some()))),
+        &["Quantity.() bool"],
+    ),
     ("asInteger", Strict(as_integer), &["Quantity.() int"]),
 ];
 
@@ -33,7 +37,11 @@ const ARITHMETIC: &[&str] = &["Quantity.(Quantity) Quantity", "Quantity.(int) Qu
 
 fn parse(s: &str) -> Result<Quantity, &'static str> {
     // Surrounding blanks, which the parser takes, are no part of a quantity.
-    if s.trim() == s { Quantity::parse(s) } else { Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'") }
+    if s.trim() == s {
+        Quantity::parse(s)
+    } else {
+        Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    }
 }
 
 fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -5,9 +5,17 @@ use crate::value::{Out, Val, error, no_overload};
 use regex::Regex;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
-    ("matches", Strict(matches), &["(string, string) bool", "string.(string) bool"]),
+    (
+        "matches",
+        Strict(matches),
+        &["(string, string) bool", "string.(string) bool"],
+    ),
     ("find", Strict(find), &["string.(string) string"]),
-    ("findAll", Strict(find_all), &["string.(string) list(string)", "string.(string, int) list(string)"]),
+    (
+        "findAll",
+        Strict(find_all),
+        &["string.(string) list(string)", "string.(string, int) list(string)"],
+    ),
 ];
 
 /// The most memory that a compiled expression takes.
@@ -21,7 +29,9 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
 }
 
 fn matches<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [Val::String(s), Val::String(pattern)] = args else { return no_overload() };
+    let [Val::String(s), Val::String(pattern)] = args else {
+        return no_overload();
+    };
     match compile(pattern) {
         Ok(regex) => Ok(Val::Bool(regex.is_match(s))),
         Err(_) => error(format!("error parsing regexp: `{}`", &**pattern)),
@@ -29,7 +39,9 @@ fn matches<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn find<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [Val::String(s), Val::String(pattern)] = args else { return no_overload() };
+    let [Val::String(s), Val::String(pattern)] = args else {
+        return no_overload();
+    };
     match compile(pattern) {
         Ok(regex) => Ok(regex.find(s).map_or("", |m| m.as_str()).into()),
         Err(_) => error(format!("Illegal regex: `{}`", &**pattern)),
@@ -44,7 +56,12 @@ fn find_all<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     match compile(pattern) {
-        Ok(regex) => Ok(regex.find_iter(s).take(count).map(|m| Val::from(m.as_str())).collect::<Vec<_>>().into()),
+        Ok(regex) => Ok(regex
+            .find_iter(s)
+            .take(count)
+            .map(|m| Val::from(m.as_str()))
+            .collect::<Vec<_>>()
+            .into()),
         Err(_) => error(format!("Illegal regex: `{}`", &**pattern)),
     }
 }

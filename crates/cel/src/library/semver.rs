@@ -57,13 +57,19 @@ impl Semver {
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         // A release is newer than its pre-releases.
         let release = self.pre.is_empty().cmp(&other.pre.is_empty());
-        self.numbers.cmp(&other.numbers).then(release).then_with(|| self.pre.cmp(&other.pre))
+        self.numbers
+            .cmp(&other.numbers)
+            .then(release)
+            .then_with(|| self.pre.cmp(&other.pre))
     }
 }
 
 fn semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::String(s)] = args else { return no_overload() };
-    Semver::parse(s).map_or_else(|| error(format!("invalid semantic version {}", &**s)), |v| Ok(Val::Semver(Arc::new(v))))
+    Semver::parse(s).map_or_else(
+        || error(format!("invalid semantic version {}", &**s)),
+        |v| Ok(Val::Semver(Arc::new(v))),
+    )
 }
 
 fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -65,8 +65,16 @@ pub(super) const OPERATORS: &[Declaration] = &[
             "(timestamp, duration) timestamp",
         ],
     ),
-    ("_*_", Strict(multiply), &["(int, int) int", "(uint, uint) uint", "(double, double) double"]),
-    ("_/_", Strict(divide), &["(int, int) int", "(uint, uint) uint", "(double, double) double"]),
+    (
+        "_*_",
+        Strict(multiply),
+        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+    ),
+    (
+        "_/_",
+        Strict(divide),
+        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+    ),
     ("_%_", Strict(modulo), &["(int, int) int", "(uint, uint) uint"]),
     ("@in", Strict(contains), &["(A, list(A)) bool", "(A, map(A, B)) bool"]),
     (
@@ -89,7 +97,11 @@ pub(super) const OPERATORS: &[Declaration] = &[
             "(optional(map(A, B)), A) optional(B)",
         ],
     ),
-    ("cel.@mapInsert", Strict(insert), &["(map(A, B), A, B) map(A, B)", "(map(A, B), map(A, B)) map(A, B)"]),
+    (
+        "cel.@mapInsert",
+        Strict(insert),
+        &["(map(A, B), A, B) map(A, B)", "(map(A, B), map(A, B)) map(A, B)"],
+    ),
 ];
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
@@ -111,13 +123,28 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("dyn", Strict(dynamic), &["(A) dyn"]),
     ("bool", Strict(to_bool), &["(bool) bool", "(string) bool"]),
     ("bytes", Strict(to_bytes), &["(bytes) bytes", "(string) bytes"]),
-    ("double", Strict(to_double), &["(double) double", "(int) double", "(string) double", "(uint) double"]),
+    (
+        "double",
+        Strict(to_double),
+        &["(double) double", "(int) double", "(string) double", "(uint) double"],
+    ),
     (
         "int",
         Strict(to_int),
-        &["(int) int", "(double) int", "(duration) int", "(string) int", "(timestamp) int", "(uint) int"],
+        &[
+            "(int) int",
+            "(double) int",
+            "(duration) int",
+            "(string) int",
+            "(timestamp) int",
+            "(uint) int",
+        ],
     ),
-    ("uint", Strict(to_uint), &["(uint) uint", "(double) uint", "(int) uint", "(string) uint"]),
+    (
+        "uint",
+        Strict(to_uint),
+        &["(uint) uint", "(double) uint", "(int) uint", "(string) uint"],
+    ),
     (
         "string",
         Strict(to_string),
@@ -134,8 +161,16 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
             "(CIDR) string",
         ],
     ),
-    ("duration", Strict(to_duration), &["(duration) duration", "(string) duration", "(int) duration"]),
-    ("timestamp", Strict(to_timestamp), &["(timestamp) timestamp", "(string) timestamp", "(int) timestamp"]),
+    (
+        "duration",
+        Strict(to_duration),
+        &["(duration) duration", "(string) duration", "(int) duration"],
+    ),
+    (
+        "timestamp",
+        Strict(to_timestamp),
+        &["(timestamp) timestamp", "(string) timestamp", "(int) timestamp"],
+    ),
 ];
 
 fn overflow<'a>(kind: &str) -> Out<'a> {
@@ -416,7 +451,9 @@ fn to_int<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Double(_) => overflow("integer"),
         Val::Duration(d) => Ok(Val::Int(*d)),
         Val::Timestamp(t) => Ok(Val::Int(t.seconds())),
-        Val::String(s) => s.parse().map_or_else(|_| unconvertible("string", "int"), |n| Ok(Val::Int(n))),
+        Val::String(s) => s
+            .parse()
+            .map_or_else(|_| unconvertible("string", "int"), |n| Ok(Val::Int(n))),
         _ => no_overload(),
     }
 }
@@ -428,7 +465,9 @@ fn to_uint<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Double(f) if *f >= 0.0 && *f < u64::MAX as f64 => Ok(Val::Uint(*f as u64)),
         Val::Double(_) => overflow("unsigned integer"),
         Val::String(s) if s.starts_with('+') => unconvertible("string", "uint"),
-        Val::String(s) => s.parse().map_or_else(|_| unconvertible("string", "uint"), |n| Ok(Val::Uint(n))),
+        Val::String(s) => s
+            .parse()
+            .map_or_else(|_| unconvertible("string", "uint"), |n| Ok(Val::Uint(n))),
         _ => no_overload(),
     }
 }
@@ -442,7 +481,10 @@ pub(crate) fn double_text(f: f64) -> String {
         return if f > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let exponential = format!("{f:e}");
-    let exponent: i32 = exponential.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    let exponent: i32 = exponential
+        .split_once('e')
+        .and_then(|(_, e)| e.parse().ok())
+        .unwrap_or(0);
     if f == 0.0 || (-4..21).contains(&exponent) {
         return format!("{f}");
     }

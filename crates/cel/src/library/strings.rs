@@ -4,21 +4,57 @@ use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
-    ("contains", Strict(|a| test(a, |s, t| s.contains(t))), &["string.(string) bool"]),
-    ("startsWith", Strict(|a| test(a, |s, t| s.starts_with(t))), &["string.(string) bool"]),
-    ("endsWith", Strict(|a| test(a, |s, t| s.ends_with(t))), &["string.(string) bool"]),
-    ("lowerAscii", Strict(|a| change(a, |s| s.to_ascii_lowercase())), &["string.() string"]),
-    ("upperAscii", Strict(|a| change(a, |s| s.to_ascii_uppercase())), &["string.() string"]),
-    ("trim", Strict(|a| change(a, |s| s.trim().to_owned())), &["string.() string"]),
+    (
+        "contains",
+        Strict(|a| test(a, |s, t| s.contains(t))),
+        &["string.(string) bool"],
+    ),
+    (
+        "startsWith",
+        Strict(|a| test(a, |s, t| s.starts_with(t))),
+        &["string.(string) bool"],
+    ),
+    (
+        "endsWith",
+        Strict(|a| test(a, |s, t| s.ends_with(t))),
+        &["string.(string) bool"],
+    ),
+    (
+        "lowerAscii",
+        Strict(|a| change(a, |s| s.to_ascii_lowercase())),
+        &["string.() string"],
+    ),
+    (
+        "upperAscii",
+        Strict(|a| change(a, |s| s.to_ascii_uppercase())),
+        &["string.() string"],
+    ),
+    (
+        "trim",
+        Strict(|a| change(a, |s| s.trim().to_owned())),
+        &["string.() string"],
+    ),
     ("charAt", Strict(char_at), &["string.(int) string"]),
-    ("substring", Strict(substring), &["string.(int) string", "string.(int, int) string"]),
+    (
+        "substring",
+        Strict(substring),
+        &["string.(int) string", "string.(int, int) string"],
+    ),
     (
         "replace",
         Strict(replace),
         &["string.(string, string) string", "string.(string, string, int) string"],
     ),
-    ("split", Strict(split), &["string.(string) list(string)", "string.(string, int) list(string)"]),
-    ("join", Strict(join), &["list(string).() string", "list(string).(string) string"]),
+    (
+        "split",
+        Strict(split),
+        &["string.(string) list(string)", "string.(string, int) list(string)"],
+    ),
+    (
+        "join",
+        Strict(join),
+        &["list(string).() string", "list(string).(string) string"],
+    ),
     ("strings.quote", Strict(|a| change(a, quote)), &["(string) string"]),
 ];
 
@@ -47,7 +83,9 @@ pub(super) fn offset(s: &str, index: i64) -> Option<usize> {
 }
 
 fn char_at<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [Val::String(s), Val::Int(i)] = args else { return no_overload() };
+    let [Val::String(s), Val::Int(i)] = args else {
+        return no_overload();
+    };
     match offset(s, *i) {
         Some(at) => Ok(s[at..].chars().next().map_or_else(String::new, String::from).into()),
         None => error(format!("index out of range: {i}")),

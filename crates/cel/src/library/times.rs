@@ -10,15 +10,47 @@ const CLOCK: &[&str] = &["timestamp.() int", "timestamp.(string) int", "duration
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("getFullYear", Strict(|a| part(a, |t| t.year().into(), None)), CALENDAR),
-    ("getMonth", Strict(|a| part(a, |t| i64::from(u8::from(t.month())) - 1, None)), CALENDAR),
+    (
+        "getMonth",
+        Strict(|a| part(a, |t| i64::from(u8::from(t.month())) - 1, None)),
+        CALENDAR,
+    ),
     ("getDate", Strict(|a| part(a, |t| t.day().into(), None)), CALENDAR),
-    ("getDayOfMonth", Strict(|a| part(a, |t| i64::from(t.day()) - 1, None)), CALENDAR),
-    ("getDayOfWeek", Strict(|a| part(a, |t| t.weekday().number_days_from_sunday().into(), None)), CALENDAR),
-    ("getDayOfYear", Strict(|a| part(a, |t| i64::from(t.ordinal()) - 1, None)), CALENDAR),
-    ("getHours", Strict(|a| part(a, |t| t.hour().into(), Some(3_600_000_000_000))), CLOCK),
-    ("getMinutes", Strict(|a| part(a, |t| t.minute().into(), Some(60_000_000_000))), CLOCK),
-    ("getSeconds", Strict(|a| part(a, |t| t.second().into(), Some(1_000_000_000))), CLOCK),
-    ("getMilliseconds", Strict(|a| part(a, |t| t.millisecond().into(), Some(1_000_000))), CLOCK),
+    (
+        "getDayOfMonth",
+        Strict(|a| part(a, |t| i64::from(t.day()) - 1, None)),
+        CALENDAR,
+    ),
+    (
+        "getDayOfWeek",
+        Strict(|a| part(a, |t| t.weekday().number_days_from_sunday().into(), None)),
+        CALENDAR,
+    ),
+    (
+        "getDayOfYear",
+        Strict(|a| part(a, |t| i64::from(t.ordinal()) - 1, None)),
+        CALENDAR,
+    ),
+    (
+        "getHours",
+        Strict(|a| part(a, |t| t.hour().into(), Some(3_600_000_000_000))),
+        CLOCK,
+    ),
+    (
+        "getMinutes",
+        Strict(|a| part(a, |t| t.minute().into(), Some(60_000_000_000))),
+        CLOCK,
+    ),
+    (
+        "getSeconds",
+        Strict(|a| part(a, |t| t.second().into(), Some(1_000_000_000))),
+        CLOCK,
+    ),
+    (
+        "getMilliseconds",
+        Strict(|a| part(a, |t| t.millisecond().into(), Some(1_000_000))),
+        CLOCK,
+    ),
 ];
 
 fn part<'a>(args: &[Val<'a>], of: fn(OffsetDateTime) -> i64, unit: Option<i64>) -> Out<'a> {

@@ -9,11 +9,27 @@ use torana_apimachinery::field::quote;
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("url", Strict(url), &["(string) URL"]),
     ("isURL", Strict(is_url), &["(string) bool"]),
-    ("getScheme", Strict(|a| part(a, |u| u.scheme.to_ascii_lowercase())), &["URL.() string"]),
+    (
+        "getScheme",
+        Strict(|a| part(a, |u| u.scheme.to_ascii_lowercase())),
+        &["URL.() string"],
+    ),
     ("getHost", Strict(|a| part(a, |u| u.host.clone())), &["URL.() string"]),
-    ("getHostname", Strict(|a| part(a, |u| u.hostname().to_owned())), &["URL.() string"]),
-    ("getPort", Strict(|a| part(a, |u| u.port().to_owned())), &["URL.() string"]),
-    ("getEscapedPath", Strict(|a| part(a, |u| u.path.clone())), &["URL.() string"]),
+    (
+        "getHostname",
+        Strict(|a| part(a, |u| u.hostname().to_owned())),
+        &["URL.() string"],
+    ),
+    (
+        "getPort",
+        Strict(|a| part(a, |u| u.port().to_owned())),
+        &["URL.() string"],
+    ),
+    (
+        "getEscapedPath",
+        Strict(|a| part(a, |u| u.path.clone())),
+        &["URL.() string"],
+    ),
     ("getQuery", Strict(query), &["URL.() map(string, list(string))"]),
 ];
 
