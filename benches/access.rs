@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torana::authn::cache::TokenCache;
 use torana::authn::{Authenticator, BearerToken, Credentials, TokenFile, X509};
+use torana::pki::certs::CaPool;
 use torana::request::{ClientCaSource, TrustAnchors};
-use torana::serving::CaPool;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

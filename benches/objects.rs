@@ -17,6 +17,7 @@ use torana::controlplane::{self, ControlPlane, KubeletConfig};
 use torana::endpoints::negotiate::{Media, Negotiated, Transform};
 use torana::endpoints::options::Query;
 use torana::endpoints::respond::{self, list::ListMeta};
+use torana::registry::StoreLookup;
 use torana::registry::resource::{Backing, Resource};
 use torana::registry::schema::ManagerInfo;
 use torana::registry::strategy::Change;
@@ -109,9 +110,10 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: TaskGroup::new("bench"),
             policy: Default::default(),
-            names: Arc::new(torana::client::resolver::SystemResolver),
+            names: Arc::new(torana::proxy::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(torana::extensions::definitions::CustomResourceDefinition),
     };
     let storage = |row: &Resource| -> Arc<dyn Storage> {
         match &row.backing {
@@ -123,7 +125,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         }
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    controlplane::build(config, &storage, &admission).expect("a usable range")
+    controlplane::build(config, &StoreLookup::default(), &storage, &admission).expect("a usable range")
 }
 
 fn main() {

@@ -45,6 +45,14 @@ pub const ALL: &[Body] = &[
         &["impersonate-user:a\nimpersonate-group:g\nimpersonate-extra-a%2fb:c\nimpersonate-uid:u"],
     ),
     (
+        "conversion-review",
+        backends::conversion,
+        &[
+            r#"{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"g/v2","kind":"K","metadata":{"name":"a","uid":"u","labels":{"l":"2"}}}]}}"#,
+            r#"{"response":{"result":{"status":"Failure","message":"m"}}}"#,
+        ],
+    ),
+    (
         "request-headers",
         access::request_headers,
         &[
@@ -180,11 +188,22 @@ pub const ALL: &[Body] = &[
     ),
     ("any-tree", trees::any_tree, &["", "a", "the input chooses a tree"]),
     (
+        "json-path",
+        edge::json_path,
+        &[
+            r#".spec.list[?(@.k=="v")].n[-1:]"#,
+            r#"..a['b\.c','d'][1:2:3]}x{.y"#,
+            r#"[?(.a'[?(.b)].c')].* "A" -1.5"#,
+        ],
+    ),
+    (
         "structural-schema",
         edge::structural_schema,
         &[
             r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"integer","minimum":1},"x-kubernetes-list-type":"set"},"b":{"pattern":"^[a-z]+$","type":"string"}},"required":["a"]}"#,
             r#"{"x-kubernetes-preserve-unknown-fields":true,"anyOf":[{"required":["x"]}],"additionalProperties":{"type":"string"}}"#,
+            r#"{"type":"object","properties":{"spec":{"type":"object","default":{},"properties":{"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"name":{"type":"string","format":"k8s-short-name","default":"a"}}}}},"x-kubernetes-validations":[{"rule":"self.x","fieldPath":".ports"}]}}}"#,
+            r#"{"type":"object","properties":{"b":{"type":"string","pattern":"(?i)^[[:alpha:]\\d]{2,3}(?P<n>\\pL|\\x41)*$","oneOf":[{"format":"uri"},{"not":{"enum":["a",1]}}]}}}"#,
         ],
     ),
     (

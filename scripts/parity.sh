@@ -25,7 +25,7 @@ fi
 	--authorization-mode=Node,RBAC --allow-privileged=true --service-cluster-ip-range=10.0.0.0/24 \
 	--service-account-issuer=https://kubernetes.default.svc --etcd-compaction-interval=5s "${store[@]}" >"$dir/log" 2>&1 &
 pid=$!
-trap 'kill $pid ${sample:-} ${etcd:-} 2>/dev/null; wait $pid ${sample:-} ${etcd:-} 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
+trap 'kill $pid ${sample:-} ${etcd:-} 2>/dev/null || true; wait $pid ${sample:-} ${etcd:-} 2>/dev/null || true; cp "$dir/log" target/parity.log; rm -rf "$dir"' EXIT
 for _ in $(seq 200); do
 	[ -f "$dir/data/admin.kubeconfig" ] && url=$(sed -n 's/.*server: *//p' "$dir/data/admin.kubeconfig" | tr -d '"') &&
 		curl -sk "$url/readyz" 2>/dev/null | grep -q '^ok' && break

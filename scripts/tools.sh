@@ -24,8 +24,19 @@ if ! command -v cargo >/dev/null 2>&1; then
 	echo "cargo is missing: install Rust with https://rustup.rs, then run this again" >&2
 	exit 1
 fi
+# promtool checks deploy/observe. Debian ships it with the server, which would start when installed; only the tool is wanted.
+wants_promtool() { [ "${1:-}" != build ] && ! command -v promtool >/dev/null 2>&1; }
+install_promtool() {
+	local dir
+	dir=$(mktemp -d)
+	(cd "$dir" && { apt-get download -q prometheus || { apt-get update && apt-get download -q prometheus; }; } && dpkg-deb -x prometheus_*.deb . &&
+		install -m 755 usr/bin/promtool /usr/local/bin/promtool) >/dev/null 2>&1 || echo "promtool could not be installed" >&2
+	rm -rf "$dir"
+}
+is_debian_root() { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; }
+if wants_promtool "${1:-}" && is_debian_root; then install_promtool; fi
 [ ${#missing[@]} -eq 0 ] && exit 0
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+if ! is_debian_root; then
 	echo "missing: ${missing[*]}. As root on Debian: apt-get install -y ${missing[*]}" >&2
 	exit 1
 fi

@@ -16,7 +16,7 @@ pub mod timed;
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
 pub use configuration::Configuration;
-pub use object_lookup::ObjectLookup;
+pub use object_lookup::{Cluster, ObjectLookup};
 pub use refusal::forbidden;
 pub use timed::{Phases, Timed};
 

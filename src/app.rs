@@ -22,26 +22,28 @@ mod metrics;
 mod port;
 mod servers;
 mod service_accounts;
+mod service_manager;
 mod store;
 mod token_objects;
 pub mod tool;
 mod trust;
+mod webhooks;
 
 pub use builder::GatewayBuilder;
 
-use crate::admission::ObjectLookup;
 use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
 use crate::cli::CompletedOptions;
 use crate::cli::flags::FLAGS;
-use crate::client::outbound::{Outbound, OwnAddress};
-use crate::client::policy::ProxyPolicy;
 use crate::controlplane::bootstrap::Advertise;
 use crate::controlplane::reviews::ReviewDependencies;
 use crate::endpoints::install::PublishedDocuments;
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
 use crate::extensions::api_server::ApiGroup;
+use crate::proxy::outbound::{Outbound, OwnAddress};
+use crate::proxy::policy::ProxyPolicy;
+use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::server::GatewayService;
 use crate::server::chain::ChainConfig;
@@ -124,8 +126,8 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let address = port.local_addr();
     let url = options.local_url(address.port());
     telemetry.client_requests.expect(url.trim_start_matches("https://"));
-    let cluster = ObjectLookup::default();
-    let token_objects = token_objects::TokenObjects::new(cluster.clone());
+    let lookup = StoreLookup::default();
+    let token_objects = Arc::new(token_objects::TokenObjects(lookup.clone()));
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
@@ -153,7 +155,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let made = servers::control_plane(
         &stores,
         &options,
-        &cluster,
+        &lookup,
         review_dependencies,
         kubelets,
         issuing,
@@ -161,7 +163,6 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         &telemetry,
     );
     let plane = Arc::new(made.await?);
-    token_objects.fill(plane.clone());
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
@@ -181,8 +182,17 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
-    let mut extensions = servers::extensions(&plane, &serving);
-    let definitions_synced = hooks::definitions(&mut extensions, &plane, &telemetry);
+    let outbound = Outbound::from_environment()?
+        .with_socket_dirs(options.aggregator.socket_dirs.clone())
+        .refusing(OwnAddress {
+            bound: address,
+            advertised: options.advertise_address,
+        });
+    let services = webhooks::Services::default();
+    let conversions = webhooks::conversions(&provider, &outbound, &services, &telemetry);
+    let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
+    lookup.set_custom_kinds(custom.kinds());
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
     let host = options.serving.external_hostname.clone();
@@ -212,12 +222,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             telemetry: telemetry.clone(),
             connections: tasks.clone(),
             provider,
-            outbound: Outbound::from_environment()?
-                .with_socket_dirs(options.aggregator.socket_dirs.clone())
-                .refusing(OwnAddress {
-                    bound: address,
-                    advertised: options.advertise_address,
-                }),
+            outbound,
             policy,
             identity_headers: authentication.identity_headers.clone(),
             documents: aggregator::DocumentLimits {
@@ -244,6 +249,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             resolver: None,
         },
     );
+    services.set(aggregator.resolver().clone());
     trust::follow_identity(identity, aggregator, &tasks);
     let trust = trust::published(&options, &port, &tasks);
     let advertise = Advertise {
@@ -301,6 +307,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
+    service_manager::report(std::mem::take(&mut prepared.health_checks), &lifecycle, &tasks);
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,

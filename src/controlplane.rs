@@ -31,23 +31,25 @@ pub use subresources::token::TokenRequests;
 use crate::admission::Admission;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
-use crate::registry::converting::ConvertingStorage;
-use crate::registry::resource::{Backing, Connect, ExtractFields, Resource, SubresourceHandler};
+use crate::registry::StoreLookup;
+use crate::registry::converting::{ConvertingStorage, PairConversion};
+use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
 use crate::registry::store::Store;
+use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
 use reviews::ReviewDependencies;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use strategies::service::Service;
 use strategies::service::addresses::IpAddressStore;
-use strategies::service::{EndpointsCleanup, Service};
-use subresources::LateStore;
+use subresources::cleanup::DeleteEndpoints;
 use subresources::connect::connector::BackendConnector;
 use subresources::connect::kubelet::Kubelets;
 use subresources::connect::log::Log;
-use subresources::connect::proxy::{self, Proxy, ProxyHandler};
+use subresources::connect::proxy::{Proxy, ProxyHandler};
 use subresources::connect::stream::{self, Stream};
 
 /// Configuration of the control plane.
@@ -66,6 +68,8 @@ pub struct Config {
     pub kubelets: KubeletConfig,
     /// How to issue service account tokens; `None` disables `serviceaccounts/token`.
     pub tokens: Option<TokenRequests>,
+    /// The strategy of CustomResourceDefinitions.
+    pub definitions: Arc<dyn RestStrategy>,
 }
 
 /// Why a control plane cannot be built.
@@ -113,55 +117,43 @@ pub struct ControlPlane {
     /// apiregistration.k8s.io/v1; kept apart because the aggregator serves it.
     pub apiregistration: Group,
     allocators: Arc<ServiceAllocators>,
+    stores: StoreLookup,
 }
 
 /// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix; every write
-/// passes through `admission`.
+/// passes through `admission`. The stores are added to `stores`, where handlers and plugins find them.
 ///
 /// # Errors
 /// [`BuildError`]
 pub fn build(
     config: Config,
+    stores: &StoreLookup,
     storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
     admission: &Arc<dyn Admission>,
 ) -> std::result::Result<ControlPlane, BuildError> {
     let allocators = Arc::new(service_allocators(&config)?);
-    // Handlers need stores that do not exist yet: each holds a `LateStore`, which is filled at the end.
-    let (finalize, binding, endpoints) = (LateStore::default(), LateStore::default(), LateStore::default());
-    let (approval, namespaces) = (LateStore::default(), LateStore::default());
-    let addresses = IpAddressStore::default();
-    let (evicted, budgets) = (LateStore::default(), LateStore::default());
-    let connection_stores = ConnectionStores::default();
     let connector = BackendConnector::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
-    let scales: [(&str, &str, LateStore); 4] = [
-        ("", "replicationcontrollers", LateStore::default()),
-        ("apps", "deployments", LateStore::default()),
-        ("apps", "replicasets", LateStore::default()),
-        ("apps", "statefulsets", LateStore::default()),
-    ];
-    let scale = |i: usize| -> Arc<dyn SubresourceHandler> { Arc::new(subresources::scale::Scale(scales[i].2.clone())) };
-    let cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>> = Arc::default();
-    let token_reads = subresources::token::TokenStores::default();
+    let scale = |group, resource| -> Arc<dyn SubresourceHandler> {
+        let (stores, of) = (stores.clone(), (group, resource));
+        Arc::new(subresources::scale::Scale { stores, of })
+    };
     let token = |how: &TokenRequests| -> Arc<dyn SubresourceHandler> {
-        let (how, read) = (how.clone(), token_reads.clone());
-        Arc::new(subresources::token::Token { config: how, read })
+        let (config, stores) = (how.clone(), stores.clone());
+        Arc::new(subresources::token::Token { config, stores })
     };
     let parts = groups::core::Parts {
         service: Arc::new(Service::new(
             allocators.clone(),
-            Arc::new(addresses.clone()),
-            cleanup.clone(),
+            Arc::new(IpAddressStore(stores.clone())),
+            Arc::new(DeleteEndpoints(stores.clone())),
         )),
         token: config.tokens.as_ref().map(token),
-        finalize: Arc::new(subresources::finalize::Finalize(finalize.clone())),
-        binding: Arc::new(subresources::binding::Binding(binding.clone())),
-        bindings: Arc::new(subresources::binding::Binding(binding.clone())),
-        eviction: Arc::new(subresources::eviction::Eviction {
-            pods: evicted.clone(),
-            budgets: budgets.clone(),
-        }),
-        connections: connection_stores.connections(connector),
-        scale: scale(0),
+        finalize: Arc::new(subresources::finalize::Finalize(stores.clone())),
+        binding: Arc::new(subresources::binding::Binding(stores.clone())),
+        bindings: Arc::new(subresources::binding::Binding(stores.clone())),
+        eviction: Arc::new(subresources::eviction::Eviction(stores.clone())),
+        connections: connections(stores, connector),
+        scale: scale("", "replicationcontrollers"),
         event_ttl_seconds: config.event_ttl_seconds,
         components: Arc::new(components::Components::new(config.components.clone())),
     };
@@ -169,8 +161,8 @@ pub fn build(
         authorizer: config.review_dependencies.authorizer.clone(),
         roles: config.review_dependencies.roles.clone(),
     };
-    // Storages created so far and their field extractors: further versions of a kind convert to and from these.
-    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<ExtractFields>)> = HashMap::new();
+    // Storages created so far and their selectable fields: further versions of a kind convert to and from these.
+    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<SelectableFields>)> = HashMap::new();
     let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
         resources: rows
@@ -180,8 +172,7 @@ pub fn build(
                 let storage: Arc<dyn Storage> = match &row.backing {
                     Backing::Stored { .. } => {
                         let stored = storage(&row);
-                        let fields = row.selectable.as_ref().map(|s| s.extract.clone());
-                        hubs.insert(row.gvr.clone(), (stored.clone(), fields));
+                        hubs.insert(row.gvr.clone(), (stored.clone(), row.selectable.clone()));
                         stored
                     }
                     Backing::Converted { hub, conversion, .. } => {
@@ -189,7 +180,8 @@ pub fn build(
                             .get(hub)
                             .cloned()
                             .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
-                        Arc::new(ConvertingStorage::new(stored, conversion.clone(), fields))
+                        let kind = PairConversion(conversion.clone()).versions(fields);
+                        Arc::new(ConvertingStorage::new(stored, Arc::new(kind), PairConversion::SPOKE))
                     }
                     Backing::Computed(computed) => computed.clone(),
                     Backing::CreateOnly(_) => Arc::new(reviews::NoStorage),
@@ -206,7 +198,7 @@ pub fn build(
         serve(groups::access::authentication(&config.review_dependencies)),
         serve(groups::access::authorization(&config.review_dependencies)),
         serve(groups::rbac::rows(&guard)),
-        serve(groups::apiextensions::rows()),
+        serve(groups::apiextensions::rows(config.definitions)),
         serve(groups::admissionregistration::rows()),
         serve(groups::coordination::rows()),
         serve(groups::discovery::rows()),
@@ -214,73 +206,33 @@ pub fn build(
         serve(groups::flowcontrol::rows()),
         serve(groups::scheduling::rows()),
         serve(groups::apps::rows(groups::apps::Parts {
-            deployments: scale(1),
-            replica_sets: scale(2),
-            stateful_sets: scale(3),
+            deployments: scale("apps", "deployments"),
+            replica_sets: scale("apps", "replicasets"),
+            stateful_sets: scale("apps", "statefulsets"),
         })),
         serve(autoscaling),
         serve(older_autoscaling),
         serve(groups::batch::rows()),
         serve(groups::certificates::rows(Arc::new(
-            subresources::approval::ApprovalHandler(approval.clone()),
+            subresources::approval::ApprovalHandler(stores.clone()),
         ))),
         serve(groups::networking::rows()),
         serve(groups::node::rows()),
         serve(groups::policy::rows()),
-        serve(groups::resource::rows(
-            &namespaces,
-            &config.review_dependencies.authorizer,
-        )),
+        serve(groups::resource::rows(stores, &config.review_dependencies.authorizer)),
         serve(groups::storage::rows()),
     ];
     let plane = ControlPlane {
         groups,
         apiregistration: serve(groups::apiregistration::rows()),
         allocators,
+        stores: stores.clone(),
     };
     if let Some(what) = first_duplicate(plane.groups.iter().chain([&plane.apiregistration])) {
         return Err(BuildError::Duplicate(what));
     }
-    // A second store over a resource's storage with another strategy, for subresources that bypass the usual one.
-    let second_store = |group: &str, plural: &str, strategy: Arc<dyn crate::registry::RestStrategy>| {
-        let (row, store) = plane.served(group, plural);
-        let mut row = (**row).clone();
-        row.strategy = strategy;
-        row.subresources.clear();
-        Arc::new(Store::new(Arc::new(row), store.storage().clone(), admission.clone()))
-    };
-    finalize.fill(second_store(
-        "",
-        "namespaces",
-        Arc::new(subresources::finalize::FinalizeStrategy),
-    ));
-    // Past admission, here and below: the request was admitted as another object (a Binding, Eviction or Scale).
-    let bindings = second_store("", "pods", Arc::new(subresources::binding::BindingStrategy));
-    binding.fill(Arc::new(bindings.without_admission()));
-    let approving: Arc<dyn crate::registry::RestStrategy> = Arc::new(strategies::csr::Approval);
-    approval.fill(second_store(
-        "certificates.k8s.io",
-        "certificatesigningrequests",
-        approving,
-    ));
-    connection_stores.fill(&plane);
-    let pods = plane.store("", "pods");
-    evicted.fill(Arc::new(pods.without_admission()));
-    budgets.fill(plane.store("policy", "poddisruptionbudgets").clone());
-    for (group, plural, late) in &scales {
-        late.fill(Arc::new(plane.store(group, plural).without_admission()));
-    }
-    addresses
-        .0
-        .fill(plane.store("networking.k8s.io", "ipaddresses").clone());
-    token_reads.accounts.fill(plane.store("", "serviceaccounts").clone());
-    token_reads.pods.fill(plane.store("", "pods").clone());
-    token_reads.secrets.fill(plane.store("", "secrets").clone());
-    token_reads.nodes.fill(plane.store("", "nodes").clone());
-    namespaces.fill(plane.store("", "namespaces").clone());
-    endpoints.fill(Arc::new(plane.store("", "endpoints").without_admission()));
-    // Cannot fail: this function is the only writer of the cell.
-    let _ = cleanup.set(Arc::new(subresources::cleanup::DeleteEndpoints(endpoints)));
+    let all = plane.groups.iter().chain([&plane.apiregistration]);
+    stores.add(all.flat_map(|g| &g.resources).map(|(_, store)| store));
     Ok(plane)
 }
 
@@ -305,62 +257,39 @@ fn first_duplicate<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String
     None
 }
 
-/// Stores that connection subresources (log, exec, proxy) read; filled after all stores exist.
-#[derive(Default)]
-struct ConnectionStores {
-    pods: LateStore,
-    nodes: LateStore,
-    services: LateStore,
-    endpoints: LateStore,
-}
-
-impl ConnectionStores {
-    fn connections(&self, connector: BackendConnector) -> groups::core::Connections {
-        let kubelets = Kubelets {
-            nodes: self.nodes.clone(),
-            connector: Arc::new(connector),
-        };
-        let stream = |kind| -> Arc<dyn Connect> {
-            Arc::new(Stream {
-                kind,
-                pods: self.pods.clone(),
-                kubelets: kubelets.clone(),
-            })
-        };
-        let proxy = |to| -> Arc<dyn Connect> {
-            Arc::new(ProxyHandler {
-                to,
-                kubelets: kubelets.clone(),
-            })
-        };
-        groups::core::Connections {
-            log: Arc::new(Log {
-                pods: self.pods.clone(),
-                kubelets: kubelets.clone(),
-            }),
-            exec: stream(stream::StreamKind::Exec),
-            attach: stream(stream::StreamKind::Attach),
-            portforward: stream(stream::StreamKind::PortForward),
-            pods_proxy: proxy(Proxy::Pods(self.pods.clone())),
-            services_proxy: proxy(Proxy::Services(proxy::Services {
-                services: self.services.clone(),
-                endpoints: self.endpoints.clone(),
-                pods: self.pods.clone(),
-                next: AtomicUsize::default(),
-            })),
-            nodes_proxy: proxy(Proxy::Nodes),
-        }
-    }
-
-    fn fill(&self, plane: &ControlPlane) {
-        for (late, plural) in [
-            (&self.pods, "pods"),
-            (&self.nodes, "nodes"),
-            (&self.services, "services"),
-            (&self.endpoints, "endpoints"),
-        ] {
-            late.fill(plane.store("", plural).clone());
-        }
+/// The handlers of log, exec, proxy and the like.
+fn connections(stores: &StoreLookup, connector: BackendConnector) -> groups::core::Connections {
+    let kubelets = Kubelets {
+        stores: stores.clone(),
+        connector: Arc::new(connector),
+    };
+    let stream = |kind| -> Arc<dyn Connect> {
+        Arc::new(Stream {
+            kind,
+            stores: stores.clone(),
+            kubelets: kubelets.clone(),
+        })
+    };
+    let proxy = |to| -> Arc<dyn Connect> {
+        Arc::new(ProxyHandler {
+            to,
+            stores: stores.clone(),
+            kubelets: kubelets.clone(),
+        })
+    };
+    groups::core::Connections {
+        log: Arc::new(Log {
+            stores: stores.clone(),
+            kubelets: kubelets.clone(),
+        }),
+        exec: stream(stream::StreamKind::Exec),
+        attach: stream(stream::StreamKind::Attach),
+        portforward: stream(stream::StreamKind::PortForward),
+        pods_proxy: proxy(Proxy::Pods),
+        services_proxy: proxy(Proxy::Services {
+            next: AtomicUsize::default(),
+        }),
+        nodes_proxy: proxy(Proxy::Nodes),
     }
 }
 
@@ -404,10 +333,12 @@ impl ControlPlane {
             }
         }
         self.groups.push(group);
-        match first_duplicate(self.groups.iter().chain([&self.apiregistration])) {
-            Some(what) => Err(BuildError::Duplicate(what)),
-            None => Ok(()),
+        if let Some(what) = first_duplicate(self.groups.iter().chain([&self.apiregistration])) {
+            return Err(BuildError::Duplicate(what));
         }
+        let added = self.groups.last().into_iter().flat_map(|g| &g.resources);
+        self.stores.add(added.map(|(_, store)| store));
+        Ok(())
     }
 
     /// Looks up the definition and store of a resource in any version.
@@ -426,32 +357,6 @@ impl ControlPlane {
     /// If the resource is not built in: callers name resources statically. Use [`find`](Self::find) for a lookup.
     pub fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
         &self.served(group, plural).1
-    }
-
-    /// The storage of every stored resource, keyed by group and plural, for admission plugins.
-    pub fn storages(&self) -> HashMap<(String, String), Arc<dyn Storage>> {
-        let groups = self.groups.iter().chain([&self.apiregistration]);
-        groups
-            .flat_map(|g| &g.resources)
-            .filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
-            .map(|(row, store)| {
-                (
-                    (row.gvr.group.to_string(), row.gvr.resource.to_string()),
-                    store.storage().clone(),
-                )
-            })
-            .collect()
-    }
-
-    /// The plural and namespacedness of every kind, keyed by group and kind, for admission plugins.
-    pub fn kinds(&self) -> HashMap<(String, String), (String, bool)> {
-        let groups = self.groups.iter().chain([&self.apiregistration]);
-        let rows = groups.flat_map(|g| &g.resources).map(|(row, _)| row);
-        rows.map(|row| {
-            let key = (row.gvr.group.to_string(), row.kind.to_string());
-            (key, (row.gvr.resource.to_string(), row.namespaced))
-        })
-        .collect()
     }
 
     /// The cluster IP of `default/kubernetes`: the first address of the default range.

@@ -7,6 +7,7 @@
 
 pub mod body;
 mod call;
+mod custom;
 pub mod discovery;
 pub mod finish;
 pub mod group_version;

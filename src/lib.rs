@@ -8,7 +8,7 @@
 pub mod app;
 // The command line: flags, option groups, subcommands.
 pub mod cli;
-// Generates the certificates and keys of a server that is started without any.
+// Keys and certificates: generated at the first start, reloaded when their files change.
 pub mod pki;
 
 // ── accept, TLS ──
@@ -51,6 +51,8 @@ pub mod storage;
 
 // Clients of API servers: in-process, or another server over TLS.
 pub mod client;
+// What all proxies share: dialling, TLS, headers, pages, tunnels.
+pub mod proxy;
 
 // ── foundations: these import none of the modules above ──
 // Certificate signing requests and distinguished names, parsed as strict DER.

@@ -4,6 +4,7 @@
 //! expire, signed by another CA or lacks a required name, provided that its CA's key is present. A CA is never
 //! replaced. `certs/README.md` explains the purpose of each file.
 
+pub mod certs;
 mod files;
 mod issue;
 mod kubeconfig;
@@ -237,16 +238,6 @@ impl Pki {
     /// The administrator's client certificate and key.
     pub fn admin(&self) -> (PathBuf, PathBuf) {
         self.pair("admin")
-    }
-
-    /// The private key that signs service account tokens.
-    pub fn service_account_key(&self) -> PathBuf {
-        self.dir.join("sa.key")
-    }
-
-    /// The public keys that verify service account tokens.
-    pub fn service_account_public_key(&self) -> PathBuf {
-        self.dir.join("sa.pub")
     }
 }
 

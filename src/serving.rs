@@ -17,7 +17,6 @@
 //! The connection limit, and the choice of the connection to evict when it is reached, are in `slots`.
 
 mod bulk;
-pub mod certs;
 mod connection;
 mod fair_semaphore;
 pub mod limits;
@@ -27,11 +26,8 @@ pub mod server;
 mod slots;
 pub mod tls;
 
-pub use crate::request::peer;
-pub use certs::{CaPool, CertError, DynamicCa, DynamicKeyPair, KeyPairData, Reload, watch_files};
 pub use limits::Limits;
 pub use listener::{BindError, Listener};
-pub use peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 pub use server::{Drained, Server, ServerHandle};
 pub use tls::{SniKeyPair, TlsConfig, TlsOptions, TlsVersion};
 

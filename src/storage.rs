@@ -8,6 +8,7 @@
 pub mod backend;
 pub mod budget;
 pub mod cacher;
+mod compaction;
 pub mod continue_token;
 pub mod embedded;
 pub mod encoding_cache;
@@ -19,8 +20,9 @@ pub mod transform;
 
 pub use backend::{Backend, ResourceConfig};
 pub use budget::Budget;
+pub use compaction::Compaction;
 pub use encoding_cache::EncodingKey;
-pub use entry::{Draft, Entry};
+pub use entry::{Draft, Entry, KnownShape};
 pub use interface::{
     ContinueToken, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
     Select, Storage, VersionMatch, Watch, WatchItem, WatchOptions,

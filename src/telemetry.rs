@@ -12,6 +12,7 @@ pub mod backends;
 pub mod caches;
 pub mod clients;
 pub mod compute;
+pub mod conversion;
 mod derived;
 pub mod encryption;
 pub mod objects;
@@ -27,7 +28,7 @@ pub use queue::QueueMetrics;
 pub use storage::{Operation, StorageMetrics};
 pub use watches::WatchMetrics;
 
-use prometheus::{CounterVec, Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use std::sync::{Arc, Mutex};
 
 /// The metrics of one gateway. Clones refer to the same metrics.
@@ -312,13 +313,6 @@ pub fn counter(r: &Registry, name: &str, help: &str) -> IntCounter {
     let one = IntCounter::new(name, help).expect(VALID);
     r.register(Box::new(one.clone())).expect(VALID);
     one
-}
-
-/// Registers a family of floating-point counters.
-pub fn float_counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> CounterVec {
-    let family = CounterVec::new(Opts::new(name, help), labels).expect(VALID);
-    r.register(Box::new(family.clone())).expect(VALID);
-    family
 }
 
 /// Registers a family of gauges.

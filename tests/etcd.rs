@@ -17,6 +17,8 @@ mod kms;
 mod kms_server;
 #[path = "etcd/metrics.rs"]
 mod metrics;
+#[path = "etcd/progress.rs"]
+mod progress;
 #[path = "etcd/revocation.rs"]
 mod revocation;
 #[path = "support/revocation.rs"]

@@ -47,6 +47,10 @@ fn all(text: &str, done: &str) {
     assert!(odd.is_empty(), "not {done}: {odd:#?}");
 }
 
+/// An object of the kind that the manifest defines.
+const CUSTOM_RESOURCE: &str =
+    "apiVersion: example.com/v1\nkind: Every\nmetadata: {name: every, namespace: every, labels: {touched: here}}\n";
+
 #[test]
 fn every_kind_goes_through_every_command() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -62,6 +66,10 @@ fn every_kind_goes_through_every_command() {
         .filter(|l| !l.ends_with("unchanged") && !ALWAYS_PATCHED.iter().any(|p| l.starts_with(p)))
         .collect();
     assert!(patched.is_empty(), "{patched:#?}");
+
+    // kubectl can apply a custom resource only once its definition is served.
+    g.kubectl(&["wait", "--for=condition=Established", "crd/everies.example.com"]);
+    g.kubectl_in(&["create", "-f", "-"], Some(CUSTOM_RESOURCE));
 
     let kinds = g.kubectl(&["api-resources", "--verbs=create,delete", "-o", "name"]);
     let listed: BTreeSet<&str> = kinds.lines().collect();

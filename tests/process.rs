@@ -210,3 +210,34 @@ fn post_start_hooks_and_metrics_have_upstreams_names() {
     let metrics = g.curl(&["-i", "/metrics"]).expect("it is served");
     assert!(metrics.to_ascii_lowercase().contains("\nprocess-start-time-unix: "));
 }
+
+/// The service manager's side of `sd_notify(3)`.
+#[test]
+fn systemd_is_told_about_readiness_life_and_the_shutdown() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("a time limit");
+    let receive = || {
+        let mut buffer = [0; 1024];
+        let n = manager.recv(&mut buffer).expect("a notification within a minute");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    let mut gateway = support::Process::spawn(
+        Command::new(env!("CARGO_BIN_EXE_torana"))
+            .args(["serve", "--bind-address=127.0.0.1", "--secure-port=0"])
+            .arg(format!("--data-dir={}", dir.path().join("data").display()))
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "100000"),
+        dir.path().join("log"),
+    );
+    assert!(receive().starts_with("READY=1"), "readiness comes first");
+    for _ in 0..3 {
+        assert_eq!(receive().trim(), "WATCHDOG=1");
+    }
+    gateway.signal("TERM");
+    support::wait_for("the shutdown is announced", || receive().trim() == "STOPPING=1");
+    assert_eq!(gateway.wait(Duration::from_secs(30)), Some(0), "{}", gateway.log());
+}

@@ -5,10 +5,10 @@ use torana::aggregator::documents::{Documents, PublishedKind, bounds};
 use torana::aggregator::openapi::{filter, merge, v3_of};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
-use torana::client::html::Page;
-use torana::client::links::Links;
-use torana::client::target;
 use torana::json;
+use torana::proxy::html::Page;
+use torana::proxy::links::Links;
+use torana::proxy::target;
 
 fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let (mut page, mut out) = (Page::new(links), Vec::new());
@@ -106,5 +106,28 @@ pub fn annotations(data: &[u8]) {
     let _ = target::warnings(&object);
     if let Err(errors) = target::read(&object) {
         assert!(!errors.is_empty());
+    }
+}
+
+/// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels and
+/// annotations.
+pub fn conversion(data: &[u8]) {
+    use torana::extensions::conversion::review::{Version, accept, converted_objects};
+    for version in [Version::V1, Version::V1Beta1] {
+        let original = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "a", "uid": "u",
+            "finalizers": ["f"], "labels": {"l": "1"}}});
+        for converted in converted_objects(version, "u", data).into_iter().flatten() {
+            let Ok(accepted) = accept(&original, converted, "g/v2") else {
+                continue;
+            };
+            assert_eq!(accepted.get("apiVersion"), &Value::from("g/v2"));
+            let bare = |v: &Value| {
+                let mut metadata = v.get("metadata").clone();
+                metadata.unset(&["labels"]);
+                metadata.unset(&["annotations"]);
+                metadata
+            };
+            assert_eq!(bare(&accepted), bare(&original));
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
-use super::{Admission, Attributes, ObjectLookup, Operation};
+use super::{Admission, Attributes, Cluster, ObjectLookup, Operation};
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::status::Result;
+use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use crate::storage::{
@@ -63,9 +63,29 @@ impl Storage for Still {
     }
 }
 
+/// Storage by group and plural.
+pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
+
+struct Stored(Storages);
+
+#[async_trait]
+impl Cluster for Stored {
+    fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        self.0.get(&(group.to_owned(), resource.to_owned())).cloned()
+    }
+
+    fn resource_of(&self, _group: &str, _kind: &str) -> Option<(String, bool)> {
+        None
+    }
+
+    async fn create_namespace(&self, _name: &str) -> Result<()> {
+        Err(Status::internal("this cluster is read-only"))
+    }
+}
+
 /// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a namespace.
 pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
-    let mut storages: HashMap<(String, String), Arc<dyn Storage>> = HashMap::new();
+    let mut storages = Storages::new();
     for (group, plural, objects) in resources {
         let entry = |o: &Value| {
             let key = match o.namespace() {
@@ -78,9 +98,12 @@ pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
         let held = Still(objects.iter().map(entry).collect());
         storages.insert(((*group).to_owned(), (*plural).to_owned()), Arc::new(held));
     }
-    let cluster = ObjectLookup::default();
-    cluster.set_storages(storages);
-    cluster
+    stored(storages)
+}
+
+/// A cluster of these storages.
+pub fn stored(storages: Storages) -> ObjectLookup {
+    ObjectLookup::new(Arc::new(Stored(storages)))
 }
 
 /// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a subresource.

@@ -3,8 +3,8 @@
 
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::target::{self, BackendOptions, Target};
 use crate::endpoints::discovery::compare_versions;
+use crate::proxy::target::{self, BackendOptions, Target};
 use crate::storage::Entry;
 use base64::Engine as _;
 use bytes::Bytes;

@@ -45,8 +45,8 @@ pub struct AutoRegister {
     writer: Arc<dyn ApiServiceWriter>,
     /// Wanted at start: built-in group versions.
     wanted: BTreeMap<Str, Value>,
-    /// Wanted always: those of custom resources.
-    always: Mutex<BTreeMap<Str, Value>>,
+    /// Wanted always: those of custom resources, with the number of definitions that require each.
+    always: Mutex<BTreeMap<Str, (usize, Value)>>,
     queue: WorkQueue<Str>,
     /// Names that were not available at least once yet.
     missing: Arc<Mutex<BTreeSet<Str>>>,
@@ -116,10 +116,8 @@ impl AutoRegister {
         });
         let noting = me.clone();
         me.informer.subscribe(move |change| noting.note(change));
-        let (following, all) = (me.clone(), definitions.clone());
-        definitions.subscribe(move |_| {
-            defined.record_inline(|| following.set_always(definitions::wanted(all.snapshot().values())));
-        });
+        let following = me.clone();
+        definitions.subscribe(move |change| defined.record_inline(|| following.follow(change)));
         me
     }
 
@@ -130,20 +128,32 @@ impl AutoRegister {
         }
     }
 
-    fn always(&self) -> MutexGuard<'_, BTreeMap<Str, Value>> {
+    fn always(&self) -> MutexGuard<'_, BTreeMap<Str, (usize, Value)>> {
         self.always.lock().expect("no code panics while holding this lock")
     }
 
-    fn set_always(&self, now: BTreeMap<Str, Value>) {
+    /// Follows a definition. Counts the definitions that require each APIService, so that a change costs nothing for
+    /// those it does not concern.
+    fn follow(&self, change: &Change<'_, Definition>) {
         let mut always = self.always();
-        for name in always
-            .keys()
-            .chain(now.keys())
-            .filter(|n| always.get(*n) != now.get(*n))
-        {
-            self.queue.add(name.clone());
+        // Added before removed, so that an APIService that stays required is not written.
+        for (name, object) in change.new.into_iter().flat_map(|d| d.wanted()) {
+            let (count, _) = always.entry(name.clone()).or_insert_with(|| {
+                self.queue.add(name);
+                (0, object)
+            });
+            *count += 1;
         }
-        *always = now;
+        for (name, _) in change.old.into_iter().flat_map(|d| d.wanted()) {
+            let Some((count, _)) = always.get_mut(&name) else {
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                always.remove(&name);
+                self.queue.add(name);
+            }
+        }
     }
 
     /// The health check `autoregister-completion`: fails until each built-in APIService was available once.
@@ -221,7 +231,7 @@ impl AutoRegister {
             return (Wanted::AtStart, Some(object.clone()));
         }
         match self.always().get(name) {
-            Some(object) => (Wanted::Always, Some(object.clone())),
+            Some((_, object)) => (Wanted::Always, Some(object.clone())),
             None => (Wanted::Never, None),
         }
     }

@@ -20,11 +20,11 @@ use super::sync_status::SyncStatus;
 use super::transports::{ForwardingHeaders, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::client::outbound::Outbound;
-use crate::client::policy::ProxyPolicy;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
+use crate::proxy::outbound::Outbound;
+use crate::proxy::policy::ProxyPolicy;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
@@ -101,6 +101,7 @@ pub struct Aggregator {
     registration: Arc<Registration>,
     api_services: Informer<ApiService>,
     availability: Arc<Availability>,
+    resolver: Arc<dyn ServiceResolver>,
 }
 
 /// The handles that run the informers.
@@ -289,6 +290,7 @@ impl Aggregator {
             registration,
             api_services,
             availability: availability.clone(),
+            resolver,
         };
         aggregator.add_hooks(
             server,
@@ -405,6 +407,11 @@ impl Aggregator {
     /// The proxy handler of an APIService, if registered.
     pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
         self.registration.handler(name)
+    }
+
+    /// Where Services are.
+    pub fn resolver(&self) -> &Arc<dyn ServiceResolver> {
+        &self.resolver
     }
 
     /// The informer of parsed APIServices.

@@ -197,7 +197,7 @@ pub struct OpenApiHandler {
 impl OpenApiHandler {
     async fn local_paths(&self, handler: &Arc<dyn UnprotectedHandler>, authorized: &Authorized) -> Option<Value> {
         let request = http::Request::get(ROOT).body(Body::empty()).ok()?;
-        let response = handler.serve(request, authorized.clone()).await;
+        let response = handler.clone().serve(request, authorized.clone()).await;
         if response.status() != StatusCode::OK {
             return None;
         }
@@ -259,7 +259,7 @@ impl OpenApiHandler {
     /// with the last good document instead.
     async fn ask_publisher(&self, owner: &Publisher, key: &str, req: Request, authorized: Authorized) -> Response {
         let headers = req.headers().clone();
-        let response = owner.handler.serve(req, authorized).await;
+        let response = owner.handler.clone().serve(req, authorized).await;
         // A 503 sent by the backend itself is passed on; only the proxy's own 503 is replaced.
         if response.status() != StatusCode::SERVICE_UNAVAILABLE || FromBackend::of(&response).is_some() {
             return response;
@@ -284,7 +284,7 @@ struct Publisher {
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiHandler {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         let path = req.uri().path();
         if path == ROOT {
             return self.index(&authorized).await;

@@ -4,7 +4,7 @@
 use super::apiservice::ServiceReference;
 use super::proxy::transport::{BackendBody, Outgoing, ProbeRequest, Transport};
 use super::resolver::{Endpoints, ServiceResolver};
-use crate::client::hops::HOPS;
+use crate::proxy::hops::HOPS;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};

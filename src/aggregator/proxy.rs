@@ -1,7 +1,7 @@
 //! The reverse proxy of the aggregator: forwards client requests to backends and streams the responses back.
 //!
 //! Entry point: [`ProxyHandler`], which decides about and rewrites each request. [`transport`] owns connections,
-//! [`upgrade`] tunnels upgraded ones, [`crate::client::tls`] verifies peers. Bodies are streamed, never buffered whole,
+//! [`upgrade`] tunnels upgraded ones, [`crate::proxy::tls`] verifies peers. Bodies are streamed, never buffered whole,
 //! and a client that disconnects cancels its request at the backend.
 
 mod gunzip;
@@ -11,7 +11,6 @@ pub mod responses;
 pub mod transport;
 pub mod upgrade;
 
-pub use crate::client::{dial, headers, tls, url};
 #[cfg(test)]
 mod tests;
 

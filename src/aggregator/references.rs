@@ -6,9 +6,9 @@
 
 use super::apiservice::ApiService;
 use crate::apimachinery::value::Value;
-use crate::client::target::{Reference, Source};
 use crate::client::{Informer, InformerHandle};
-use crate::serving::certs::KeyPairData;
+use crate::pki::certs::KeyPairData;
+use crate::proxy::target::{Reference, Source};
 use crate::storage::{Entry, Storage};
 use crate::tasks::Signal;
 use base64::Engine as _;

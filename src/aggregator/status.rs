@@ -14,10 +14,10 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::client::Informer;
-use crate::client::target::TargetEndpoint;
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::respond::gzip;
 use crate::json;
+use crate::proxy::target::TargetEndpoint;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::respond;
 use ::time::OffsetDateTime;
@@ -46,7 +46,7 @@ pub struct StatusHandler {
 
 #[async_trait]
 impl UnprotectedHandler for StatusHandler {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         if !matches!(*req.method(), Method::GET | Method::HEAD) {
             return respond::method_not_allowed(req.headers());
         }

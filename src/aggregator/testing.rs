@@ -13,15 +13,15 @@ pub use world::{OWN, World, apiservice};
 
 use super::apiservice::ServiceReference;
 use super::backend_stats::BackendStats;
-use super::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
 use super::proxy::transport::{ConnectionLimits, Transport};
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, TerminationMetrics};
 use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
 use super::transports::{ForwardingHeaders, Transports};
-use crate::client::hops::Hops;
-use crate::client::outbound::Outbound;
-use crate::client::policy::ProxyPolicy;
+use crate::proxy::hops::Hops;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
@@ -41,7 +41,7 @@ pub struct Nothing;
 
 #[async_trait::async_trait]
 impl UnprotectedHandler for Nothing {
-    async fn serve(&self, _: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, _: Request, _: Authorized) -> Response {
         let mut r = Response::new("404 page not found\n".into());
         *r.status_mut() = http::StatusCode::NOT_FOUND;
         r

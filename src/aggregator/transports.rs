@@ -3,11 +3,11 @@
 
 use super::apiservice::ApiService;
 use super::own_requests::{self, AGGREGATOR, PROBE};
-use super::proxy::tls::{TlsBuilder, TlsInputs};
 use super::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
 use super::references::{self, ReferenceError, References};
-use crate::client::hops::HOPS;
-use crate::client::outbound::Outbound;
+use crate::proxy::hops::HOPS;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::{TlsBuilder, TlsInputs};
 use crate::request::headers::IdentityHeaders;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;

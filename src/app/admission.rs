@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Dependencies of the plugins.
 pub struct PluginDependencies<'a> {
-    /// Reads of other resources; available once all stores exist.
+    /// Reads of other resources.
     pub cluster: ObjectLookup,
     /// For plugins that check a further permission.
     pub authorizer: Arc<dyn Authorizer>,

@@ -16,7 +16,7 @@ use crate::authn::{
 use crate::cli::CompletedOptions;
 use crate::client::ClientConfig;
 use crate::request::ClientCaSource;
-use crate::server::chain::IdentityHeaders;
+use crate::request::headers::IdentityHeaders;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::authentication::TokenCacheMetrics;

@@ -4,8 +4,8 @@
 //! ```text
 //! api/all, api/ga, api/beta, api/alpha    every version of that stability, in this order
 //! group/version                           over those
-//! group/version/resource                  over all
 //! group/version/resource                  over all of the above
+//! ```
 
 use crate::aggregator::autoregister;
 use crate::apimachinery::gvk::GroupVersion;

@@ -1,9 +1,11 @@
 //! Post-start hooks and health checks of the servers, under upstream's names.
 
+use crate::client::InformerHandle;
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{
     self, Advertise, ClusterAuthenticationInfo, flowcontrol, priority_classes, rbac, retry,
 };
+use crate::extensions::custom_resources::{CustomResources, Definition};
 use crate::extensions::naming::Naming;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -71,12 +73,18 @@ pub fn system_objects(
     });
 }
 
-/// Adds the hooks that follow the CustomResourceDefinitions and accept their names. The signal fires when all stored
-/// definitions have been read.
-pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: &Telemetry) -> Signal {
+/// Adds the hooks that follow the CustomResourceDefinitions, with `feed`, and run their controllers. The signal fires when
+/// all stored definitions have been read.
+pub fn definitions(
+    server: &mut GenericServer,
+    plane: &ControlPlane,
+    custom: CustomResources,
+    feed: InformerHandle<Definition>,
+    telemetry: &Telemetry,
+) -> Signal {
     let store = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
-    let (naming, feed) = Naming::new(store, telemetry);
-    let synced = naming.synced().clone();
+    let naming = Naming::new(store, custom.definitions(), telemetry);
+    let synced = custom.definitions().synced().clone();
     let complete = server.add_paths_complete_signal("CRDInformerHasNotSynced");
     server.add_post_start_hook("start-apiextensions-informers", move |cx| async move {
         let stop = cx.tasks.stop_signal().clone();
@@ -92,6 +100,7 @@ pub fn definitions(server: &mut GenericServer, plane: &ControlPlane, telemetry: 
     });
     server.add_post_start_hook("start-apiextensions-controllers", move |cx| async move {
         naming.start(&cx.tasks);
+        custom.start(&cx.tasks);
         Ok(())
     });
     let known = synced.clone();

@@ -1,10 +1,10 @@
 //! Configures the connections to kubelets from the `--kubelet-*` flags; the files are watched for changes.
 
 use crate::cli::CompletedOptions;
-use crate::client::policy::ProxyPolicy;
-use crate::client::resolver::SystemResolver;
 use crate::controlplane::KubeletConfig;
-use crate::serving::{DynamicCa, DynamicKeyPair, Reload, watch_files};
+use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::resolver::SystemResolver;
 use crate::tasks::TaskGroup;
 use rustls::crypto::CryptoProvider;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, [String; 2]> = groups
+        .clone()
         .flat_map(|g| &g.resources)
         .filter_map(|(row, _)| match &row.backing {
             Backing::Stored { prefix } => {
@@ -30,8 +31,14 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
     let size = telemetry.storage_size_bytes.clone();
     let objects = (!count_every.is_zero()).then(|| Objects::register(telemetry));
     let counted: Mutex<Option<Instant>> = Mutex::default();
-    let storages = plane.storages().into_iter();
-    let storages: Vec<_> = storages.map(|(name, s)| (name, Arc::downgrade(&s))).collect();
+    let storages: Vec<_> = groups
+        .flat_map(|g| &g.resources)
+        .filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
+        .map(|(row, store)| {
+            let name = (row.gvr.group.to_string(), row.gvr.resource.to_string());
+            (name, Arc::downgrade(store.storage()))
+        })
+        .collect();
     let caches = Caches::register(telemetry);
     // Weak references: the callback must not keep a closed store alive.
     let stores = Arc::downgrade(stores);

@@ -2,12 +2,10 @@
 //! kubeconfig. [`Port::prepare`] does all that; [`Port::open`] then attaches the handler.
 
 use crate::cli::CompletedOptions;
+use crate::pki::certs::{CertError, DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::pki::{self, Credentials, Kubeconfig, Pki, PkiOptions};
 use crate::request::Handler;
-use crate::serving::{
-    CertError, DynamicCa, DynamicKeyPair, Listener, Reload, Server, ServerHandle, SniKeyPair, TlsConfig, listener,
-    watch_files,
-};
+use crate::serving::{Listener, Server, ServerHandle, SniKeyPair, TlsConfig, listener};
 use crate::telemetry::port::PortMetrics;
 use rustls::crypto::CryptoProvider;
 use std::fmt::Display;

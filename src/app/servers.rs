@@ -5,10 +5,13 @@ use super::store::Stores;
 use crate::admission::ObjectLookup;
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
+use crate::api;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::authz::Authorizer;
 use crate::cli::CompletedOptions;
+use crate::client::InformerHandle;
 use crate::controlplane::reviews::ReviewDependencies;
+use crate::controlplane::schema::BuiltinSchema;
 use crate::controlplane::stored_versions::convert_stored;
 use crate::controlplane::{self, ControlPlane, KubeletConfig};
 use crate::endpoints::discovery::aggregated::{Priorities, Source};
@@ -16,9 +19,12 @@ use crate::endpoints::discovery::versions;
 use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
-use crate::endpoints::openapi::OpenApiV2;
 use crate::endpoints::{discovery, options::Query};
 use crate::extensions::api_server::ApiGroup;
+use crate::extensions::conversion::Conversions;
+use crate::extensions::custom_resources::{self, CustomResources, Definition};
+use crate::extensions::definitions::CustomResourceDefinition;
+use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
@@ -37,7 +43,7 @@ use std::time::Duration;
 pub async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
-    cluster: &ObjectLookup,
+    lookup: &StoreLookup,
     review_dependencies: ReviewDependencies,
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
@@ -45,7 +51,7 @@ pub async fn control_plane(
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::PluginDependencies {
-        cluster: cluster.clone(),
+        cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
         configuration: super::admission::configuration(&options.admission)?,
@@ -75,8 +81,9 @@ pub async fn control_plane(
         components: super::components::all(stores),
         kubelets,
         tokens: Some(tokens),
+        definitions: Arc::new(CustomResourceDefinition),
     };
-    let mut plane = controlplane::build(config, &storage, &admission).map_err(|e| e.to_string())?;
+    let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(|e| e.to_string())?;
     for group in own {
         let (gv, resources) = group.serve(&storage, &admission)?;
         plane
@@ -88,8 +95,6 @@ pub async fn control_plane(
         .load_allocations()
         .await
         .map_err(|e| format!("reading the stored services: {e}"))?;
-    cluster.set_storages(plane.storages());
-    cluster.fill_kinds(plane.kinds(), plane.store("", "namespaces").clone());
     Ok(plane)
 }
 
@@ -113,11 +118,15 @@ pub struct Serving {
 
 impl Serving {
     fn group_version(&self, g: &controlplane::Group) -> ApiGroupVersion {
+        self.endpoint(g.gv.clone(), g.resources.clone())
+    }
+
+    fn endpoint(&self, gv: GroupVersion, resources: Vec<controlplane::Served>) -> ApiGroupVersion {
         ApiGroupVersion {
             min_request_timeout: self.min_request_timeout,
             codecs: self.codecs,
             telemetry: Some(self.telemetry.clone()),
-            ..ApiGroupVersion::new(g.gv.clone(), g.resources.clone())
+            ..ApiGroupVersion::new(gv, resources)
         }
         .with_authorizer(self.authorizer.clone())
     }
@@ -138,14 +147,33 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
     Priorities { group, version }
 }
 
-/// The extension server: the CustomResourceDefinition group.
-pub fn extensions(plane: &ControlPlane, serving: &Serving) -> GenericServer {
+/// The extension server: the CustomResourceDefinition group, and the custom resources of all definitions. The handle
+/// runs the informer of the definitions.
+pub fn extensions(
+    plane: &ControlPlane,
+    serving: &Serving,
+    stores: &Arc<Stores>,
+    conversions: Conversions,
+) -> (GenericServer, CustomResources, InformerHandle<Definition>) {
     let server = GenericServer::new("apiextensions-apiserver", Arc::new(EmptyDelegate));
     let served = serving.enabled.groups(plane);
     let own = served.iter().filter(|g| g.gv.group == "apiextensions.k8s.io");
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
-    server
+    let definitions = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
+    let scale = api::by_gvk("autoscaling", "v1", "Scale").expect("the schema table has Scale");
+    let config = custom_resources::Config {
+        admission: definitions.admission().clone(),
+        definitions,
+        storages: stores.clone(),
+        conversions,
+        endpoint: serving.endpoint(GroupVersion::default(), Vec::new()),
+        published: serving.published.clone(),
+        scale: Arc::new(BuiltinSchema(scale)),
+        telemetry: serving.telemetry.clone(),
+    };
+    let (custom, feed) = CustomResources::install(&server, config);
+    (server, custom, feed)
 }
 
 /// The core server: every other built-in group, with the extension server as its delegate.
@@ -186,9 +214,8 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
     let registration = serving.enabled.of(&plane.apiregistration);
     let served = enabled.iter().chain(&registration);
     let served = served.map(|g| (g.gv.clone(), g.resources.iter().map(|(r, _)| r.clone()).collect()));
-    server
-        .mux()
-        .handle("/openapi/v2", Arc::new(OpenApiV2::new(served.collect())));
+    published.openapi_v2.set(served.collect());
+    server.mux().handle("/openapi/v2", published.openapi_v2.clone());
     server.mux().handle(ROOT, published.openapi.clone());
     server
         .mux()

@@ -4,6 +4,7 @@
 use crate::apimachinery::gvk::GroupResource;
 use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
+use crate::extensions::custom_resources;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks};
@@ -106,15 +107,18 @@ impl Stores {
         config: ResourceConfig,
         convert: ConvertStored,
     ) -> Arc<dyn Storage> {
-        let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
-        let backend = other.map_or(&self.main, |(_, b)| b);
         let (group, plural) = (&resource.group, &resource.resource);
         let hooks = ResourceHooks {
             transform: self.encryption.as_ref().map(|e| e.transform(group, plural)),
             metrics: Arc::new(self.telemetry.storage(group, plural)),
             convert: Some(convert),
         };
-        backend.resource_with(config, hooks)
+        self.backend(resource).resource_with(config, hooks)
+    }
+
+    fn backend(&self, resource: &GroupResource) -> &Arc<dyn Backend> {
+        let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
+        other.map_or(&self.main, |(_, b)| b)
     }
 
     /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
@@ -207,6 +211,21 @@ impl Stores {
     /// Ends watches and closes the backends. Blocks.
     pub fn shutdown(&self) {
         self.all().for_each(|b| b.shutdown());
+    }
+}
+
+impl custom_resources::Storages for Stores {
+    fn open(&self, resource: &GroupResource) -> Arc<dyn Storage> {
+        let config = ResourceConfig {
+            prefix: custom_resources::prefix(resource),
+            fields: None,
+        };
+        // Custom resources are converted where they are served.
+        self.resource(resource, config, Arc::new(|_| Ok(false)))
+    }
+
+    fn close(&self, resource: &GroupResource) {
+        self.backend(resource).release(&custom_resources::prefix(resource));
     }
 }
 

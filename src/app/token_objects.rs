@@ -1,36 +1,16 @@
-//! The objects that token authenticators look up, read from the stores once those exist.
+//! The objects that token authenticators look up.
 
-use crate::admission::ObjectLookup;
 use crate::apimachinery::value::Value;
 use crate::authn::CacheDependency;
 use crate::authn::service_account::{ObjectReader, ResolvedObject};
-use crate::controlplane::ControlPlane;
+use crate::registry::StoreLookup;
 use crate::registry::strategy::Context;
-use crate::storage::{Entry, Storage};
+use crate::storage::{Entry, MinRevision, Storage};
 use async_trait::async_trait;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// Reads through the cluster reader, and writes through the control plane once there is one.
-pub struct TokenObjects {
-    cluster: ObjectLookup,
-    plane: OnceLock<Arc<ControlPlane>>,
-}
-
-impl TokenObjects {
-    /// Nothing can be read before `cluster` is filled.
-    pub fn new(cluster: ObjectLookup) -> Arc<Self> {
-        Arc::new(Self {
-            cluster,
-            plane: OnceLock::new(),
-        })
-    }
-
-    /// Enables writes.
-    pub fn fill(&self, plane: Arc<ControlPlane>) {
-        // Set only once: a gateway has a single control plane.
-        let _ = self.plane.set(plane);
-    }
-}
+/// Reads and writes through the stores.
+pub struct TokenObjects(pub StoreLookup);
 
 /// Holds while the entry is the object's latest version.
 struct EntryUnchanged {
@@ -60,25 +40,25 @@ impl ObjectReader for TokenObjects {
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }
-        let found = self.cluster.entry("", resource, namespace, name).await;
-        Ok(found.map_err(|e| e.message)?.map(|(entry, storage)| ResolvedObject {
+        let store = self.0.get("", resource).map_err(|e| e.message)?;
+        let storage = store.storage().clone();
+        let key = store.resource().key(namespace, name);
+        let found = storage.get(&key, MinRevision::Latest).await;
+        Ok(found.map_err(|e| e.to_string())?.map(|entry| ResolvedObject {
             object: entry.decode(),
-            dependency: Arc::new(EntryUnchanged {
-                storage: storage.clone(),
-                entry,
-            }),
+            dependency: Arc::new(EntryUnchanged { storage, entry }),
         }))
     }
 
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str) {
-        let Some(plane) = self.plane.get() else { return };
+        let Ok(store) = self.0.get("", "secrets") else { return };
         let change = |live: &Value| {
             let mut new = live.clone();
             new.set(&["metadata", "labels", label], value);
             Ok(new)
         };
         let cx = Context::system(namespace);
-        let changed = plane.store("", "secrets").update_with(&cx, name, "", change).await;
+        let changed = store.update_with(&cx, name, "", change).await;
         if let Err(error) = changed {
             tracing::warn!(namespace, name, %error, "could not label the Secret of a used token");
         }

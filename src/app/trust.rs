@@ -5,7 +5,7 @@ use super::port::Port;
 use crate::aggregator::Aggregator;
 use crate::cli::CompletedOptions;
 use crate::controlplane::bootstrap::{ClusterAuthenticationInfo, RequestHeaderInfo};
-use crate::serving::{DynamicCa, DynamicKeyPair};
+use crate::pki::certs::{DynamicCa, DynamicKeyPair};
 use crate::tasks::TaskGroup;
 use std::sync::Arc;
 use tokio::sync::watch;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::apimachinery::Value;
 use crate::client::{Client, ClientError};
-use crate::serving::certs::{CaPool, DynamicCa};
+use crate::pki::certs::{CaPool, DynamicCa};
 use crate::tasks::{Backoff, TaskGroup};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;

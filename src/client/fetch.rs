@@ -1,7 +1,7 @@
 //! Single requests to configured https URLs, such as identity providers and webhooks. Entry points: [`Fetcher::get`]
 //! and [`Fetcher::post`].
 //!
-//! What a failure means to the caller is decided here; the requests are [`super::http`]'s.
+//! What a failure means to the caller is decided here; the requests are `http`'s.
 
 use super::http::{HttpClient, HttpError, Limits};
 use super::kubeconfig::ClientConfig;

@@ -2,7 +2,7 @@
 //! [`super::probe`] add what is theirs: paths and objects, JSON with retries, errors in Go's wording.
 //!
 //! Connections, HTTP/1.1 or HTTP/2 by ALPN, and their pool are hyper-util's. Redirects are not followed. What proxies
-//! send goes through [`super::backend`] or the aggregator's transport instead: their bodies are streams, and their
+//! send goes through [`crate::proxy::backend`] or the aggregator's transport instead: their bodies are streams, and their
 //! connections are upgraded, watched and counted.
 
 use super::kubeconfig::{ClientConfig, CredentialsError};

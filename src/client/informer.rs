@@ -254,6 +254,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 }
                 WatchItem::Bookmark { revision, .. } if seen.is_none() => self.informer.advance_to(revision),
                 WatchItem::Bookmark { .. } => {}
+                WatchItem::Failed(why) => return Err(why),
             }
         }
         Ok(())

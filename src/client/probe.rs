@@ -2,7 +2,7 @@
 //! the certificate, one GET. Entry point: [`https`].
 
 use super::http::{HttpClient, HttpError, Limits, root_cause};
-use super::verify::{AnyServer, Verifier};
+use crate::proxy::verify::{AnyServer, Verifier};
 use bytes::Bytes;
 use http::{Method, Uri};
 use std::io::{self, ErrorKind};

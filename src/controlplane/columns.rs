@@ -17,7 +17,7 @@ pub(super) mod words;
 pub(super) mod workloads;
 
 use crate::apimachinery::codec::json::projection::Mask;
-use crate::apimachinery::value::Value;
+use crate::apimachinery::value::{Str, Value};
 use crate::registry::resource::{Column, Columns};
 use std::sync::Arc;
 
@@ -30,14 +30,13 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
     let columns: Vec<Column> = headings
         .iter()
         .map(|(name, kind, priority, description)| Column {
-            name,
-            kind,
-            format: if matches!(*name, "Name" | "Attacher") {
-                "name"
-            } else {
-                ""
+            name: Str::const_new(name),
+            kind: Str::const_new(kind),
+            format: match *name {
+                "Name" | "Attacher" => Str::const_new("name"),
+                _ => Str::default(),
             },
-            description,
+            description: Str::const_new(description),
             priority: *priority,
         })
         .collect();

@@ -52,6 +52,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         labels: draft.labels,
         fields: draft.fields,
         stale: false,
+        shape: Default::default(),
         encodings: Default::default(),
     })
 }

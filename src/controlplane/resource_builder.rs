@@ -10,7 +10,7 @@ use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources;
-use crate::registry::converting::{Conversion, ThroughHub};
+use crate::registry::converting::{Pair, ThroughHub};
 use crate::registry::resource::{
     Backing, Columns, Connect, CreateHandler, Resource, SelectableFields, Subresource, SubresourceBehaviour,
     SubresourceHandler, Verbs,
@@ -45,6 +45,7 @@ impl GroupVersionBuilder {
         ResourceBuilder(Resource {
             gvr: GroupVersionResource::new(self.group, self.version, plural),
             kind: kind.into(),
+            list_kind: format!("{kind}List").into(),
             singular: kind.to_ascii_lowercase().into(),
             short_names: Vec::new(),
             categories: Vec::new(),
@@ -58,6 +59,8 @@ impl GroupVersionBuilder {
             strategy: Arc::new(Plain),
             columns: None,
             selectable: None,
+            deprecation: None,
+            unstructured: false,
             returns_deleted: false,
             unconditional_update: true,
             meta_checks: metadata::checks(self.group, kind),
@@ -147,7 +150,7 @@ impl ResourceBuilder {
         default: fn(&mut Value),
     ) -> Self {
         let own = self.0;
-        let conversion: Arc<dyn Conversion> = Arc::new(pair);
+        let conversion: Arc<dyn Pair> = Arc::new(pair);
         let columns = hub.columns.clone().map(|c| Columns {
             conditions: c.conditions,
             always_headed: c.always_headed,
@@ -158,21 +161,17 @@ impl ResourceBuilder {
         });
         // Only fields that both versions can select by.
         let selectable = hub.selectable.as_ref().map(|s| SelectableFields {
-            names: s
-                .names
-                .iter()
-                .filter_map(|n| pair.served_field(n))
-                .map(Str::new)
-                .collect(),
+            names: s.names.iter().filter_map(|n| (pair.field)(n)).map(Str::new).collect(),
             extract: {
                 let extract = s.extract.clone();
                 Arc::new(move |v| {
                     let fields = extract(&pair.store(v.clone())).into_iter();
                     fields
-                        .filter_map(|(k, v)| Some((Str::new(pair.served_field(&k)?), v)))
+                        .filter_map(|(k, v)| Some((Str::new((pair.field)(&k)?), v)))
                         .collect()
                 })
             },
+            reads: None,
         });
         let (gvk, gvr) = (own.gvk(), own.gvr);
         let mut subresources = hub.subresources.clone();
@@ -216,6 +215,7 @@ impl ResourceBuilder {
         self.0.selectable = Some(SelectableFields {
             names: keys.clone(),
             extract: Arc::new(move |v| keys.iter().cloned().zip(extract(v)).collect()),
+            reads: None,
         });
         self
     }

@@ -8,7 +8,6 @@ pub(super) mod admission;
 pub(super) mod apiservice;
 pub(super) mod autoscaling;
 pub(super) mod common;
-pub(super) mod crd;
 pub(super) mod csr;
 pub(super) mod data;
 pub(super) mod declarative;

@@ -17,59 +17,31 @@ use crate::apimachinery::value::Value;
 use crate::registry::Store;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
-use std::sync::{Arc, OnceLock};
 
-/// A store that is set after construction. Breaks the cycle at start-up: resources hold their subresource handlers,
-/// handlers need stores, and stores need resources.
-#[derive(Clone, Default)]
-pub(super) struct LateStore(Arc<OnceLock<Arc<Store>>>);
-
-impl LateStore {
-    /// Sets the store. Later calls have no effect.
-    pub(super) fn fill(&self, store: Arc<Store>) {
-        // `build` fills each cell once.
-        let _ = self.0.set(store);
+/// Replaces an object through this store's strategy. `write` is the subresource and the field manager; without a
+/// manager the object's own managed fields are stored, as an apply has computed them.
+///
+/// # Errors
+/// 400 if the names differ, 404 if the object does not exist, and any failure of the store.
+async fn replace(store: &Store, cx: &Context, name: &str, object: Value, write: (&str, Option<&str>)) -> Result<Value> {
+    let (subresource, manager) = write;
+    if object.name() != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            object.name()
+        )));
     }
-
-    /// The store, or a 503 before it is set.
-    pub(super) fn get(&self) -> Result<&Arc<Store>> {
-        self.0
-            .get()
-            .ok_or_else(|| Status::service_unavailable("the server is still starting"))
-    }
-
-    /// Replaces an object through this store's strategy. `write` is the subresource and the field manager; without a
-    /// manager the object's own managed fields are stored, as an apply has computed them.
-    ///
-    /// # Errors
-    /// 400 if the names differ, 404 if the object does not exist, and any failure of the store.
-    pub(super) async fn replace(
-        &self,
-        cx: &Context,
-        name: &str,
-        object: Value,
-        write: (&str, Option<&str>),
-    ) -> Result<Value> {
-        let (subresource, manager) = write;
-        let store = self.get()?;
-        if object.name() != name {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                object.name()
-            )));
-        }
-        let options = WriteOptions {
-            subresource: subresource.to_owned(),
-            manager: manager.map(str::to_owned),
-            uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
-            ..WriteOptions::default()
-        };
-        let gr = store.resource().group_resource();
-        let mut transform = |live: Option<&Value>| match live {
-            None => Err(Status::not_found(&gr, name)),
-            Some(_) => Ok(object.clone()),
-        };
-        let updated = store.update(cx, name, &mut transform, false, &options).await?;
-        Ok(updated.object.to_value())
-    }
+    let options = WriteOptions {
+        subresource: subresource.to_owned(),
+        manager: manager.map(str::to_owned),
+        uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
+        ..WriteOptions::default()
+    };
+    let gr = store.resource().group_resource();
+    let mut transform = |live: Option<&Value>| match live {
+        None => Err(Status::not_found(&gr, name)),
+        Some(_) => Ok(object.clone()),
+    };
+    let updated = store.update(cx, name, &mut transform, false, &options).await?;
+    Ok(updated.object.to_value())
 }

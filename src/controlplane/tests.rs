@@ -63,9 +63,10 @@ pub(super) fn config() -> Config {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             tasks: crate::tasks::TaskGroup::new("test"),
             policy: Default::default(),
-            names: Arc::new(crate::client::resolver::SystemResolver),
+            names: Arc::new(crate::proxy::resolver::SystemResolver),
         },
         tokens: None,
+        definitions: Arc::new(crate::extensions::definitions::CustomResourceDefinition),
     }
 }
 
@@ -84,7 +85,7 @@ fn running_with(config: Config) -> Running {
         _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    let plane = build(config, &storage, &admission).unwrap();
+    let plane = build(config, &StoreLookup::default(), &storage, &admission).unwrap();
     Running {
         plane: Arc::new(plane),
         engine: engine.clone(),
@@ -126,7 +127,7 @@ fn discovery_names_match_upstream() {
 fn running_rows() -> ControlPlane {
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::NoStorage) };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    build(config(), &storage, &admission).unwrap()
+    build(config(), &StoreLookup::default(), &storage, &admission).unwrap()
 }
 
 #[test]
@@ -186,7 +187,10 @@ fn two_service_ranges_of_one_family_are_rejected() {
     c.service_ranges.push(("10.1.0.0".parse().unwrap(), 24));
     let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::NoStorage) };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    assert_eq!(build(c, &storage, &admission).err(), Some(BuildError::ServiceRange));
+    assert_eq!(
+        build(c, &StoreLookup::default(), &storage, &admission).err(),
+        Some(BuildError::ServiceRange)
+    );
 }
 
 #[tokio::test]
@@ -205,7 +209,7 @@ async fn service_allocations_survive_a_restart() {
         _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    let again = build(config(), &storage, &admission).unwrap();
+    let again = build(config(), &StoreLookup::default(), &storage, &admission).unwrap();
     again.load_allocations().await.unwrap();
     let services = again.store("", "services");
     let cx = Context::system("default");

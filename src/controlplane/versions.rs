@@ -13,7 +13,7 @@ use crate::apimachinery::apply::{AtVersion, Versions};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::registry::converting::Conversion;
+use crate::registry::converting::{Pair, RenameField};
 
 /// A kind with two versions, and the conversions between them.
 pub struct VersionPair {
@@ -30,7 +30,7 @@ pub struct VersionPair {
     /// Annotations of the spoke that represent fields of the hub.
     annotations: &'static [&'static str],
     /// Maps a selectable field of the hub to its name in the spoke; `None` if the spoke does not support it.
-    field: fn(&str) -> Option<&str>,
+    pub field: RenameField,
 }
 
 /// HorizontalPodAutoscalers: stored as autoscaling/v2, also served as v1.
@@ -110,7 +110,15 @@ impl VersionPair {
     }
 }
 
-impl Conversion for &'static VersionPair {
+impl Pair for &'static VersionPair {
+    fn hub(&self) -> String {
+        api_version(self.hub)
+    }
+
+    fn spoke(&self) -> String {
+        api_version(self.spoke)
+    }
+
     fn serve(&self, stored: Value) -> Value {
         self.convert(stored, self.spoke, self.to_spoke)
     }
@@ -127,8 +135,8 @@ impl Conversion for &'static VersionPair {
         self.annotations
     }
 
-    fn served_field<'a>(&self, stored: &'a str) -> Option<&'a str> {
-        (self.field)(stored)
+    fn field_names(&self) -> RenameField {
+        self.field
     }
 }
 

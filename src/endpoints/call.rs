@@ -11,6 +11,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{AuthorizeCreate, Context, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, RequestContext};
+use crate::tasks::Signal;
 use crate::telemetry::WatchMetrics;
 use crate::telemetry::requests::LateResults;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct Call {
     pub codecs: Codecs,
     /// The metrics of a watch.
     pub watch_metrics: Option<WatchMetrics>,
+    /// Fires when the resource is replaced (a custom resource whose definition changes): its watches end.
+    pub retired: Option<Signal>,
     /// Counts the results of mutations that completed after their client stopped waiting.
     pub late: Option<LateResults>,
 }
@@ -50,7 +53,7 @@ impl Call {
             },
         };
         // Deprecated kinds warn on every request, including failing ones.
-        if let Some(text) = route.served.0.strategy.rules().deprecation {
+        if let Some(text) = route.served.0.deprecation() {
             cx.warnings.add(text);
         }
         Self {
@@ -62,6 +65,7 @@ impl Call {
             min_request_timeout: timeout,
             codecs: Codecs::default(),
             watch_metrics: None,
+            retired: None,
             late: None,
         }
     }

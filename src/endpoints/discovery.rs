@@ -55,10 +55,10 @@ impl Route {
 
 #[async_trait]
 impl UnprotectedHandler for Route {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match self.refusal(&req) {
             Some(refusal) => respond::status(&refusal, req.headers(), &Query::of(&req)),
-            None => self.handler.serve(req, authorized).await,
+            None => self.handler.clone().serve(req, authorized).await,
         }
     }
 }

@@ -3,16 +3,18 @@
 //! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through `offload`.
 
 use super::call::Call;
+use super::discovery::resources::Described;
 use super::negotiate::{Codecs, router_check};
 use super::options::Query;
-use super::route::{self, Action, NoRoute};
+use super::route::{self, Action, NoRoute, Route};
 use super::{discovery, offload, respond, verbs};
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
 use crate::registry::{AuthorizeCreate, Store};
-use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
+use crate::tasks::Signal;
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Method;
@@ -36,6 +38,8 @@ pub struct ApiGroupVersion {
     pub codecs: Codecs,
     /// Counts watch events and requests for deprecated APIs.
     pub telemetry: Option<Telemetry>,
+    /// Fires when the resources are replaced, so that watches end. `None` if that does not happen.
+    pub retired: Option<Signal>,
 }
 
 impl ApiGroupVersion {
@@ -48,6 +52,7 @@ impl ApiGroupVersion {
             min_request_timeout: Duration::from_secs(1800),
             codecs: Codecs::default(),
             telemetry: None,
+            retired: None,
         }
     }
 
@@ -106,8 +111,22 @@ impl ApiGroupVersion {
                 return refuse(s);
             }
         }
+        self.run(action, parts, body, found, authorized, &info).await
+    }
+
+    /// Runs the verb of a routed request.
+    pub(super) async fn run(
+        &self,
+        action: Action,
+        parts: http::request::Parts,
+        body: Body,
+        found: Route,
+        authorized: &Authorized,
+        info: &RequestInfo,
+    ) -> Response {
         let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
         call.codecs = self.codecs;
+        call.retired = self.retired.clone();
         if let Some(telemetry) = &self.telemetry {
             self.count(telemetry, action, &mut call);
         }
@@ -117,7 +136,7 @@ impl ApiGroupVersion {
                 user: authorized.user().clone(),
                 info: RequestInfo {
                     verb: "create".into(),
-                    ..RequestInfo::clone(&info)
+                    ..info.clone()
                 },
             }));
         }
@@ -127,7 +146,7 @@ impl ApiGroupVersion {
                 user: authorized.user().clone(),
                 info: RequestInfo {
                     verb: "create".into(),
-                    ..RequestInfo::clone(&info)
+                    ..info.clone()
                 },
             }));
         }
@@ -148,7 +167,7 @@ impl ApiGroupVersion {
         if !matches!(action, Action::Get | Action::List | Action::Watch) {
             call.late = Some(telemetry.requests.late());
         }
-        if resource.strategy.rules().deprecation.is_some() {
+        if resource.deprecation().is_some() {
             call.cx.audit.annotate("k8s.io/deprecated", "true");
             let labels = [group.as_str(), "", name.as_str(), call.subresource(), version.as_str()];
             telemetry.requested_deprecated_apis.with_label_values(&labels).set(1);
@@ -163,7 +182,7 @@ impl ApiGroupVersion {
         if let Err(s) = router_check(req.headers(), false, self.codecs) {
             return respond::status(&s, req.headers(), &query);
         }
-        let list = discovery::resources::list(&self.gv, self.rows());
+        let list = discovery::resources::list(&self.gv, self.rows().map(|row| Described::of(row)));
         discovery::plain(&list, req.headers(), &query)
     }
 }
@@ -229,7 +248,7 @@ pub(crate) type VerbResult = Result<Response>;
 
 #[async_trait]
 impl UnprotectedHandler for ApiGroupVersion {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         self.route(req, &authorized).await
     }
 }

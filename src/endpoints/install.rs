@@ -1,8 +1,9 @@
 //! [`install()`]: mounts group versions and publishes their discovery and OpenAPI documents.
 
+use super::discovery::resources::Described;
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV3, core_documents, group_version_document, v3};
+use super::openapi::{OpenApiV2, OpenApiV3, core_documents, group_version_document, v3};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::resource::Resource;
 use crate::server::container::WebService;
@@ -19,6 +20,8 @@ pub struct PublishedDocuments {
     pub api: Arc<AggregatedDiscovery>,
     /// The OpenAPI v3 documents.
     pub openapi: Arc<OpenApiV3>,
+    /// The OpenAPI v2 document.
+    pub openapi_v2: Arc<OpenApiV2>,
     /// The `host:port` reported to clients of the core group (`serverAddressByClientCIDRs`).
     pub server_address: String,
 }
@@ -30,6 +33,7 @@ impl PublishedDocuments {
             apis: Arc::new(AggregatedDiscovery::new()),
             api: Arc::new(AggregatedDiscovery::new()),
             openapi: Arc::new(OpenApiV3::new()),
+            openapi_v2: Arc::default(),
             server_address,
         }
     }
@@ -69,7 +73,11 @@ pub fn install(
             source,
             &gv,
             priorities(&gv),
-            resources::aggregated(&gv, rows.iter(), source == aggregated::Source::CUSTOM),
+            resources::aggregated(
+                &gv,
+                rows.iter().map(|row| Described::of(row)),
+                source == aggregated::Source::CUSTOM,
+            ),
         );
         let of = gv.clone();
         published

@@ -6,6 +6,7 @@
 
 pub mod cached;
 pub mod core_documents;
+mod described;
 pub mod gnostic;
 pub mod operations;
 pub mod paths;

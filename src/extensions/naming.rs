@@ -13,47 +13,22 @@
 
 mod accept;
 
+pub use accept::Names;
+
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::{Change, Informer, InformerHandle};
+use crate::client::{Change, Informer};
+use crate::extensions::custom_resources::Definition;
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::Context;
-use crate::storage::Entry;
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
-use accept::Names;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const MANAGER: &str = "kube-apiserver";
-
-/// The parts of a definition that naming needs.
-#[derive(Clone, Debug)]
-pub struct Definition {
-    revision: u64,
-    name: Str,
-    group: Str,
-    requested: Names,
-    accepted: Names,
-}
-
-impl Definition {
-    fn of(v: &Value, revision: u64) -> Self {
-        Self {
-            revision,
-            name: v.name().into(),
-            group: v.str_at(&["spec", "group"]).into(),
-            requested: Names::of(v.at(&["spec", "names"])),
-            accepted: Names::of(v.at(&["status", "acceptedNames"])),
-        }
-    }
-}
-
-fn parse(entry: &Entry) -> Definition {
-    Definition::of(&entry.decode(), entry.revision.0)
-}
 
 /// The naming controller.
 pub struct Naming {
@@ -63,9 +38,8 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The controller for the definitions in `store`, and the handle that runs its informer.
-    pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> (Arc<Self>, InformerHandle<Definition>) {
-        let (definitions, feed) = Informer::new(store.storage().clone(), parse);
+    /// The controller for `definitions`, which are those in `store`.
+    pub fn new(store: Arc<Store>, definitions: &Informer<Definition>, telemetry: &Telemetry) -> Arc<Self> {
         let queue = WorkQueue::new(Backoff::CONTROLLER, telemetry.queue("crd_naming_condition_controller"));
         let naming = Arc::new(Self {
             definitions: definitions.clone(),
@@ -74,7 +48,7 @@ impl Naming {
         });
         let of = definitions.clone();
         definitions.subscribe(move |change| note(&queue, &of, change));
-        (naming, feed)
+        naming
     }
 
     /// Fires when all stored definitions have been read.
@@ -143,7 +117,7 @@ impl Naming {
             Ok(updated) => {
                 let v = updated.object.to_value();
                 let revision = v.resource_version().parse().unwrap_or(0);
-                written.insert(name.clone(), Definition::of(&v, revision));
+                written.insert(name.clone(), Definition::from_value(&v, revision));
                 Ok(())
             }
             Err(e) if e.code == 404 => Ok(()),

@@ -1,38 +1,77 @@
 //! Structural schemas: the OpenAPI v3 schema of a kind, parsed once, then used to prune, default, validate, apply and
 //! publish its objects.
 //!
-//! Entry points: [`StructuralSchema::parse`] for a schema alone; [`KindSchema`] and [`SchemaStrategy`] to serve a kind
-//! with it. The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`), with these
-//! differences:
+//! Entry points: [`StructuralSchema::parse`] checks and compiles a schema, [`StructuralSchema::compile`] only compiles one
+//! that was accepted before; [`definition`] checks the schemas of a CustomResourceDefinition; [`KindSchema`] and
+//! [`SchemaStrategy`] serve a kind. Nothing here has state beyond its arguments, and a compiled schema depends only on
+//! the schema's JSON, so that it can be shared by content.
 //!
-//! * `x-kubernetes-validations` is rejected; rules across fields belong in a [`Strategy`](crate::registry::Strategy).
-//! * The formats `isbn`, `creditcard`, `ssn` and `rgbcolor` are published but not checked.
+//! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). CEL rules are read and checked
+//! for their form, but not evaluated: `rules` has the place for it. `limits` bounds what a schema may cost.
 
+mod compile;
 mod defaulting;
+mod defaults;
+pub mod definition;
 mod embedded;
-mod format;
+mod field_path;
+pub(super) mod format;
+mod keywords;
 mod kind;
+mod limits;
 mod lists;
 mod openapi;
-mod parse;
+mod path;
 mod pattern;
 mod prune;
+mod ratchet;
+pub mod rules;
+mod structural;
 mod typed;
 mod validate;
 
+pub(super) use format::is_absolute_url;
 pub use kind::{KindSchema, SchemaStrategy};
 pub use typed::Typed;
 
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::value::{Str, Value};
-use format::Format;
+use format::FormatCheck;
 use pattern::Pattern;
+use rules::Rule;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The schema of an object.
 #[derive(Debug)]
 pub struct StructuralSchema {
     root: Node,
 }
+
+/// Why a schema cannot be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompileError {
+    /// It is nested more deeply than the limit.
+    TooDeep,
+    /// One of its nodes has more schemas in `allOf`, `anyOf`, `oneOf` and `not` than the limit.
+    TooManyBranches,
+    /// It is not JSON.
+    NotJson,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooDeep => "must not be nested any deeper",
+            Self::TooManyBranches => "must not have as many schemas in allOf, anyOf, oneOf and not",
+            Self::NotJson => "must be JSON",
+        })
+    }
+}
+
+impl std::error::Error for CompileError {}
 
 /// The JSON type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +85,7 @@ enum Type {
 }
 
 /// The schema of one location in an object.
-#[derive(Debug, Default)]
+#[derive(Debug, std::default::Default)]
 struct Node {
     /// `None` allows any type.
     ty: Option<Type>,
@@ -56,17 +95,25 @@ struct Node {
     embedded: bool,
     atomic_map: bool,
     /// Sorted by name.
-    properties: Vec<(Str, Node)>,
+    properties: Box<[(Str, Node)]>,
     additional: Additional,
     items: Option<Box<Node>>,
-    default: Option<Box<Value>>,
+    default: Option<Box<Default>>,
     list: ListKind,
-    required: Vec<Str>,
+    required: Box<[Str]>,
+    rules: Box<[Rule]>,
     /// Boxed to keep nodes small; most have none.
     checks: Option<Box<Checks>>,
 }
 
-#[derive(Debug, Default)]
+/// A default, and its size in bytes of JSON.
+#[derive(Debug)]
+struct Default {
+    value: Value,
+    size: usize,
+}
+
+#[derive(Debug, std::default::Default)]
 enum Additional {
     #[default]
     Absent,
@@ -74,7 +121,7 @@ enum Additional {
     Schema(Box<Node>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, std::default::Default)]
 enum ListKind {
     #[default]
     Atomic,
@@ -83,24 +130,24 @@ enum ListKind {
 }
 
 /// Constraints on a value in addition to its type.
-#[derive(Debug, Default)]
+#[derive(Debug, std::default::Default)]
 struct Checks {
-    enumeration: Vec<Value>,
+    enumeration: Box<[Value]>,
     minimum: Option<Bound>,
     maximum: Option<Bound>,
     multiple_of: Option<f64>,
     min_length: Option<usize>,
     max_length: Option<usize>,
-    pattern: Option<Pattern>,
-    format: Option<Format>,
+    pattern: Option<Arc<Pattern>>,
+    format: Option<FormatCheck>,
     min_items: Option<usize>,
     max_items: Option<usize>,
     min_properties: Option<usize>,
     max_properties: Option<usize>,
-    all_of: Vec<Node>,
-    any_of: Vec<Node>,
-    one_of: Vec<Node>,
-    not: Option<Node>,
+    all_of: Box<[Node]>,
+    any_of: Box<[Node]>,
+    one_of: Box<[Node]>,
+    not: Option<Box<Node>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,26 +192,46 @@ impl Node {
 
     /// True if the value is null and the schema does not allow it.
     fn rejects_null(&self, v: &Value) -> bool {
-        v.is_null() && !self.nullable && (self.ty.is_some() || self.int_or_string)
+        v.is_null() && !self.nullable
     }
 }
 
 impl StructuralSchema {
-    /// Parses a schema. `path` is its location in the enclosing document, for error messages.
+    /// Checks and compiles a schema. `path` is its location in the enclosing document, for error messages.
     ///
     /// # Errors
     /// All errors of the schema, worded as upstream words them.
     pub fn parse_at(schema: &Value, path: &FieldPath) -> Result<Self, ErrorList> {
-        let root = parse::root(schema, path)?;
-        Ok(Self { root })
+        let (compiled, errors) = definition::check(schema, path, &definition::Options::default());
+        match compiled {
+            Some(compiled) if errors.is_empty() => Ok(compiled),
+            _ => Err(errors),
+        }
     }
 
-    /// Parses a schema without an enclosing document.
+    /// Checks and compiles a schema without an enclosing document.
     ///
     /// # Errors
     /// As [`parse_at`](Self::parse_at).
     pub fn parse(schema: &Value) -> Result<Self, ErrorList> {
         Self::parse_at(schema, &FieldPath::default())
+    }
+
+    /// Compiles a schema that was accepted before. Keywords that make no sense are skipped. Takes time and memory in
+    /// proportion to the schema.
+    ///
+    /// # Errors
+    /// The schema exceeds a limit.
+    pub fn compile(schema: &Value) -> Result<Self, CompileError> {
+        compile::root(schema).map(|root| Self { root })
+    }
+
+    /// As [`compile`](Self::compile), from JSON.
+    ///
+    /// # Errors
+    /// The schema exceeds a limit, or is not JSON.
+    pub fn compile_json(schema: &[u8]) -> Result<Self, CompileError> {
+        Self::compile(&json::decode(schema).map_err(|_| CompileError::NotJson)?)
     }
 
     /// Removes fields that are not in the schema, and nulls that it does not allow. `apiVersion`, `kind` and `metadata`
@@ -175,38 +242,52 @@ impl StructuralSchema {
         found
     }
 
-    /// Applies defaults. Idempotent.
+    /// Applies defaults. Idempotent. Stops after four megabytes of defaults; such an object is too large to be stored.
     pub fn default(&self, object: &mut Value) {
         defaulting::fill(&self.root, object, true);
     }
 
     /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored (ratcheting).
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
-        let mut errors = validate::validate(&self.root, object, old);
-        errors.extend(embedded::validate(&self.root, object));
+        let mut errors = self.validate_values(object, old);
+        errors.extend(self.validate_structure(object, old));
+        errors
+    }
+
+    /// The first half of [`validate`](Self::validate): the OpenAPI keywords. Upstream checks scale paths after it.
+    pub fn validate_values(&self, object: &Value, old: Option<&Value>) -> ErrorList {
+        validate::values(&self.root, object, old, &FieldPath::default())
+    }
+
+    /// The second half: embedded objects, and duplicates in lists of type set and map.
+    pub fn validate_structure(&self, object: &Value, old: Option<&Value>) -> ErrorList {
+        let mut errors = embedded::validate(&self.root, object, &FieldPath::default(), false);
         errors.extend(lists::validate(&self.root, object, old));
         errors
     }
 
-    /// Like [`validate`](Self::validate), but for `status` only. As upstream, the error's field path starts at the
-    /// object's root, while paths inside messages start at `status`.
+    /// Like [`validate`](Self::validate) for an update of `status`, where upstream checks the keywords of `status` and
+    /// the lists of the whole object. As upstream, field paths start at the object's root, while paths inside messages
+    /// start at `status`.
     pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> ErrorList {
-        let (Some(node), status) = (self.root.property("status"), object.get("status")) else {
-            return ErrorList::new();
-        };
-        if status.is_null() {
-            return ErrorList::new();
+        let mut errors = ErrorList::new();
+        let status = object.get("status");
+        if let Some(node) = self.root.property("status").filter(|_| !status.is_null()) {
+            let old = old.map(|o| o.get("status")).filter(|o| !o.is_null());
+            errors = validate::values(node, status, old, &FieldPath::new("status"));
         }
-        let mut errors = validate::validate(node, status, old.map(|o| o.get("status")));
-        errors.extend(lists::validate(node, status, old.map(|o| o.get("status"))));
-        for e in &mut errors {
-            e.field = match e.field.as_str() {
-                "<nil>" => "status".to_owned(),
-                below if below.starts_with('[') => format!("status{below}"),
-                below => format!("status.{below}"),
-            };
-        }
+        errors.extend(lists::validate(&self.root, object, old));
         errors
+    }
+
+    /// Calls `f` for the values of `object` that have CEL rules, until it breaks; see [`rules`].
+    pub fn each_rule_site(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        f: &mut dyn FnMut(rules::Site<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        rules::each(&self.root, object, old, f)
     }
 
     /// The schema in the form used by server-side apply.

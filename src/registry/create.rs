@@ -5,6 +5,7 @@
 //! validation. A rejection by mutating admission therefore precedes a 422, which in turn precedes a rejection by
 //! validating admission.
 
+use super::admit::{self, Mutated};
 use super::meta;
 use super::store::{ResultObject, Store, WriteOptions};
 use super::strategy::{Change, Context, Outcome};
@@ -31,7 +32,7 @@ pub(super) async fn create(
     meta::wipe_system_fields(&mut object);
     meta::set_namespace(resource, cx, &mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, false);
-    resource.strategy.default(&mut object);
+    store.strategy.default(&mut object);
     let now = time::now();
     // Ownership is recorded before mutating admission, as in upstream's create handler.
     if let Some(manager) = &options.manager {
@@ -41,12 +42,12 @@ pub(super) async fn create(
             now: &now,
             api_version: &resource.gvk().api_version(),
         };
-        let reset = resource.strategy.reset_fields(&options.subresource);
+        let reset = store.strategy.reset_fields(&options.subresource);
         resource.schema.manage_update(None, &mut object, &who, reset)?;
     }
     let name = object.name().to_owned();
-    let attributes = meta::attributes(store, cx, Operation::Create, &name, None, options);
-    store.admission.mutate(&attributes, &mut object).await?;
+    let write = (Operation::Create, name.as_str());
+    let mutated = admit::mutate(store, cx, write, None, options, &mut object).await?;
     meta::dedup_owner_references(&mut object, &cx.warnings, true);
     object.set_meta("creationTimestamp", now.as_str());
     object.set_meta("uid", names::uid());
@@ -64,7 +65,7 @@ pub(super) async fn create(
         if tries > 1 {
             attempt.set_meta("name", names::generate(&base));
         }
-        match once(store, cx, attempt, options).await? {
+        match once(store, cx, attempt, &mutated, options).await? {
             Ok(written) => return Ok(written),
             Err(refused) => taken = Some(refused),
         }
@@ -77,15 +78,16 @@ async fn once(
     store: &Store,
     cx: &Context,
     mut object: Value,
+    mutated: &Mutated<'_>,
     options: &WriteOptions,
 ) -> Result<std::result::Result<ResultObject, Status>> {
-    let strategy = &store.resource.strategy;
+    let strategy = &store.strategy;
     strategy.prepare(&mut object, Change::Create);
     let effects = strategy.effects();
     if let Some(effects) = effects {
         effects.begin(cx, &mut object, None).await?;
     }
-    let written = checked(store, cx, &object, options).await;
+    let written = checked(store, cx, &object, mutated, options).await;
     if let Some(effects) = effects {
         let outcome = match written {
             Ok(Ok(_)) if !cx.dry_run => Outcome::Created,
@@ -105,6 +107,7 @@ async fn checked(
     store: &Store,
     cx: &Context,
     object: &Value,
+    mutated: &Mutated<'_>,
     options: &WriteOptions,
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let resource = &store.resource;
@@ -117,7 +120,7 @@ async fn checked(
         }
         _ => object,
     };
-    let found = meta::validate_create(resource, object);
+    let found = meta::validate_create(store, object);
     if !found.is_empty() {
         return Err(Status::invalid(
             resource.error_group(),
@@ -126,11 +129,10 @@ async fn checked(
             &found,
         ));
     }
-    for text in resource.strategy.warnings(object, Change::Create) {
+    for text in store.strategy.warnings(object, Change::Create) {
         cx.warnings.add(text);
     }
-    let attributes = meta::attributes(store, cx, Operation::Create, object.name(), None, options);
-    store.admission.validate(&attributes, object).await?;
+    mutated.validate_named(object.name(), object).await?;
 
     let key = resource.key(object.namespace(), object.name());
     let existing = if cx.dry_run {
@@ -145,7 +147,7 @@ async fn checked(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        let ttl = resource.strategy.rules().ttl_seconds;
+        let ttl = store.strategy.rules().ttl_seconds;
         let draft = meta::draft(resource, object);
         let may_forget = options.manager.is_some();
         match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {

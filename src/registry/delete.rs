@@ -13,7 +13,7 @@
 use super::resource::Resource;
 use super::store::{DeleteOptions, Deleted, ResultObject, Store, WriteOptions};
 use super::strategy::{Context, GarbageCollection, Outcome};
-use super::{errors, meta};
+use super::{admit, errors, meta};
 use crate::admission::Operation;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -50,10 +50,10 @@ pub(super) async fn delete_as(
         };
         let old = Arc::new(live.decode());
         check_preconditions(&store.resource, name, &old, options, marked)?;
-        if let Some(deletion) = store.resource.strategy.deletion() {
+        if let Some(deletion) = store.strategy.deletion() {
             deletion.check(&old)?;
         }
-        let plan = plan(&store.resource, &old, options);
+        let plan = plan(store, &old, options);
         // While an earlier delete's grace period runs, nothing changes, so admission is skipped.
         if !marked && plan != Plan::Pending {
             admit(store, cx, admitted_as, &old, options).await?;
@@ -103,7 +103,7 @@ pub(super) async fn delete_as(
 }
 
 async fn deleted(store: &Store, cx: &Context, object: &Value) {
-    if let Some(effects) = store.resource.strategy.effects() {
+    if let Some(effects) = store.strategy.effects() {
         effects.end(cx, object, Outcome::Deleted).await;
     }
 }
@@ -113,10 +113,10 @@ async fn admit(store: &Store, cx: &Context, name: &str, old: &Arc<Value>, option
         options: options.raw.clone(),
         ..WriteOptions::default()
     };
-    let attributes = meta::attributes(store, cx, Operation::Delete, name, Some(old.clone()), &write);
     let mut nothing = Value::Null;
-    store.admission.mutate(&attributes, &mut nothing).await?;
-    store.admission.validate(&attributes, &nothing).await
+    let operation = (Operation::Delete, name);
+    let mutated = admit::mutate(store, cx, operation, Some(old.clone()), &write, &mut nothing).await?;
+    mutated.validate(&nothing).await
 }
 
 async fn remove(store: &Store, cx: &Context, key: &str, live: &Arc<Entry>) -> std::result::Result<ResultObject, Error> {
@@ -200,8 +200,8 @@ enum Plan {
     MarkThenGo(Value),
 }
 
-fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
-    let deletion = resource.strategy.deletion();
+fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
+    let deletion = store.strategy.deletion();
     let mut new = old.clone();
     // Upstream treats a negative grace period as one second.
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
@@ -219,13 +219,13 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
             (Some(_), _) => return Plan::Pending,
         },
     };
-    if let Some(finalizers) = collector_finalizers(resource.strategy.rules().garbage_collection, old, options) {
+    if let Some(finalizers) = collector_finalizers(store.strategy.rules().garbage_collection, old, options) {
         match finalizers.is_empty() {
             true => new.unset_meta("finalizers"),
             false => new.set_meta("finalizers", finalizers),
         }
     }
-    let held = !new.finalizers().is_empty() || resource.holds_deletion(&new);
+    let held = !new.finalizers().is_empty() || store.holds_deletion(&new);
     let first = !old.is_being_deleted();
     match grace {
         None if !held => return Plan::Go,
@@ -252,7 +252,7 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions) -> Plan {
         }
     }
     if let Some(deletion) = deletion {
-        deletion.mark(&mut new);
+        deletion.mark(&mut new, old);
     }
     if held || grace.is_some_and(|g| g > 0) {
         Plan::Mark(new)

@@ -1,9 +1,8 @@
 //! Metadata handling shared by all writes: system fields, owner references, validation order, and admission attributes.
 
 use super::resource::Resource;
-use super::store::{Store, WriteOptions};
+use super::store::Store;
 use super::strategy::{Change, Context, NameRule};
-use crate::admission::{Attributes, Operation};
 use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
@@ -14,7 +13,6 @@ use crate::apimachinery::value::Value;
 use crate::request::Warnings;
 use crate::storage::Draft;
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// Sets `apiVersion` and `kind` to those of the resource.
 pub(super) fn set_kind(resource: &Resource, object: &mut Value) {
@@ -33,7 +31,7 @@ pub(super) fn set_namespace(resource: &Resource, cx: &Context, object: &mut Valu
 }
 
 /// Removes the fields that only the server may set.
-pub(crate) fn wipe_system_fields(object: &mut Value) {
+pub(super) fn wipe_system_fields(object: &mut Value) {
     for key in [
         "uid",
         "creationTimestamp",
@@ -67,10 +65,11 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     }
 }
 
-fn kind_rules(resource: &Resource) -> MetaRules {
+fn kind_rules(store: &Store) -> MetaRules {
+    let resource = &store.resource;
     MetaRules {
         namespaced: resource.namespaced,
-        name: match resource.strategy.rules().names {
+        name: match store.strategy.rules().names {
             NameRule::Subdomain => name_is_dns_subdomain,
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
@@ -82,26 +81,26 @@ fn kind_rules(resource: &Resource) -> MetaRules {
 }
 
 /// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
-pub(super) fn validate_create(resource: &Resource, object: &Value) -> ErrorList {
+pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     let meta = object.get("metadata");
     let path = FieldPath::new("metadata");
-    let mut errors = validate_object_meta(meta, kind_rules(resource), &path);
-    errors.extend(resource.strategy.validate(object, Change::Create));
+    let mut errors = validate_object_meta(meta, kind_rules(store), &path);
+    errors.extend(store.strategy.validate(object, Change::Create));
     if errors.is_empty() {
-        errors = validate_object_meta(meta, MetaRules::generic(resource.namespaced), &path);
+        errors = validate_object_meta(meta, MetaRules::generic(store.resource.namespaced), &path);
     }
     errors
 }
 
 /// Validates a changed object with the generic rules, then with the kind's, which repeat most of the errors, as
 /// upstream.
-pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> ErrorList {
+pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old: &Value) -> ErrorList {
     let (new_meta, old_meta) = (new.get("metadata"), old.get("metadata"));
     let path = FieldPath::new("metadata");
-    let generic = MetaRules::generic(resource.namespaced);
+    let generic = MetaRules::generic(store.resource.namespaced);
     let mut errors = validate_object_meta(new_meta, generic, &path);
     errors.extend(validate_object_meta_update(new_meta, old_meta, generic, &path));
-    let (own, kind) = (resource.meta_checks, kind_rules(resource));
+    let (own, kind) = (store.resource.meta_checks, kind_rules(store));
     let whole = subresource.is_empty();
     if whole {
         // Duplicate causes are intended: upstream runs the same check several times.
@@ -111,7 +110,7 @@ pub(super) fn validate_update(resource: &Resource, subresource: &str, new: &Valu
     if against_old {
         errors.extend(validate_object_meta_update(new_meta, old_meta, kind, &path));
     }
-    errors.extend(resource.strategy.validate(new, Change::Update { old, subresource }));
+    errors.extend(store.strategy.validate(new, Change::Update { old, subresource }));
     errors
 }
 
@@ -153,43 +152,17 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
     ));
 }
 
-/// Builds the admission attributes of a write.
-pub(super) fn attributes(
-    store: &Store,
-    cx: &Context,
-    operation: Operation,
-    name: &str,
-    old: Option<Arc<Value>>,
-    options: &WriteOptions,
-) -> Attributes {
-    Attributes {
-        operation,
-        kind: options.kind.clone().unwrap_or_else(|| store.resource.gvk()),
-        resource: store.resource.gvr.clone(),
-        subresource: options.subresource.clone(),
-        namespace: cx.namespace.clone(),
-        name: name.to_owned(),
-        user: cx.user.clone(),
-        dry_run: cx.dry_run,
-        old_object: old,
-        options: options.options.clone(),
-        warnings: cx.warnings.clone(),
-        audit: cx.audit.clone(),
-    }
-}
-
 /// Encodes the object for storage, together with its selectable fields.
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
-    let fields = resource
-        .selectable
-        .as_ref()
-        .map_or_else(Vec::new, |s| (s.extract)(object));
+    let stored = resource.selectable.as_ref().filter(|s| s.reads.is_none());
+    let fields = stored.map_or_else(Vec::new, |s| (s.extract)(object));
     Draft::new(object, fields)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn equal_owner_references_are_removed_with_a_warning() {
@@ -220,8 +193,10 @@ mod tests {
             ),
             (group("coordination.k8s.io", "v1").kind("leases", "Lease"), "", 3, 0),
         ] {
-            let resource = row.namespaced().build();
-            let found = validate_update(&resource, subresource, &bad, &bad);
+            let resource = Arc::new(row.namespaced().build());
+            let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+            let store = Store::new(resource.clone(), storage, Arc::new(crate::admission::AdmitAll));
+            let found = validate_update(&store, subresource, &bad, &bad);
             let count = |field: &str| found.iter().filter(|e| e.field == field).count();
             let counts = (count("metadata.labels"), count("metadata.finalizers[0]"));
             assert_eq!(counts, (labels, finalizers), "{} {subresource}", resource.kind);

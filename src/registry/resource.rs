@@ -3,7 +3,7 @@
 //! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of subresources. The built-in table is
 //! in `controlplane`; custom resources are built from their CRDs.
 
-use super::converting::Conversion;
+use super::converting::Pair;
 use super::schema::Schema;
 use super::store::WriteOptions;
 use super::strategy::{Context, MetaChecks, RestStrategy};
@@ -71,13 +71,13 @@ impl Verbs {
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
+    pub name: Str,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
-    pub kind: &'static str,
-    /// OpenAPI format: `name` or empty.
-    pub format: &'static str,
+    pub kind: Str,
+    /// OpenAPI format, such as `name`, or empty.
+    pub format: Str,
     /// The description; empty where upstream has none.
-    pub description: &'static str,
+    pub description: Str,
     /// 0: always shown; 1: with `-o wide`.
     pub priority: i64,
 }
@@ -110,6 +110,9 @@ pub struct SelectableFields {
     pub names: Arc<[Str]>,
     /// Extracts their values from an object, one pair per name.
     pub extract: ExtractFields,
+    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector needs them, with
+    /// the parts of the object that the mask selects. That is slower, but follows a change of the fields at once.
+    pub reads: Option<Mask>,
 }
 
 /// Where a resource's objects come from.
@@ -127,7 +130,7 @@ pub enum Backing {
         /// The stored version (the hub).
         hub: GroupVersionResource,
         /// The conversion from and to the hub.
-        conversion: Arc<dyn Conversion>,
+        conversion: Arc<dyn Pair>,
     },
     /// Objects computed on every read (component statuses).
     Computed(Arc<dyn Storage>),
@@ -255,8 +258,10 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// The kind. The list kind is this with a `List` suffix.
+    /// The kind.
     pub kind: Str,
+    /// The kind of lists, usually the kind with a `List` suffix.
+    pub list_kind: Str,
     /// The singular name in lower case.
     pub singular: Str,
     /// Short names, such as `cm`.
@@ -279,6 +284,11 @@ pub struct Resource {
     pub columns: Option<Columns>,
     /// The selectable fields; `None` if only name and namespace are.
     pub selectable: Option<SelectableFields>,
+    /// A warning for every request, in addition to the strategy's.
+    pub deprecation: Option<Str>,
+    /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the metadata always
+    /// has `continue`. True for custom resources.
+    pub unstructured: bool,
     /// A delete returns the deleted object instead of a Status.
     pub returns_deleted: bool,
     /// An update may omit resourceVersion.
@@ -312,6 +322,11 @@ impl Resource {
         }
     }
 
+    /// A warning for every request for the resource.
+    pub fn deprecation(&self) -> Option<&str> {
+        self.deprecation.as_deref().or(self.strategy.rules().deprecation)
+    }
+
     /// The key prefix; `None` if nothing is stored.
     pub fn prefix(&self) -> Option<&str> {
         match &self.backing {
@@ -323,11 +338,6 @@ impl Resource {
     /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
-    }
-
-    /// True if the kind's strategy holds a deleted object, whatever its finalizers.
-    pub(super) fn holds_deletion(&self, object: &Value) -> bool {
-        self.strategy.deletion().is_some_and(|d| d.holds(object))
     }
 
     /// The key of an object relative to the resource's prefix.

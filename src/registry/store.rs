@@ -5,7 +5,7 @@
 //! requests run them in an owned task (`endpoints/finish.rs`).
 
 use super::resource::{Backing, Resource};
-use super::strategy::Context;
+use super::strategy::{Context, RestStrategy, Strategy};
 use super::{create, delete, delete_collection, errors, update};
 use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::gvk::GroupVersionKind;
@@ -18,8 +18,10 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
+#[derive(Clone)]
 pub struct Store {
     pub(super) resource: Arc<Resource>,
+    pub(super) strategy: Arc<dyn RestStrategy>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) admission: Arc<dyn Admission>,
 }
@@ -154,6 +156,7 @@ impl Store {
     /// Creates the store of a resource. `storage` must be bound to the resource's key prefix.
     pub fn new(resource: Arc<Resource>, storage: Arc<dyn Storage>, admission: Arc<dyn Admission>) -> Self {
         Self {
+            strategy: resource.strategy.clone(),
             resource,
             storage,
             admission,
@@ -183,7 +186,19 @@ impl Store {
     /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
     #[must_use]
     pub fn without_admission(&self) -> Self {
-        Self::new(self.resource.clone(), self.storage.clone(), Arc::new(AdmitAll))
+        Self {
+            admission: Arc::new(AdmitAll),
+            ..self.clone()
+        }
+    }
+
+    /// A copy with another strategy, for subresources that write the object by rules of their own.
+    #[must_use]
+    pub fn with_strategy(&self, strategy: impl Strategy) -> Self {
+        Self {
+            strategy: Arc::new(strategy),
+            ..self.clone()
+        }
     }
 
     /// The full storage key of an object as shown in errors: `/registry/configmaps/ns/name`.
@@ -290,6 +305,11 @@ impl Store {
         options: &DeleteOptions,
     ) -> Result<Listing> {
         delete_collection::delete_collection(self, cx, select, options).await
+    }
+
+    /// True if the kind's strategy holds a deleted object, whatever its finalizers.
+    pub(super) fn holds_deletion(&self, object: &Value) -> bool {
+        self.strategy.deletion().is_some_and(|d| d.holds(object))
     }
 
     // ── convenience for controllers, bootstrap and reviews ──

@@ -2,6 +2,7 @@
 //!
 //! Entry point: [`update`]. Also creates missing objects for applies and for kinds with create-on-update.
 
+use super::admit::{self, Mutated};
 use super::meta;
 use super::store::{ResultObject, Store, Transform, Updated, WriteOptions};
 use super::strategy::{Change, Context, Outcome};
@@ -104,7 +105,7 @@ async fn swap(
     options: &WriteOptions,
 ) -> Result<std::result::Result<ResultObject, Option<Arc<Entry>>>> {
     let resource = &store.resource;
-    let strategy = &resource.strategy;
+    let strategy = &store.strategy;
     let gr = resource.group_resource();
     let old = Arc::new(live.decode());
     check_uid(store, cx, name, &old, options)?;
@@ -124,8 +125,8 @@ async fn swap(
         let reset = strategy.reset_fields(&options.subresource);
         resource.schema.manage_update(Some(&old), &mut new, &who, reset)?;
     }
-    let attributes = meta::attributes(store, cx, Operation::Update, name, Some(old.clone()), options);
-    store.admission.mutate(&attributes, &mut new).await?;
+    let write = (Operation::Update, name);
+    let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
     meta::dedup_owner_references(&mut new, &cx.warnings, true);
     // After mutating admission, which upstream runs as part of the update's transform.
     check_version(store, name, &mut new, live)?;
@@ -137,7 +138,7 @@ async fn swap(
     if let Some(effects) = effects {
         effects.begin(cx, &mut new, Some(&old)).await?;
     }
-    let written = checked(store, cx, name, (&mut new, &old), live, &attributes, options).await;
+    let written = checked(store, cx, name, (&mut new, &old), live, &mutated, options).await;
     if let Some(effects) = effects {
         match &written {
             Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
@@ -176,24 +177,24 @@ async fn checked(
     name: &str,
     (new, old): (&mut Value, &Value),
     live: &Arc<Entry>,
-    attributes: &crate::admission::Attributes,
+    mutated: &Mutated<'_>,
     options: &WriteOptions,
 ) -> std::result::Result<ResultObject, Failure> {
     let resource = &store.resource;
-    let found = meta::validate_update(resource, &options.subresource, new, old);
+    let found = meta::validate_update(store, &options.subresource, new, old);
     if !found.is_empty() {
         return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
     }
     let subresource = &options.subresource;
-    for text in resource.strategy.warnings(new, Change::Update { old, subresource }) {
+    for text in store.strategy.warnings(new, Change::Update { old, subresource }) {
         cx.warnings.add(text);
     }
-    store.admission.validate(attributes, new).await?;
+    mutated.validate(new).await?;
     forget_new_times(new, old);
 
     let key = resource.key(&cx.namespace, name);
     let draft = meta::draft(resource, new);
-    let dies = goes_with(resource, new, old);
+    let dies = goes_with(store, new, old);
     // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
     if draft.json == live.unversioned() && !dies && !live.stale {
         return Ok(ResultObject::Stored(live.clone()));
@@ -207,14 +208,14 @@ async fn checked(
         let gone = store.storage.delete(&key, live.revision).await;
         return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
     }
-    let ttl = resource.strategy.rules().ttl_seconds;
+    let ttl = store.strategy.rules().ttl_seconds;
     let when = Precondition::Unchanged(live.revision);
     let put = size_fallback::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
     put.await.map(ResultObject::Stored).map_err(Failure::Storage)
 }
 
 /// True if the update removed the last thing that held an object marked for deletion.
-fn goes_with(resource: &super::Resource, new: &Value, old: &Value) -> bool {
+fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
     let grace = new
         .at(&["metadata", "deletionGracePeriodSeconds"])
         .as_i64()
@@ -222,8 +223,8 @@ fn goes_with(resource: &super::Resource, new: &Value, old: &Value) -> bool {
     old.is_being_deleted()
         && new.finalizers().is_empty()
         && grace == 0
-        && !resource.holds_deletion(new)
-        && (!old.finalizers().is_empty() || resource.holds_deletion(old))
+        && !store.holds_deletion(new)
+        && (!old.finalizers().is_empty() || store.holds_deletion(old))
 }
 
 fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &WriteOptions) -> Result<()> {

@@ -34,12 +34,7 @@ pub trait Handler: Send + Sync + 'static {
 /// authorization filter mints, so bypassing the chain does not compile.
 #[async_trait]
 pub trait UnprotectedHandler: Send + Sync + 'static {
-    /// Answers an authorized request.
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response;
-
-    /// Like [`serve`](Self::serve), for callers that own the handler: the future keeps it alive. Handlers whose future
-    /// does not borrow `self` override this, which saves one boxed future per request.
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
-        Box::pin(async move { self.serve(req, authorized).await })
-    }
+    /// Answers an authorized request. The future keeps the handler alive, so that a request in flight survives the
+    /// removal of its path.
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response;
 }

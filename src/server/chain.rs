@@ -1,8 +1,8 @@
 //! The handler chain: nested filters in the order of upstream's `DefaultBuildHandlerChain`
 //! (`k8s.io/apiserver/pkg/server/config.go`).
 //!
-//! [`build`] assembles it. Each filter declares which parts of the request context it needs and which it sets; an order
-//! in [`ORDER`] that leaves a need unmet does not compile. The chain is a single nested type, so a request costs one
+//! [`build`] assembles it. Each filter declares which parts of the request context it needs and which it sets; a
+//! nesting that leaves a need unmet does not compile. The chain is a single nested type, so a request costs one
 //! call and one future, whatever the number of filters. Only the innermost filter, authorization, can create
 //! [`Authorized`](crate::request::Authorized).
 
@@ -17,6 +17,7 @@ use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowSchemas, MaxInFlight};
+use crate::request::headers::IdentityHeaders;
 use crate::request::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::tasks::compute::ComputePool;
@@ -30,6 +31,9 @@ use std::time::Duration;
 /// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice. The request
 /// is passed by reference and stays in place until the innermost filter, or one that has to wait, takes it.
 pub trait Filter: Send + Sync + 'static {
+    /// The needs of this filter and those inside it: [`FilterSpec::around`]. The chain has none, or it does not compile.
+    const UNMET: Unmet;
+
     /// Handles the request. Implementations take it out of `req`; the caller must not use what is left behind.
     ///
     /// # Cancel safety
@@ -56,54 +60,29 @@ pub enum ContextField {
     Caller,
 }
 
-/// Declaration of a filter: its name and its dependencies.
+/// What a filter reads from the request context, and what it sets for the filters inside it.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterSpec {
-    /// The filter's name.
-    pub name: &'static str,
     /// The parts of the request context that it reads.
     pub needs: &'static [ContextField],
     /// The parts of the request context that it sets.
     pub sets: &'static [ContextField],
 }
 
-/// The filters, outermost first.
-pub const ORDER: [FilterSpec; 17] = [
-    audit_init::SPEC,
-    panic_recovery::SPEC,
-    mux_ready::SPEC,
-    received_at::SPEC,
-    request_info::SPEC,
-    http_log::SPEC,
-    cache_control::SPEC,
-    wait_group::SPEC,
-    deadline::SPEC,
-    timeout::SPEC,
-    warnings::SPEC,
-    authentication::SPEC,
-    audit::SPEC,
-    impersonation::SPEC,
-    max_in_flight::SPEC,
-    compute::SPEC,
-    authorization::SPEC,
-];
+/// The needs of nested filters that none of them meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmet(u32);
 
-const _: () = assert!(
-    first_unmet(&ORDER).is_none(),
-    "a filter needs a part of the request context that no outer filter sets"
-);
+impl Unmet {
+    /// Nothing is missing.
+    pub const NONE: Self = Self(0);
+}
 
-/// The index of the first entry that needs something no earlier entry sets.
-const fn first_unmet(order: &[FilterSpec]) -> Option<usize> {
-    let (mut available, mut at) = (0_u32, 0);
-    while at < order.len() {
-        if bits(order[at].needs) & !available != 0 {
-            return Some(at);
-        }
-        available |= bits(order[at].sets);
-        at += 1;
+impl FilterSpec {
+    /// The unmet needs of this filter around others with the unmet needs `inner`.
+    pub const fn around(&self, inner: Unmet) -> Unmet {
+        Unmet((inner.0 & !bits(self.sets)) | bits(self.needs))
     }
-    None
 }
 
 const fn bits(fields: &[ContextField]) -> u32 {
@@ -142,8 +121,6 @@ pub struct ChainConfig {
     /// Thread that serves health and metrics; with `None` they are served like everything else.
     pub reserved: Option<ReservedThread>,
 }
-
-pub use crate::request::headers::IdentityHeaders;
 
 impl From<&RequestHeaderNames> for IdentityHeaders {
     fn from(names: &RequestHeaderNames) -> Self {
@@ -187,10 +164,10 @@ pub fn build(
     paths_complete: Vec<Signal>,
     director: Arc<dyn UnprotectedHandler>,
 ) -> Arc<dyn Handler> {
-    Arc::new(Head(nested(config, paths_complete, director)))
+    Arc::new(Head::new(nested(config, paths_complete, director)))
 }
 
-/// Nests the filters, innermost first: [`ORDER`] read backwards.
+/// Nests the filters, innermost first.
 fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn UnprotectedHandler>) -> impl Filter {
     let limits = MaxInFlight::new(
         c.max_requests_in_flight,
@@ -219,6 +196,18 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
 
 /// Adapts the outermost filter to [`Handler`].
 struct Head<F>(F);
+
+impl<F: Filter> Head<F> {
+    fn new(chain: F) -> Self {
+        const {
+            assert!(
+                F::UNMET.0 == Unmet::NONE.0,
+                "a filter needs a part of the request context that no outer filter sets"
+            );
+        }
+        Self(chain)
+    }
+}
 
 impl<F: Filter> Handler for Head<F> {
     fn handle<'a, 't>(&'a self, mut req: Request) -> ResponseFuture<'t>

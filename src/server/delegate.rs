@@ -70,7 +70,7 @@ pub struct NotFound;
 
 #[async_trait]
 impl UnprotectedHandler for NotFound {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         let mut response = match RequestContext::of(&req).paths_incomplete {
             true => respond::status(
                 &Status::service_unavailable(

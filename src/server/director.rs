@@ -37,16 +37,11 @@ impl Director {
 }
 
 impl UnprotectedHandler for Director {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.handler_for(&req).serve_owned(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
-        self.handler_for(&req).serve_owned(req, authorized)
+        self.handler_for(&req).serve(req, authorized)
     }
 }
 

@@ -168,6 +168,7 @@ impl GenericServer {
             lifecycle,
             telemetry: counters,
             paths_complete: all.paths_complete,
+            health_checks: all.health_checks,
             post_start_hooks: all.post_start_hooks,
             pre_shutdown_hooks: all.pre_shutdown_hooks,
         }
@@ -188,6 +189,8 @@ pub struct Prepared {
     pub telemetry: Telemetry,
     /// Unknown paths get 404 once all of these have fired.
     pub paths_complete: Vec<Signal>,
+    /// The checks of the health endpoints, for callers in the process.
+    pub health_checks: Vec<HealthCheck>,
     /// Run by [`Prepared::start_hooks`].
     pub post_start_hooks: Vec<PostStartHook>,
     /// Passed to [`Lifecycle::shut_down`].

@@ -83,6 +83,11 @@ impl HealthCheck {
         &self.name
     }
 
+    /// True if the endpoint includes the check.
+    pub fn is_on(&self, endpoint: HealthEndpoint) -> bool {
+        endpoint.has(self.on)
+    }
+
     /// Runs the check.
     ///
     /// # Errors
@@ -97,10 +102,14 @@ impl HealthCheck {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HealthEndpoint {
+/// A health endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthEndpoint {
+    /// `/healthz`, which upstream deprecates.
     Healthz,
+    /// `/livez`: the process should not be restarted.
     Livez,
+    /// `/readyz`: the process should get requests.
     Readyz,
 }
 
@@ -277,7 +286,7 @@ mod tests {
         let req = http::Request::get(uri).body(Body::empty()).unwrap();
         let route = routes.iter().find(|r| r.path == req.uri().path())?;
         let proof = Authorized::for_test(UserInfo::anonymous());
-        let r = route.handler.serve(req, proof).await;
+        let r = route.handler.clone().serve(req, proof).await;
         let code = r.status().as_u16();
         let body = r.into_body().collect(1 << 20).await.unwrap();
         Some((code, String::from_utf8(body.to_vec()).unwrap()))

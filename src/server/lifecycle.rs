@@ -14,11 +14,9 @@
 //! ```
 
 mod hooks;
-mod termination;
 mod wait_group;
 
 pub use hooks::{HookContext, PostStartHook, PreShutdownHook};
-pub use termination::Termination;
 pub use wait_group::{InFlight, WaitGroup};
 
 use super::health::{Endpoints, HealthCheck};

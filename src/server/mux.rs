@@ -194,16 +194,11 @@ impl Routes {
 }
 
 impl UnprotectedHandler for PathRecorderMux {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.handler_for(&req).serve_owned(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
-        self.handler_for(&req).serve_owned(req, authorized)
+        self.handler_for(&req).serve(req, authorized)
     }
 }
 

@@ -35,7 +35,7 @@ impl ReservedThread {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || {
             while let Some(job) = waiting.blocking_recv() {
-                let answering = runtime.spawn(job.handler.serve_owned(job.request, job.authorized));
+                let answering = runtime.spawn(job.handler.serve(job.request, job.authorized));
                 let answered = runtime.block_on(answering).map_err(tokio::task::JoinError::into_panic);
                 // Fails if the client has disconnected.
                 let _ = job.answer.send(answered);
@@ -61,7 +61,7 @@ struct Reserved {
 
 #[async_trait]
 impl UnprotectedHandler for Reserved {
-    async fn serve(&self, request: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, request: Request, authorized: Authorized) -> Response {
         let headers = request.headers().clone();
         let (answer, answered) = oneshot::channel();
         let job = Job {
@@ -91,7 +91,7 @@ mod tests {
 
     fn ask(handler: &DynHandler) -> impl Future<Output = Response> + use<> {
         let authorized = Authorized::for_test(UserInfo::anonymous());
-        handler.clone().serve_owned(Request::new(Body::empty()), authorized)
+        handler.clone().serve(Request::new(Body::empty()), authorized)
     }
 
     #[tokio::test]

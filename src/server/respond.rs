@@ -11,6 +11,7 @@ use http::StatusCode;
 use http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
 };
+use std::sync::Arc;
 
 /// Go's content type for plain text.
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -181,7 +182,7 @@ impl<F> UnprotectedHandler for FnHandler<F>
 where
     F: Fn(&Request) -> Response + Send + Sync + 'static,
 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         (self.0)(&req)
     }
 }

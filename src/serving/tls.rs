@@ -3,7 +3,7 @@
 //! [`TlsConfig::try_new`] builds the configuration, [`TlsConfig::follow`] rebuilds it when a certificate changes.
 //! Client certificates are not verified here; see `RequestClientCert`.
 
-use super::certs::{CertError, DynamicCa, DynamicKeyPair};
+use crate::pki::certs::{CertError, DynamicCa, DynamicKeyPair};
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};

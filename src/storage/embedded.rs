@@ -30,7 +30,7 @@ use super::backend::{Backend, BackendStats, ResourceHooks};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::{Transform, TransformError};
-use super::{Budget, Entry, Error, Revision, Storage};
+use super::{Budget, Compaction, Entry, Error, Revision, Storage};
 use bytes::Bytes;
 use catalog::Catalog;
 use committer::{Action, Command, Committer, LoadedState, Write};
@@ -106,6 +106,7 @@ struct Shared {
     queue: mpsc::Sender<Command>,
     permits: Semaphore,
     progress: Arc<Progress>,
+    compaction: Compaction,
     /// Why the store has failed; permanent.
     failed: OnceLock<String>,
     /// True while the disk is full; temporary, unlike `failed`.
@@ -153,6 +154,7 @@ impl Engine {
             queue,
             permits: Semaphore::new(QUEUE_PERMITS),
             progress: Arc::new(Progress::new(revision, options.freshness_wait)),
+            compaction: Compaction::default(),
             failed: OnceLock::new(),
             full: AtomicBool::new(false),
             counters: stats::Counters::default(),

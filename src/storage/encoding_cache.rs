@@ -92,6 +92,31 @@ impl CachedEncodings {
         }
     }
 
+    /// Returns the cached entry, if there is one.
+    pub fn cached_entry(&self, key: EncodingKey) -> Option<Arc<Entry>> {
+        self.cached(key).map(|value| match value {
+            CachedValue::Entry(entry) => entry,
+            _ => unreachable!("{ONE_TYPE}"),
+        })
+    }
+
+    /// Returns the cached event, if there is one.
+    pub fn cached_event(&self, key: EncodingKey) -> Option<Arc<Event>> {
+        self.cached(key).map(|value| match value {
+            CachedValue::Event(event) => event,
+            _ => unreachable!("{ONE_TYPE}"),
+        })
+    }
+
+    fn cached(&self, key: EncodingKey) -> Option<CachedValue> {
+        let slot = self.0.get()?;
+        let values = lock(&slot.values);
+        let value = values.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone())?;
+        slot.recently_used.store(true, Ordering::Relaxed);
+        slot.budget.encoding_cache.reused.fetch_add(1, Ordering::Relaxed);
+        Some(value)
+    }
+
     /// As [`bytes`](Self::bytes), for an event.
     pub fn event(&self, budget: Option<&Arc<Budget>>, key: EncodingKey, compute: impl FnOnce() -> Event) -> Arc<Event> {
         match self.get_or_compute(budget, key, || CachedValue::Event(Arc::new(compute()))) {

@@ -7,6 +7,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::projection::{self, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A stored object. Immutable; shared by the cache, list responses and watch events.
 #[derive(Debug, Clone)]
@@ -30,8 +31,33 @@ pub struct Entry {
     /// True if writing the object now would store other bytes (another encryption key): even an update without
     /// changes must then be written.
     pub stale: bool,
+    /// The shape the encoding is known to be in.
+    pub shape: KnownShape,
     /// Cached alternative encodings and versions.
     pub encodings: CachedEncodings,
+}
+
+/// Remembers that the bytes of an entry need nothing done to them to be served, and as what. A number chosen by the reader
+/// (a hash of version and schema); 0 if nothing is known.
+#[derive(Debug, Default)]
+pub struct KnownShape(AtomicU64);
+
+impl KnownShape {
+    /// True if the bytes are known to be in this shape.
+    pub fn is(&self, shape: u64) -> bool {
+        shape != 0 && self.0.load(Ordering::Relaxed) == shape
+    }
+
+    /// Remembers a shape instead of the former one.
+    pub fn set(&self, shape: u64) {
+        self.0.store(shape, Ordering::Relaxed);
+    }
+}
+
+impl Clone for KnownShape {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 /// An object to be stored, encoded without a resourceVersion, which the commit assigns.
@@ -121,7 +147,10 @@ impl Entry {
             labels: self.labels.clone(),
             fields: self.fields.clone(),
         };
-        draft.into_entry(&self.key, revision)
+        Entry {
+            shape: self.shape.clone(),
+            ..draft.into_entry(&self.key, revision)
+        }
     }
 }
 
@@ -203,6 +232,7 @@ impl Draft {
             labels: self.labels,
             fields: self.fields,
             stale: false,
+            shape: KnownShape::default(),
             encodings: CachedEncodings::default(),
         }
     }

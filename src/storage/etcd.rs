@@ -16,7 +16,10 @@ mod feed;
 mod handle;
 mod lease;
 mod maintenance;
+mod progress;
 mod resource;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 mod values;
 
@@ -24,12 +27,13 @@ use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
-use super::{Budget, Revision, Storage};
+use super::{Budget, Compaction, Revision, Storage};
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
 use lease::Leases;
 use maintenance::Probe;
+use progress::Waiters;
 use resource::{Decoder, Resource, Shared, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -137,6 +141,7 @@ impl Cluster {
             budget: options.budget,
             progress_reliable: AtomicBool::new(options.trust_progress.unwrap_or(false)),
             decide_by_version: options.trust_progress.is_none(),
+            compaction: Compaction::default(),
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
@@ -220,8 +225,7 @@ impl Cluster {
             last_write: AtomicU64::new(0),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
-            waiting: AtomicUsize::new(0),
-            progress_wanted: Notify::new(),
+            waiters: Waiters::default(),
             reload_wanted: Notify::new(),
             lagging: Notify::new(),
             shared: self.shared.clone(),

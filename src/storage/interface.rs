@@ -55,6 +55,11 @@ pub trait Select: Send + Sync {
         let _ = field;
         None
     }
+
+    /// False if the result does not depend on fields other than `metadata.name` and `metadata.namespace`.
+    fn reads_fields(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
@@ -172,6 +177,8 @@ pub enum WatchItem {
         /// True for the bookmark that ends the initial state (`k8s.io/initial-events-end`).
         initial_end: bool,
     },
+    /// The next change cannot be delivered. The last item of the watch.
+    Failed(Error),
 }
 
 /// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the watch,
@@ -234,6 +241,8 @@ pub enum Error {
     },
     /// An object could not be encrypted (500 InternalError).
     Unwritable(Arc<TransformError>),
+    /// An object could not be converted to or from the stored version (500 without a reason).
+    NotConverted(String),
 }
 
 impl fmt::Display for Error {
@@ -246,7 +255,7 @@ impl fmt::Display for Error {
             }
             Self::NotReady(_) => f.write_str("storage is (re)initializing"),
             Self::LoadFailed(_, why) => write!(f, "storage is (re)initializing: {why}"),
-            Self::TooLarge(why) | Self::Failed(why) => f.write_str(why),
+            Self::TooLarge(why) | Self::Failed(why) | Self::NotConverted(why) => f.write_str(why),
             Self::Unreadable { key, source } => write!(f, "unable to transform key {key:?}: {source}"),
             Self::Unwritable(source) => write!(f, "{source}"),
         }

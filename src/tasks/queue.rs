@@ -163,6 +163,28 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
+    /// Processes items until the queue is shut down. An item whose `work` fails is logged and retried with backoff.
+    ///
+    /// # Cancel safety
+    /// Cancel safe as far as `work` is: the item in progress is lost.
+    pub async fn process<E, F>(&self, name: &'static str, work: impl Fn(T) -> F)
+    where
+        T: std::fmt::Display,
+        E: std::fmt::Display,
+        F: Future<Output = Result<(), E>>,
+    {
+        while let Some(item) = self.next().await {
+            match work(item.clone()).await {
+                Ok(()) => self.forget(&item),
+                Err(error) => {
+                    tracing::debug!(queue = name, %item, %error, "an item is retried");
+                    self.add_rate_limited(item.clone());
+                }
+            }
+            self.done(&item);
+        }
+    }
+
     /// Number of items ready now, without delayed ones.
     pub fn len(&self) -> usize {
         self.lock().ready.len()

@@ -228,6 +228,7 @@ pub async fn next(w: &mut Box<dyn Watch>) -> String {
 pub fn describe(item: Option<WatchItem>) -> String {
     match item {
         None => "ended".into(),
+        Some(WatchItem::Failed(why)) => format!("FAILED {why}"),
         Some(WatchItem::Initial(e)) => format!("INITIAL {}@{}", e.key, e.revision.0),
         Some(WatchItem::Bookmark {
             revision,

@@ -220,6 +220,7 @@ pub async fn initial_state_and_live_changes_join_without_gaps(b: Backend) {
                         break;
                     }
                 }
+                Some(WatchItem::Failed(why)) => panic!("{why}"),
                 None => panic!("ended"),
             }
         }

@@ -1,4 +1,5 @@
-//! Runs Debian's etcd on loopback: one member or three, on ephemeral ports, in temporary directories.
+//! Runs etcd on loopback: one member or three, on ephemeral ports, in temporary directories. It is `etcd` from PATH, or
+//! the binary that `TORANA_ETCD` names, so that the same tests run against every version at hand.
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
 #[path = "forwarder.rs"]
@@ -6,7 +7,7 @@ pub mod forwarder;
 
 use forwarder::Forwarder;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,11 @@ use std::time::{Duration, Instant};
 
 /// Set where a missing tool must fail the tests that need it instead of skipping them (`.ci/run` does).
 const REQUIRED: &str = "TORANA_REQUIRE_TOOLS";
+
+/// The etcd to run.
+fn binary() -> String {
+    std::env::var("TORANA_ETCD").unwrap_or_else(|_| "etcd".to_owned())
+}
 
 /// Whether etcd and etcdctl are installed. If not, says on standard error that the test is skipped.
 ///
@@ -25,7 +31,8 @@ pub fn is_there() -> bool {
         let status = command.env("ETCDCTL_API", "3").arg(arg).stdout(Stdio::null()).status();
         status.is_ok_and(|s| s.success())
     };
-    let tools = [("etcd", "--version"), ("etcdctl", "version")];
+    let etcd = binary();
+    let tools = [(&*etcd, "--version"), ("etcdctl", "version")];
     let Some((missing, _)) = tools.into_iter().find(|(tool, arg)| !runs(tool, arg)) else {
         return true;
     };
@@ -198,6 +205,20 @@ impl Etcd {
         self.members[i].port
     }
 
+    /// Messages that the first member has received on watch streams: creations of watches and progress requests.
+    pub fn watch_messages(&self) -> u64 {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.members[0].port)).expect("it listens");
+        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        let line = text
+            .lines()
+            .find(|l| l.starts_with("grpc_server_msg_received_total{grpc_method=\"Watch\""));
+        let value = line.and_then(|l| l.rsplit(' ').next()).expect("it counts messages");
+        value.parse::<f64>().expect("a number") as u64
+    }
+
     /// The leader on which all answering members agree; waits for one.
     pub fn leader(&self) -> usize {
         let until = Instant::now() + Duration::from_secs(60);
@@ -260,7 +281,7 @@ impl Etcd {
             .append(true)
             .open(&member.log)
             .expect("a log");
-        let child = Command::new("etcd")
+        let child = Command::new(binary())
             .args(&member.args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))

@@ -29,6 +29,7 @@ pub mod codec;
 pub mod field;
 pub mod gvk;
 pub mod interrupt;
+pub mod jsonpath;
 pub mod names;
 pub mod object;
 pub mod patch;

@@ -60,6 +60,19 @@ fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
     }
 }
 
+/// The Go type of a decoded JSON value, as `%T` formats it.
+pub fn go_type(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// Formats a decoded JSON value as Go's `%v` does: `map[a:1 b:[x y]]`.
 pub fn go_print(v: &Value) -> String {
     let mut out = String::new();

@@ -1,6 +1,5 @@
 //! LimitRanger: applies default requests and limits from the namespace's LimitRanges, and rejects pods and claims that
-//! violate them. As upstream's `plugin/pkg/admission/limitranger`, except that LimitRanges are always read
-//! consistently, as reads are from memory.
+//! violate them. As upstream's `plugin/pkg/admission/limitranger`.
 
 mod constraints;
 mod defaults;

@@ -43,7 +43,7 @@ impl Admission for NamespaceAutoProvision {
         if self.0.get_cached("", "namespaces", "", name).await?.is_some() {
             return Ok(());
         }
-        match self.0.make_namespace(name).await {
+        match self.0.create_namespace(name).await {
             // A concurrent request created it first.
             Err(e) if e.reason == "AlreadyExists" => Ok(()),
             made => made,

@@ -6,7 +6,6 @@ use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::MinRevision;
 use async_trait::async_trait;
 
 /// Namespaces that cannot be deleted.
@@ -62,11 +61,8 @@ impl Admission for NamespaceLifecycle {
         }
         let name = attributes.namespace.as_str();
         let storage = self.cluster.storage("", "namespaces")?;
-        let known = match storage.get(name, MinRevision::Any).await {
-            Ok(Some(entry)) => Some(entry),
-            _ => storage.get(name, MinRevision::Latest).await.map_err(Status::internal)?,
-        };
-        let Some(entry) = known else {
+        let known = ObjectLookup::cached_entry(&storage, name).await;
+        let Some(entry) = known.map_err(Status::internal)? else {
             return Err(Status::not_found(&namespaces(), name));
         };
         // Runs on every namespaced create: decode only if the word occurs in the encoding.
@@ -121,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn system_namespaces_cannot_be_deleted() {
-        let plugin = NamespaceLifecycle::new(ObjectLookup::default());
+        let plugin = NamespaceLifecycle::new(cluster(&[]));
         for (name, stays) in [("default", true), ("kube-system", true), ("mine", false)] {
             let delete = request(Operation::Delete, "", "namespaces", name);
             assert_eq!(ask(&plugin, &delete, &Value::Null).await.is_err(), stays);

@@ -85,7 +85,7 @@ impl Admission for OwnerReferencesPermissionEnforcement {
         for reference in newly_blocking(object, old) {
             let (version, kind) = (reference.api_version(), ObjectView::kind(reference));
             let parsed = GroupVersion::parse(version).unwrap_or_default();
-            let Some((resource, namespaced)) = self.cluster.resource_of(&parsed.group, kind).await? else {
+            let Some((resource, namespaced)) = self.cluster.resource_of(&parsed.group, kind) else {
                 let why = format!(
                     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {version} \
                      Kind {kind}: no matches for kind {kind:?} in version {version:?}"
@@ -120,8 +120,10 @@ impl Admission for OwnerReferencesPermissionEnforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::testing::{ask, cluster, request, update};
+    use crate::admission::object_lookup::Cluster;
+    use crate::admission::testing::{ask, request, update};
     use crate::json;
+    use crate::storage::Storage;
 
     struct Only(&'static str, &'static str);
 
@@ -135,15 +137,30 @@ mod tests {
         }
     }
 
+    struct Widgets;
+
+    #[async_trait]
+    impl Cluster for Widgets {
+        fn storage(&self, _group: &str, _resource: &str) -> Option<Arc<dyn Storage>> {
+            None
+        }
+
+        async fn create_namespace(&self, _name: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+            ((group, kind) == ("example.com", "Widget")).then(|| ("widgets".to_owned(), true))
+        }
+    }
+
     fn owned(blocking: bool) -> Value {
         json!({"metadata": {"name": "c", "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Widget",
             "name": "w", "uid": "u", "blockOwnerDeletion": (blocking)}]}})
     }
 
     fn plugin(verb: &'static str, resource: &'static str) -> OwnerReferencesPermissionEnforcement {
-        let crd = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com",
-            "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"}}});
-        let cluster = cluster(&[("apiextensions.k8s.io", "customresourcedefinitions", vec![crd])]);
+        let cluster = ObjectLookup::new(Arc::new(Widgets));
         OwnerReferencesPermissionEnforcement::new(cluster, Arc::new(Only(verb, resource)))
     }
 

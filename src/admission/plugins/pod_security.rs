@@ -20,7 +20,6 @@ use crate::apimachinery::field::{ErrorList, aggregate, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::storage::{ListOptions, MinRevision};
 use async_trait::async_trait;
 use std::collections::HashMap;
 
@@ -148,7 +147,7 @@ impl PodSecurity {
 
     async fn of_namespace(&self, name: &str) -> Option<(Policy, ErrorList)> {
         let namespaces = self.cluster.storage("", "namespaces").ok()?;
-        let entry = namespaces.get(name, MinRevision::Latest).await.ok()??;
+        let entry = ObjectLookup::cached_entry(&namespaces, name).await.ok()??;
         Some(Policy::of(&|key| entry.label(key), self.config.defaults))
     }
 
@@ -186,11 +185,9 @@ impl PodSecurity {
             ignored();
             return Ok(());
         }
-        let pods = self.cluster.storage("", "pods")?;
-        let listed = pods.list(ListOptions::latest(name)).await;
-        let texts = match listed {
+        let texts = match self.cluster.list_entries("", "pods", name).await {
             Err(_) => vec![existing::UNKNOWN.to_owned()],
-            Ok(pods) => existing::warnings(name, policy.enforce, &self.config, &pods.entries).await,
+            Ok(pods) => existing::warnings(name, policy.enforce, &self.config, &pods).await,
         };
         texts.into_iter().for_each(|text| attributes.warnings.add(text));
         Ok(())

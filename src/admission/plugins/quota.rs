@@ -6,7 +6,9 @@
 //! deleted, the controller recomputes the usage.
 //!
 //! Upstream serialises charges per namespace through one worker. Here, each write charges its quotas itself by
-//! compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes progress.
+//! compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes progress. Quotas come
+//! from the cache first, where an old one fails the compare-and-swap; a write is rejected, or evaluated again, only with
+//! the latest ones.
 
 mod config;
 mod evaluate;
@@ -42,16 +44,28 @@ struct Quota {
     object: Value,
 }
 
+/// How fresh quotas are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freshness {
+    Cached,
+    Latest,
+}
+
 impl ResourceQuota {
     /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a quota.
     pub fn new(cluster: ObjectLookup, config: QuotaConfig) -> Self {
         Self { cluster, config }
     }
 
-    async fn quotas(&self, namespace: &str) -> Result<Vec<Quota>> {
-        let storage = self.cluster.storage("", "resourcequotas")?;
-        let listed = storage.list(ListOptions::latest(namespace)).await;
-        let entries = listed.map_err(Status::internal)?.entries;
+    async fn quotas(&self, namespace: &str, freshness: Freshness) -> Result<Vec<Quota>> {
+        let entries = match freshness {
+            Freshness::Cached => self.cluster.list_entries("", "resourcequotas", namespace).await?,
+            Freshness::Latest => {
+                let storage = self.cluster.storage("", "resourcequotas")?;
+                let listed = storage.list(ListOptions::latest(namespace)).await;
+                listed.map_err(Status::internal)?.entries
+            }
+        };
         let quotas = entries.into_iter().map(|entry| Quota {
             object: entry.decode(),
             entry,
@@ -78,22 +92,29 @@ impl ResourceQuota {
             old: attributes.old_object.as_deref(),
         };
         let until = Instant::now() + RETRY_TIME_LIMIT;
-        let mut quotas = self.quotas(&attributes.namespace).await?;
+        let mut freshness = Freshness::Cached;
+        let mut quotas = self.quotas(&attributes.namespace, freshness).await?;
         loop {
             if quotas.is_empty() && self.config.limited.is_empty() {
                 return Ok(());
             }
             let objects: Vec<&Value> = quotas.iter().map(|q| &q.object).collect();
-            let charges =
-                evaluate(&objects, &write, evaluator, &self.config.limited).map_err(|denial| match denial {
-                    Rejection::Forbidden(why) => forbidden(attributes, object, why),
-                    Rejection::Failed(why) => Status::raw_error(why),
-                })?;
+            let charges = match evaluate(&objects, &write, evaluator, &self.config.limited) {
+                Ok(charges) => charges,
+                Err(Rejection::Forbidden(_)) if freshness == Freshness::Cached => {
+                    freshness = Freshness::Latest;
+                    quotas = self.quotas(&attributes.namespace, freshness).await?;
+                    continue;
+                }
+                Err(Rejection::Forbidden(why)) => return Err(forbidden(attributes, object, why)),
+                Err(Rejection::Failed(why)) => return Err(Status::raw_error(why)),
+            };
             // A dry run is evaluated but never charged.
             if attributes.dry_run {
                 return Ok(());
             }
             let mut missed: Vec<Box<str>> = Vec::new();
+            freshness = Freshness::Latest;
             for (quota, used) in quotas.iter().zip(&charges) {
                 if let Some(used) = used
                     && !self.charge(quota, used).await?
@@ -108,7 +129,7 @@ impl ResourceQuota {
                 return Err(Status::internal("resource quota evaluation timed out"));
             }
             // Retry only the missed quotas, as the others are charged already. A quota deleted meanwhile drops out.
-            quotas = self.quotas(&attributes.namespace).await?;
+            quotas = self.quotas(&attributes.namespace, freshness).await?;
             quotas.retain(|q| missed.contains(&q.entry.key));
         }
     }

@@ -57,7 +57,7 @@ fn versions(group: &[Arc<ApiService>]) -> Vec<&str> {
 
 #[async_trait]
 impl UnprotectedHandler for GroupListHandler {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         let query = Query::parse(req.uri().query().unwrap_or(""));
         plain(&self.document().1, req.headers(), &query)
     }
@@ -101,13 +101,13 @@ impl GroupHandler {
 
 #[async_trait]
 impl UnprotectedHandler for GroupHandler {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match &self.document().1 {
             Some(document) => {
                 let query = Query::parse(req.uri().query().unwrap_or(""));
                 plain(document, req.headers(), &query)
             }
-            None => self.delegate.serve(req, authorized).await,
+            None => self.delegate.clone().serve(req, authorized).await,
         }
     }
 }

@@ -274,7 +274,7 @@ impl V2Handler {
         if let Ok(v) = http::HeaderValue::from_str(known) {
             request.headers_mut().insert(header::IF_NONE_MATCH, v);
         }
-        let response = self.local.serve(request, authorized.clone()).await;
+        let response = self.local.clone().serve(request, authorized.clone()).await;
         match response.status() {
             StatusCode::NOT_MODIFIED => return Ok(None),
             StatusCode::OK => {}
@@ -349,11 +349,11 @@ impl Merged {
 
 #[async_trait]
 impl UnprotectedHandler for V2Handler {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         let parts = self.parts();
         if parts.is_empty() {
             self.merged.current.store(None);
-            return self.local.serve(req, authorized).await;
+            return self.local.clone().serve(req, authorized).await;
         }
         match self.document(parts, &authorized).await {
             Ok(document) => document.respond(req.headers()).await,

@@ -9,18 +9,19 @@ use super::gunzip::Gunzip;
 use super::identities::Identities;
 use super::responses;
 use super::transport::{BackendBody, Outgoing, SendError, Transport};
-use super::upgrade::{self, ClientSide};
-use super::{headers, url};
+use super::upgrade;
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
 use crate::apimachinery::status::Status;
-use crate::client::headers::Special;
-use crate::client::hops::{HOPS, InFlightGuard};
-use crate::client::html::{self, Encoding};
-use crate::client::links::{self, Links};
-use crate::client::policy::ProxyPolicy;
-use crate::client::target::Timeouts;
+use crate::proxy::headers::Special;
+use crate::proxy::hops::{HOPS, InFlightGuard};
+use crate::proxy::html::{self, Encoding};
+use crate::proxy::links::{self, Links};
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::target::Timeouts;
+use crate::proxy::tunnel::{self, ClientSide};
+use crate::proxy::{headers, url};
 use crate::request::{
     Authorized, Body, FromBackend, InformationalSender, NotInRequestMetrics, Request, RequestContext, RequestInfo,
     Response, ResponseFuture, UnprotectedHandler, UserInfo,
@@ -217,7 +218,7 @@ impl ProxyHandler {
         host: &str,
     ) -> Result<Rewritten, Box<Response>> {
         let upgrading = special.connection && headers::wants_upgrade(req.headers());
-        let client = upgrading.then(|| upgrade::client_side(&mut req)).flatten();
+        let client = upgrading.then(|| tunnel::client_side(&mut req)).flatten();
         if upgrading && client.is_none() {
             return Err(upgrade::not_hijackable().into());
         }
@@ -419,15 +420,10 @@ impl ProxyShared {
 }
 
 impl UnprotectedHandler for ProxyHandler {
-    fn serve<'a, 't>(&'a self, req: Request, authorized: Authorized) -> ResponseFuture<'t>
+    fn serve<'t>(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'t>
     where
-        'a: 't,
         Self: 't,
     {
-        self.answered(req, authorized)
-    }
-
-    fn serve_owned(self: Arc<Self>, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
         self.answered(req, authorized)
     }
 }
@@ -439,7 +435,7 @@ impl ProxyHandler {
             Settings::Remote(remote) => Some(remote.clone()),
         };
         let Some(remote) = remote else {
-            return self.shared.delegate.clone().serve_owned(req, authorized);
+            return self.shared.delegate.clone().serve(req, authorized);
         };
         match self.prepared(&remote, req, authorized.user()) {
             Ok(ready) => {

@@ -1,6 +1,6 @@
 //! Cache of the identity headers that are sent to backends: built once per caller instead of once per request.
 
-use super::headers::{Identity, InvalidValue};
+use crate::proxy::headers::{Identity, InvalidValue};
 use crate::request::UserInfo;
 use arc_swap::ArcSwapOption;
 use http::HeaderMap;

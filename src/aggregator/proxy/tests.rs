@@ -101,7 +101,10 @@ async fn http1_header_names_are_in_gos_canonical_form() {
         .insert("authentication.kubernetes.io/credential-id".into(), vec!["X509".into()]);
     let user = crate::request::Authorized::for_test(user);
     for _ in 0..3 {
-        assert_eq!(text(p.serve(get("/apis/g/v1/x"), user.clone()).await).await, "ok");
+        assert_eq!(
+            text(p.clone().serve(get("/apis/g/v1/x"), user.clone()).await).await,
+            "ok"
+        );
     }
     let seen = told.recv().await.unwrap();
     assert!(seen.starts_with("GET /apis/g/v1/x HTTP/1.1\r\n"), "{seen}");
@@ -125,7 +128,7 @@ async fn bodies_stream_in_both_directions() {
         let (up, rx) = mpsc::channel(1);
         let r = http::Request::post("/apis/g/v1/echo").body(streaming(rx)).unwrap();
         let p = proxy(&backend.authority, &pki.ca_pem);
-        let response = tokio::spawn(async move { p.serve(r, alice()).await });
+        let response = tokio::spawn(async move { p.clone().serve(r, alice()).await });
         up.send("one").await.unwrap();
         let mut body = response.await.unwrap().into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
@@ -155,7 +158,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
     // The first response arrives after the backend's SETTINGS.
     let warm = tokio::spawn({
         let p = p.clone();
-        async move { text(p.serve(get("/x"), alice()).await).await }
+        async move { text(p.clone().serve(get("/x"), alice()).await).await }
     });
     told.recv().await.unwrap();
     go.send(()).unwrap();
@@ -163,7 +166,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let p = p.clone();
-        all.spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+        all.spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
     }
     for _ in 0..6 {
         told.recv().await.unwrap();
@@ -189,12 +192,12 @@ async fn gzip_that_the_client_did_not_request_is_decompressed() {
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
-    let a = p.serve(get("/x"), alice()).await;
+    let a = p.clone().serve(get("/x"), alice()).await;
     assert!(!a.headers().contains_key("content-encoding") && !a.headers().contains_key("content-length"));
     assert_eq!(text(a).await, "hello");
     let mut asked = get("/x");
     asked.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
-    let a = p.serve(asked, alice()).await;
+    let a = p.clone().serve(asked, alice()).await;
     assert_eq!(a.headers()["content-encoding"], "gzip");
 }
 
@@ -220,7 +223,7 @@ async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
         })
         .await;
         let p = proxy(&backend.authority, &pki.ca_pem);
-        let client = tokio::spawn(async move { p.serve(get("/x?watch=1"), alice()).await });
+        let client = tokio::spawn(async move { p.clone().serve(get("/x?watch=1"), alice()).await });
         assert_eq!(told.recv().await, Some("arrived"));
         client.abort();
         assert_eq!(told.recv().await, Some("gone"));
@@ -247,7 +250,7 @@ async fn a_client_that_disconnects_during_upload_cancels_its_request() {
     let (up, rx) = mpsc::channel(1);
     let r = http::Request::post("/x").body(streaming(rx)).unwrap();
     let p = proxy(&backend.authority, &pki.ca_pem);
-    let client = tokio::spawn(async move { p.serve(r, alice()).await });
+    let client = tokio::spawn(async move { p.clone().serve(r, alice()).await });
     up.send("one").await.unwrap();
     assert_eq!(told.recv().await.unwrap().unwrap(), "one");
     client.abort();
@@ -270,7 +273,7 @@ async fn a_body_larger_than_the_flow_control_window_arrives_whole() {
     for size in [10, 5 << 20] {
         let r = http::Request::post("/x").body(Body::full(vec![b'x'; size])).unwrap();
         let wanted = format!("Some(\"{size}\") {size} true");
-        assert_eq!(text(p.serve(r, alice()).await).await, wanted);
+        assert_eq!(text(p.clone().serve(r, alice()).await).await, wanted);
     }
 }
 
@@ -282,7 +285,7 @@ async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..40 {
         let p = p.clone();
-        all.spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+        all.spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
     }
     while let Some(t) = all.join_next().await {
         assert_eq!(t.unwrap(), "ok");

@@ -26,9 +26,9 @@ pub use connection_limits::ConnectionLimits;
 pub use probation::ProbeRequest;
 pub use upstream_options::UpstreamOptions;
 
-use super::dial::DialError;
-use super::tls::ClientTls;
-use crate::client::outbound::Outbound;
+use crate::proxy::dial::DialError;
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::ClientTls;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{Body, InformationalSender};
 use crate::tasks::TaskGroup;

@@ -2,12 +2,11 @@
 //! both directions until either side ends. Follows `UpgradeAwareHandler` in
 //! `apimachinery/pkg/util/proxy/upgradeaware.go`.
 //!
-//! Entry point: [`tunnel()`]. The copying itself is done in [`crate::client::tunnel`].
+//! Entry point: [`tunnel()`]. The copying itself is done in [`crate::proxy::tunnel`].
 
 use super::responses;
 use super::transport::{Outgoing, Transport};
-use crate::client::tunnel;
-pub use crate::client::tunnel::{ClientSide, client_side};
+use crate::proxy::tunnel;
 use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderValue, StatusCode, header};

@@ -34,7 +34,7 @@ struct Local;
 
 #[async_trait::async_trait]
 impl crate::request::UnprotectedHandler for Local {
-    async fn serve(&self, req: Request, _: crate::request::Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: crate::request::Authorized) -> Response {
         match req.uri().path() {
             "/openapi/v3" => Response::new(
                 r#"{"paths":{"apis/apps/v1":{"serverRelativeURL":"/openapi/v3/apis/apps/v1?hash=1"}}}"#.into(),
@@ -86,9 +86,9 @@ impl World {
                 telemetry: telemetry.clone(),
                 connections: tasks.clone(),
                 provider: provider(),
-                outbound: crate::client::outbound::Outbound::direct()
+                outbound: crate::proxy::outbound::Outbound::direct()
                     .with_socket_dirs([std::env::temp_dir()])
-                    .refusing(crate::client::outbound::OwnAddress {
+                    .refusing(crate::proxy::outbound::OwnAddress {
                         bound: OWN,
                         advertised: OWN.ip(),
                     }),
@@ -131,13 +131,13 @@ impl World {
     }
 
     pub async fn send(&self, req: Request) -> (u16, String) {
-        let response = self.head.serve(req, alice()).await;
+        let response = self.head.clone().serve(req, alice()).await;
         (response.status().as_u16(), text(response).await)
     }
 
     /// Sends a request and returns the response without reading its body.
     pub async fn open(&self, req: Request) -> Response {
-        self.head.serve(req, alice()).await
+        self.head.clone().serve(req, alice()).await
     }
 
     pub async fn get(&self, path: &str) -> (u16, String) {
@@ -146,12 +146,12 @@ impl World {
 
     /// Sends a request and returns the response's headers.
     pub async fn headers(&self, req: Request) -> http::HeaderMap {
-        self.head.serve(req, alice()).await.headers().clone()
+        self.head.clone().serve(req, alice()).await.headers().clone()
     }
 
     /// Whether the response has status 200 but its body breaks off.
     pub async fn cut_off(&self, path: &str) -> bool {
-        let response = self.head.serve(get(path), alice()).await;
+        let response = self.head.clone().serve(get(path), alice()).await;
         response.status() == 200 && response.into_body().collect(1 << 20).await.is_err()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::authn::NoRandomNumbers;
 use crate::client::ClientError;
-use crate::serving::certs::CertError;
+use crate::pki::certs::CertError;
 
 /// Why an extension server cannot authenticate its callers.
 #[derive(Debug, thiserror::Error)]

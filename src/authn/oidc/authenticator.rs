@@ -54,7 +54,7 @@ pub struct IssuerError {
 /// the last clone of the set is dropped.
 ///
 /// # Errors
-/// [`IssuerError`]
+/// `IssuerError`
 pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, IssuerError> {
     let mut all = Vec::new();
     for issuer in issuers {

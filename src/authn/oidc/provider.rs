@@ -88,6 +88,7 @@ impl Provider {
 
     /// Sets the minimum interval between fetches of the key set (default: ten seconds).
     #[must_use]
+    #[cfg(test)]
     pub fn refreshing_every(mut self, between: Duration) -> Self {
         self.between = between;
         self

@@ -14,24 +14,18 @@ pub struct GenericOptions {
     pub request_timeout: Duration,
     /// `--min-request-timeout`: a watch without a timeout lasts between once and twice this time.
     pub min_request_timeout: Duration,
-    /// `--goaway-chance`.
-    pub goaway_chance: f64,
     /// `--livez-grace-period`.
     pub livez_grace_period: Duration,
     /// `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
-    /// `--shutdown-watch-termination-grace-period`.
-    pub shutdown_watch_grace_period: Duration,
     /// `--storage-initialization-timeout`.
     pub storage_initialization_timeout: Duration,
-    /// `--allow-privileged`.
-    pub allow_privileged: bool,
 }
 
 impl GenericOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
-        let goaway_chance = values.float("goaway-chance")?;
-        if !(0.0..=0.02).contains(&goaway_chance) {
+        // Only checked: the flag has no effect.
+        if !(0.0..=0.02).contains(&values.float("goaway-chance")?) {
             return Err(UsageError::new(
                 "--goaway-chance can not be less than 0 or greater than 0.02",
             ));
@@ -47,12 +41,9 @@ impl GenericOptions {
             max_mutating_requests_in_flight: count(values, "max-mutating-requests-inflight")?,
             request_timeout,
             min_request_timeout: Duration::from_secs(count(values, "min-request-timeout")?),
-            goaway_chance,
             livez_grace_period: values.duration("livez-grace-period")?,
             shutdown_delay: values.duration("shutdown-delay-duration")?,
-            shutdown_watch_grace_period: values.duration("shutdown-watch-termination-grace-period")?,
             storage_initialization_timeout: values.duration("storage-initialization-timeout")?,
-            allow_privileged: values.bool("allow-privileged")?,
         })
     }
 }

@@ -8,6 +8,21 @@ const FLAG: &str = "runtime-config";
 /// Keys that stand for many versions, in order of precedence, lowest first.
 pub const WIDE_KEYS: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
+/// Enabled the versions before v1. Accepted and ignored, as upstream.
+const OBSOLETE_KEY: &str = "api/legacy";
+/// The key of the core group's version.
+const CORE: &str = "/v1";
+
+/// The key that a pair applies to. As upstream, all spellings of the core version, even those with a resource, mean the
+/// whole version.
+fn canonical(key: &str) -> String {
+    let core = key.strip_prefix("api/").unwrap_or(key);
+    match core == "v1" || core.starts_with("v1/") {
+        true => CORE.to_owned(),
+        false => key.to_owned(),
+    }
+}
+
 /// The pairs. If a key is repeated, the last value wins. A key without a value has an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig(pub BTreeMap<String, String>);
@@ -16,10 +31,13 @@ impl RuntimeConfig {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
         let pairs = values.list(FLAG);
         let pairs = pairs.iter().map(|pair| match pair.split_once('=') {
-            Some((key, value)) => (key.trim().to_owned(), value.trim().to_owned()),
-            None => (pair.clone(), String::new()),
+            Some((key, value)) => (key.trim(), value.trim().to_owned()),
+            None => (pair.as_str(), String::new()),
         });
-        let pairs: BTreeMap<String, String> = pairs.collect();
+        let pairs: BTreeMap<String, String> = pairs
+            .filter(|(key, _)| *key != OBSOLETE_KEY)
+            .map(|(key, value)| (canonical(key), value))
+            .collect();
         let refused = |why: String| Err(UsageError::new(format!("--{FLAG}: {why}")));
         if pairs.len() == 1 && pairs.get("api/all").is_some_and(|v| v == "false") {
             return refused("invalid key with only api/all=false".to_owned());
@@ -57,12 +75,24 @@ mod tests {
             ]
         );
         assert_eq!(
-            read("v1=true").unwrap_err(),
-            "--runtime-config: runtime-config invalid key v1"
+            read("v2=true").unwrap_err(),
+            "--runtime-config: runtime-config invalid key v2"
         );
         assert_eq!(
             read("api/all=false").unwrap_err(),
             "--runtime-config: invalid key with only api/all=false"
         );
+    }
+
+    #[test]
+    fn spellings_of_the_core_version_are_rewritten() {
+        for key in ["/v1", "v1", "api/v1", "v1/pods", "api/v1/pods"] {
+            let config = read(&format!("{key}=false,api/legacy=true")).unwrap();
+            assert_eq!(
+                config.0,
+                BTreeMap::from([(CORE.to_owned(), "false".to_owned())]),
+                "{key}"
+            );
+        }
     }
 }

@@ -112,7 +112,7 @@ async fn follow(
         report("publishing the certificate authorities again", published);
         loop {
             match changes.next().await {
-                None => return Ok(()),
+                None | Some(WatchItem::Failed(_)) => return Ok(()),
                 Some(WatchItem::Change(..)) => break,
                 Some(WatchItem::Initial(_) | WatchItem::Bookmark { .. }) => {}
             }

@@ -4,7 +4,7 @@ use super::cells::{age, name};
 use super::table;
 use super::text::{AGE, NAME};
 use super::words::{HPA_CURRENT, HPA_MAX, HPA_METRICS, HPA_MIN, HPA_TARGET, SCALE_AVAILABLE, SCALE_DESIRED};
-use crate::apimachinery::value::Value;
+use crate::apimachinery::value::{Str, Value};
 use crate::registry::resource::Columns;
 
 const UNKNOWN: &str = "<unknown>";
@@ -130,7 +130,7 @@ pub(crate) fn scales() -> Columns {
     );
     let mut headings = columns.columns.to_vec();
     for heading in &mut headings {
-        heading.format = "";
+        heading.format = Str::default();
     }
     columns.columns = headings.into();
     columns

@@ -2,23 +2,24 @@
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::resource_builder::GroupVersionBuilder;
-use crate::controlplane::strategies::crd::CustomResourceDefinition;
 use crate::registry::resource::Resource;
+use crate::registry::strategy::RestStrategy;
+use std::sync::Arc;
 
 const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "apiextensions.k8s.io",
     version: "v1",
 };
 
-/// The resources of the group.
-pub fn rows() -> Vec<Resource> {
+/// The resources of the group. The strategy of definitions belongs to `extensions`, which checks their schemas.
+pub fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
     vec![
         V1.kind("customresourcedefinitions", "CustomResourceDefinition")
             .short(&["crd", "crds"])
             .category("api-extensions")
             .stored_at("apiextensions.k8s.io/customresourcedefinitions")
             .hashed_as("v1beta1")
-            .strategy(CustomResourceDefinition)
+            .shared_strategy(definitions)
             .columns(columns::created_at())
             .conditional_update()
             .status()

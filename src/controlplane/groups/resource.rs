@@ -7,7 +7,7 @@ use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::strategies::devices::{
     DEVICE_CLASS, GROUP, RESOURCE_SLICE, ResourceClaim, ResourceClaimTemplate,
 };
-use crate::controlplane::subresources::LateStore;
+use crate::registry::StoreLookup;
 use crate::registry::resource::Resource;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 
 /// The resources of the group. Admin access of a claim depends on its namespace, and some status writes on the
 /// authorizer.
-pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
+pub fn rows(stores: &StoreLookup, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
     vec![
         V1.kind("deviceclasses", "DeviceClass")
             .strategy(DEVICE_CLASS)
@@ -28,7 +28,7 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
         V1.kind("resourceclaims", "ResourceClaim")
             .namespaced()
             .strategy(ResourceClaim {
-                namespaces: namespaces.clone(),
+                stores: stores.clone(),
                 authorizer: authorizer.clone(),
             })
             .columns(columns::claims())
@@ -37,9 +37,7 @@ pub fn rows(namespaces: &LateStore, authorizer: &Arc<dyn Authorizer>) -> Vec<Res
             .build(),
         V1.kind("resourceclaimtemplates", "ResourceClaimTemplate")
             .namespaced()
-            .strategy(ResourceClaimTemplate {
-                namespaces: namespaces.clone(),
-            })
+            .strategy(ResourceClaimTemplate { stores: stores.clone() })
             .columns(columns::named())
             .returns_deleted()
             .build(),

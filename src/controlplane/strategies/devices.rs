@@ -12,8 +12,8 @@ use crate::apimachinery::value::Value;
 use crate::authz::Authorizer;
 use crate::controlplane::defaults::devices as defaults;
 use crate::controlplane::fields::{elements_mut, restore};
-use crate::controlplane::subresources::LateStore;
 use crate::controlplane::validation::devices as check;
+use crate::registry::StoreLookup;
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
 use std::collections::HashSet;
@@ -82,14 +82,14 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
 
 /// Strategy of ResourceClaimTemplates.
 pub struct ResourceClaimTemplate {
-    /// Store of namespaces, whose labels permit requests for admin access.
-    pub namespaces: LateStore,
+    /// For namespaces, whose labels permit requests for admin access.
+    pub stores: StoreLookup,
 }
 
 /// Strategy of ResourceClaims.
 pub struct ResourceClaim {
-    /// Store of namespaces, whose labels permit requests for admin access.
-    pub namespaces: LateStore,
+    /// For namespaces, whose labels permit requests for admin access.
+    pub stores: StoreLookup,
     /// Authorizes binding claims and reporting device status.
     pub authorizer: Arc<dyn Authorizer>,
 }
@@ -130,7 +130,7 @@ impl SideEffects for ResourceClaimTemplate {
             return Ok(());
         }
         let requests = new.at(&["spec", "spec", "devices", "requests"]);
-        let found = access::admin_in_requests(&self.namespaces, new.namespace(), requests).await;
+        let found = access::admin_in_requests(&self.stores, new.namespace(), requests).await;
         refuse("ResourceClaimTemplate", new, found, check::template(new))
     }
 
@@ -185,11 +185,11 @@ impl SideEffects for ResourceClaim {
     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
         let Some(old) = old else {
             let requests = new.at(&["spec", "devices", "requests"]);
-            let found = access::admin_in_requests(&self.namespaces, new.namespace(), requests).await;
+            let found = access::admin_in_requests(&self.stores, new.namespace(), requests).await;
             return refuse("ResourceClaim", new, found, check::claim(new));
         };
         // Applies to status updates in effect: the main resource cannot change the fields checked here.
-        let mut found = access::admin_in_results(&self.namespaces, new, old).await;
+        let mut found = access::admin_in_results(&self.stores, new, old).await;
         found.extend(access::binding(&*self.authorizer, cx, new, old).await);
         found.extend(access::devices(&*self.authorizer, cx, new, old).await);
         refuse("ResourceClaim", new, found, check::claim_status(new, old))

@@ -140,7 +140,7 @@ impl DeleteStrategy for Namespace {
         None
     }
 
-    fn mark(&self, object: &mut Value) {
+    fn mark(&self, object: &mut Value, _old: &Value) {
         object.set(&["status", "phase"], "Terminating");
         object.unset_meta("deletionGracePeriodSeconds");
     }

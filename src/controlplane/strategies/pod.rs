@@ -238,7 +238,7 @@ impl DeleteStrategy for Pod {
         Some(if seconds < 0 { 1 } else { seconds })
     }
 
-    fn mark(&self, _object: &mut Value) {}
+    fn mark(&self, _object: &mut Value, _old: &Value) {}
 }
 
 #[cfg(test)]

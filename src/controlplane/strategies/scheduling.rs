@@ -131,5 +131,5 @@ impl DeleteStrategy for PriorityClass {
         None
     }
 
-    fn mark(&self, _v: &mut Value) {}
+    fn mark(&self, _v: &mut Value, _old: &Value) {}
 }

@@ -25,7 +25,7 @@ use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use addresses::AddressRegistry;
 use async_trait::async_trait;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Allocators of cluster IPs and node ports.
 #[derive(Debug)]
@@ -49,15 +49,15 @@ pub trait EndpointsCleanup: Send + Sync + 'static {
 pub struct Service {
     allocators: Arc<ServiceAllocators>,
     addresses: Arc<dyn AddressRegistry>,
-    cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
+    cleanup: Arc<dyn EndpointsCleanup>,
 }
 
 impl Service {
-    /// Allocates from `allocators` and records cluster IPs in `addresses`. `cleanup` is set once the stores exist.
+    /// Allocates from `allocators` and records cluster IPs in `addresses`. `cleanup` runs after deletes.
     pub fn new(
         allocators: Arc<ServiceAllocators>,
         addresses: Arc<dyn AddressRegistry>,
-        cleanup: Arc<OnceLock<Arc<dyn EndpointsCleanup>>>,
+        cleanup: Arc<dyn EndpointsCleanup>,
     ) -> Self {
         Self {
             allocators,
@@ -164,9 +164,7 @@ impl SideEffects for Service {
             Outcome::Abandoned { old } => self.release(object, old).await,
             Outcome::Deleted => {
                 self.release(object, None).await;
-                if let Some(cleanup) = self.cleanup.get() {
-                    cleanup.remove(object.namespace(), object.name()).await;
-                }
+                self.cleanup.remove(object.namespace(), object.name()).await;
             }
         }
     }

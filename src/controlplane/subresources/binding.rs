@@ -1,7 +1,6 @@
 //! `pods/binding` and `bindings`: assign a pod to a node (upstream's `BindingREST` in
 //! `pkg/registry/core/pod/storage/storage.go`). Start at [`Binding`]'s `create`.
 
-use super::LateStore;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -9,14 +8,15 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
+use crate::registry::StoreLookup;
 use crate::registry::resource::{CreateHandler, SubresourceHandler};
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::{Context, Strategy};
 use async_trait::async_trait;
 
-/// Strategy of the store that binding writes through: it skips the pod's update validation and preparation, so the
+/// Strategy that binding writes with: it skips the pod's update validation and preparation, so the
 /// generation does not change either.
-pub(in crate::controlplane) struct BindingStrategy;
+struct BindingStrategy;
 
 impl Strategy for BindingStrategy {
     fn default(&self, object: &mut Value) {
@@ -27,8 +27,9 @@ impl Strategy for BindingStrategy {
     }
 }
 
-/// Serves both resources through a second store over the pods' storage.
-pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) LateStore);
+/// Serves both resources through the store of pods, with [`BindingStrategy`] and without admission: the Binding has
+/// passed admission already.
+pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) StoreLookup);
 
 fn unsupported(action: &str) -> Status {
     Status::method_not_supported(&GroupResource::new("", "pods"), action)
@@ -122,7 +123,8 @@ impl SubresourceHandler for Binding {
         }
         check_target(&object)?;
         Store::check_name(name)?;
-        let store = self.0.get()?;
+        let pods = self.0.get("", "pods")?;
+        let store = pods.with_strategy(BindingStrategy).without_admission();
         let options = WriteOptions {
             subresource: "binding".to_owned(),
             uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),

@@ -9,7 +9,6 @@
 //! else ──────────────────────────────────→ decrement the budget by compare-and-swap (or 429), then delete
 //! ```
 
-use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -19,10 +18,12 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 use crate::endpoints::options::DeleteQuery;
+use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::{DeleteOptions, WriteOptions};
+use crate::registry::store::{DeleteOptions, Store, WriteOptions};
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
+use std::sync::Arc;
 
 /// Attempts to delete a pod that no budget counts, when it changes concurrently.
 const RETRIES: usize = 20;
@@ -31,11 +32,17 @@ const MAX_DISRUPTED_PODS: usize = 2000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Serves `pods/eviction`.
-pub(in crate::controlplane) struct Eviction {
-    /// Pods, without admission: the Eviction has passed admission already.
-    pub(in crate::controlplane) pods: LateStore,
-    /// PodDisruptionBudgets.
-    pub(in crate::controlplane) budgets: LateStore,
+pub(in crate::controlplane) struct Eviction(pub(in crate::controlplane) StoreLookup);
+
+impl Eviction {
+    /// The store of pods, without admission: the Eviction has passed admission already.
+    fn pods(&self) -> Result<Store> {
+        Ok(self.0.get("", "pods")?.without_admission())
+    }
+
+    fn budgets(&self) -> Result<Arc<Store>> {
+        self.0.get("policy", "poddisruptionbudgets")
+    }
 }
 
 fn unsupported(action: &str) -> Status {
@@ -209,7 +216,7 @@ fn with_disruption_target(pod: &Value) -> Value {
 impl Eviction {
     /// Adds the `DisruptionTarget` condition to the pod, then deletes it.
     async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<()> {
-        let (store, mut options) = (self.pods.get()?, options.clone());
+        let (store, mut options) = (self.pods()?, options.clone());
         if !cx.dry_run {
             let gr = store.resource().group_resource();
             let about = GroupResource::new("", "Pod");
@@ -252,7 +259,7 @@ impl Eviction {
     async fn delete_uncounted(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Option<Value>> {
         let mut left = RETRIES;
         loop {
-            let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+            let pod = self.pods()?.get_value(&cx.namespace, name).await?;
             if !can_ignore_budget(&pod) {
                 return Ok(Some(pod));
             }
@@ -271,7 +278,7 @@ impl Eviction {
 
     /// The budgets whose selector matches the pod.
     async fn covering(&self, pod: &Value) -> Result<Vec<Value>> {
-        let entries = self.budgets.get()?.list_entries(pod.namespace()).await?;
+        let entries = self.budgets()?.list_entries(pod.namespace()).await?;
         let covers = |budget: &Value| {
             let selector = budget.at(&["spec", "selector"]);
             !selector.is_null()
@@ -311,7 +318,7 @@ impl Eviction {
             // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never too lax.
             let system = Context::system(&cx.namespace);
             let charge = |live: &Value| check_and_decrement(live, name);
-            let store = self.budgets.get()?;
+            let store = self.budgets()?;
             store.update_with(&system, budget.name(), "status", charge).await?;
         }
         self.delete(cx, name, options).await

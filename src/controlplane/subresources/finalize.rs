@@ -1,19 +1,20 @@
 //! `namespaces/finalize`: the only way to change a namespace's `spec.finalizers`.
 
-use super::LateStore;
+use super::replace;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
+use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, DeleteStrategy, NameRule, Rules, Strategy};
 use async_trait::async_trait;
 
-/// Strategy of the store that finalize writes through: accepts metadata and spec, keeps the status (upstream's
+/// Strategy that finalize writes with: accepts metadata and spec, keeps the status (upstream's
 /// `namespaceFinalizeStrategy` in `pkg/registry/core/namespace/strategy.go`).
-pub(in crate::controlplane) struct FinalizeStrategy;
+struct FinalizeStrategy;
 
 impl Strategy for FinalizeStrategy {
     fn rules(&self) -> Rules {
@@ -36,8 +37,8 @@ impl Strategy for FinalizeStrategy {
     }
 }
 
-/// Serves the subresource through a second store over the namespaces' storage.
-pub(in crate::controlplane) struct Finalize(pub(in crate::controlplane) LateStore);
+/// Serves the subresource through the store of namespaces, with [`FinalizeStrategy`].
+pub(in crate::controlplane) struct Finalize(pub(in crate::controlplane) StoreLookup);
 
 fn unsupported(action: &str) -> Status {
     Status::method_not_supported(&crate::apimachinery::GroupResource::new("", "namespaces"), action)
@@ -46,7 +47,7 @@ fn unsupported(action: &str) -> Status {
 #[async_trait]
 impl SubresourceHandler for Finalize {
     async fn get(&self, _cx: &Context, name: &str) -> Result<Value> {
-        self.0.get()?.get_value("", name).await
+        self.0.get("", "namespaces")?.get_value("", name).await
     }
 
     async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
@@ -58,8 +59,7 @@ impl SubresourceHandler for Finalize {
     }
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
-        self.0
-            .replace(cx, name, object, ("finalize", write.manager.as_deref()))
-            .await
+        let store = self.0.get("", "namespaces")?.with_strategy(FinalizeStrategy);
+        replace(&store, cx, name, object, ("finalize", write.manager.as_deref())).await
     }
 }

@@ -1,9 +1,5 @@
-//! `scale`: a workload's replica count as an `autoscaling/v1` Scale object. [`managers`] translates field ownership
-//! between the two.
+//! `scale`: a workload's replica count as an `autoscaling/v1` Scale object.
 
-mod managers;
-
-use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -12,32 +8,32 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::schema::BuiltinSchema;
-use crate::registry::Schema;
 use crate::registry::resource::{Columns, SubresourceHandler};
+use crate::registry::scale::managers::ReplicasPaths;
+use crate::registry::scale::{self, API_VERSION};
 use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::{Schema, Store, StoreLookup};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Serves the subresource through the workload's store.
-pub(in crate::controlplane) struct Scale(pub(in crate::controlplane) LateStore);
+/// Serves the subresource through the workload's store, without admission: the Scale has passed admission already.
+pub(in crate::controlplane) struct Scale {
+    pub(in crate::controlplane) stores: StoreLookup,
+    /// Group and plural of the workload.
+    pub(in crate::controlplane) of: (&'static str, &'static str),
+}
+
+impl Scale {
+    fn store(&self) -> Result<Store> {
+        let (group, resource) = self.of;
+        Ok(self.stores.get(group, resource)?.without_admission())
+    }
+}
 
 /// The Scale of a workload.
 fn scale_of(parent: &Value) -> Value {
-    let mut metadata = Value::object();
-    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        let value = parent.at(&["metadata", key]);
-        if !value.is_null() {
-            metadata.set(&[key], value.clone());
-        }
-    }
-    let mut spec = Value::object();
-    let replicas = parent.at(&["spec", "replicas"]).as_i64().unwrap_or(0);
-    // Go omits a zero count.
-    if replicas != 0 {
-        spec.set(&["replicas"], replicas);
-    }
     let selector = parent.at(&["spec", "selector"]);
     // A ReplicationController's selector is a plain map instead of a LabelSelector.
     let plain = selector
@@ -50,16 +46,8 @@ fn scale_of(parent: &Value) -> Value {
             .map(|s| s.to_string())
             .unwrap_or_default()
     };
-    let mut status = Value::object();
-    status.set(&["replicas"], parent.at(&["status", "replicas"]).as_i64().unwrap_or(0));
-    if !text.is_empty() {
-        status.set(&["selector"], text);
-    }
-    let mut scale = crate::json!({"kind": "Scale", "apiVersion": "autoscaling/v1"});
-    scale.set(&["metadata"], metadata);
-    scale.set(&["spec"], spec);
-    scale.set(&["status"], status);
-    scale
+    let replicas = |part| parent.at(&[part, "replicas"]).as_i64().unwrap_or(0);
+    scale::scale_of(parent, replicas("spec"), replicas("status"), &text)
 }
 
 /// The workload updated from a Scale: its replicas, and its resourceVersion as precondition.
@@ -89,8 +77,6 @@ fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
     Ok(new)
 }
 
-const API_VERSION: &str = "autoscaling/v1";
-
 fn definition() -> Result<BuiltinSchema> {
     let def = crate::api::by_gvk("autoscaling", "v1", "Scale");
     def.map(BuiltinSchema)
@@ -100,14 +86,14 @@ fn definition() -> Result<BuiltinSchema> {
 #[async_trait]
 impl SubresourceHandler for Scale {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
-        Ok(scale_of(&self.0.get()?.get_value(&cx.namespace, name).await?))
+        Ok(scale_of(&self.store()?.get_value(&cx.namespace, name).await?))
     }
 
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
-        let store = self.0.get()?;
+        let store = self.store()?;
         let parent = store.get_value(&cx.namespace, name).await?;
         let mut scale = scale_of(&parent);
-        managers::to_scale(&parent, &store.resource().gvk().api_version(), &mut scale);
+        ReplicasPaths::standard(&store.resource().gvk().api_version()).to_scale(&parent, &mut scale);
         Ok(scale)
     }
 
@@ -120,7 +106,7 @@ impl SubresourceHandler for Scale {
     }
 
     async fn create(&self, _cx: &Context, _name: &str, _object: Value) -> Result<Value> {
-        let gr = self.0.get()?.resource().group_resource();
+        let gr = self.store()?.resource().group_resource();
         Err(Status::method_not_supported(&gr, "create"))
     }
 
@@ -129,7 +115,7 @@ impl SubresourceHandler for Scale {
     }
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
-        let store = self.0.get()?;
+        let store = self.store()?;
         if !object.name().is_empty() && object.name() != name {
             return Err(Status::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({name})",
@@ -137,7 +123,7 @@ impl SubresourceHandler for Scale {
             )));
         }
         let gr = store.resource().group_resource();
-        let api_version = store.resource().gvk().api_version();
+        let paths = ReplicasPaths::standard(&store.resource().gvk().api_version());
         let now = time::now();
         let options = WriteOptions {
             subresource: "scale".to_owned(),
@@ -157,11 +143,11 @@ impl SubresourceHandler for Scale {
                     };
                     // Ownership is tracked on the Scale first, then carried over to the workload.
                     let mut before = scale_of(live);
-                    managers::to_scale(live, &api_version, &mut before);
+                    paths.to_scale(live, &mut before);
                     definition()?.manage_update(Some(&before), &mut scale, &who, &[])?;
                 }
                 let mut new = scaled(&gr, live, &scale)?;
-                managers::to_parent(live, &scale, &api_version, &mut new);
+                paths.to_parent(live, &scale, &mut new);
                 Ok(new)
             }
         };

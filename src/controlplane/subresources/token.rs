@@ -1,7 +1,6 @@
 //! `serviceaccounts/token`: issues tokens for TokenRequests (upstream's
 //! `pkg/registry/core/serviceaccount/storage/token.go`). Signing is left to [`Issuer`].
 
-use super::LateStore;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind};
 use crate::apimachinery::object::ObjectView;
@@ -10,9 +9,9 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::authn::service_account::{Bound, Claimed, Issuer};
 use crate::controlplane::fields::strings;
-use crate::registry::Store;
 use crate::registry::resource::SubresourceHandler;
 use crate::registry::strategy::Context;
+use crate::registry::{Store, StoreLookup};
 use async_trait::async_trait;
 
 /// Default token lifetime.
@@ -40,19 +39,10 @@ pub struct TokenRequests {
     pub extend: bool,
 }
 
-/// The stores that token requests read.
-#[derive(Clone, Default)]
-pub(in crate::controlplane) struct TokenStores {
-    pub(in crate::controlplane) accounts: LateStore,
-    pub(in crate::controlplane) pods: LateStore,
-    pub(in crate::controlplane) secrets: LateStore,
-    pub(in crate::controlplane) nodes: LateStore,
-}
-
 /// Serves `serviceaccounts/token`.
 pub(in crate::controlplane) struct Token {
     pub(in crate::controlplane) config: TokenRequests,
-    pub(in crate::controlplane) read: TokenStores,
+    pub(in crate::controlplane) stores: StoreLookup,
 }
 
 fn invalid(name: &str, error: FieldError) -> Status {
@@ -84,7 +74,7 @@ impl Token {
         }
         let object = match (group, kind) {
             ("", "Pod") => {
-                let pod = self.read.pods.get()?.get_value(&cx.namespace, name).await?;
+                let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
                 if pod.str_at(&["spec", "serviceAccountName"]) != account {
                     return Err(Status::bad_request(format!(
                         "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
@@ -96,12 +86,12 @@ impl Token {
                 pod
             }
             ("", "Node") => {
-                let node = self.read.nodes.get()?.get_value("", name).await?;
+                let node = self.stores.get("", "nodes")?.get_value("", name).await?;
                 bound.node = Some(claimed(&node));
                 node
             }
             ("", "Secret") => {
-                let secret = self.read.secrets.get()?.get_value(&cx.namespace, name).await?;
+                let secret = self.stores.get("", "secrets")?.get_value(&cx.namespace, name).await?;
                 bound.secret = Some(claimed(&secret));
                 secret
             }
@@ -132,7 +122,7 @@ impl Token {
         if name.is_empty() {
             return Ok(None);
         }
-        Ok(Some(match self.read.nodes.get()?.get_value("", name).await {
+        Ok(Some(match self.stores.get("", "nodes")?.get_value("", name).await {
             Ok(node) => claimed(&node),
             Err(e) if e.code == 404 => Claimed {
                 name: name.to_owned(),
@@ -179,7 +169,11 @@ impl SubresourceHandler for Token {
                 return Err(invalid(name, FieldError::invalid(&meta.child(key), is, why)));
             }
         }
-        let account = self.read.accounts.get()?.get_value(&cx.namespace, name).await?;
+        let account = self
+            .stores
+            .get("", "serviceaccounts")?
+            .get_value(&cx.namespace, name)
+            .await?;
         if object.at(&["spec", "audiences"]).items().is_empty() {
             object.set(&["spec", "audiences"], self.config.audiences.clone());
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::registry::converting::Conversion;
+use crate::registry::converting::Pair;
 use crate::registry::schema::ManagerInfo;
 use crate::storage::{WatchItem, WatchOptions};
 

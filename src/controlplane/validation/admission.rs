@@ -7,8 +7,9 @@ mod rules;
 pub(crate) use policies::{binding, policy};
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, net, qualified_name};
+use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
+use crate::client::webhook::validate as validate_client_config;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, required_choice, strings};
 
 pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
@@ -63,7 +64,7 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
     }
     label_selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
     label_selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
-    client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
+    validate_client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
     match_conditions(out, hook.get("matchConditions"), &at.child("matchConditions"));
     if mutating {
         optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
@@ -116,108 +117,6 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
             list.clone(),
             "must include at least one of v1, v1beta1",
         ));
-    }
-}
-
-/// Validates a webhook's client configuration: exactly one of a URL and a Service.
-pub(super) fn client_config(out: &mut ErrorList, config: &Value, at: &FieldPath) {
-    let (url, service) = (config.get("url").as_str(), config.get("service"));
-    match (url, service.is_null()) {
-        (None, true) | (Some(_), false) => {
-            out.push(FieldError::required(at, "exactly one of url or service is required"));
-        }
-        (Some(url), true) => webhook_url(out, url, &at.child("url")),
-        (None, false) => {
-            let at = at.child("service");
-            // An upstream quirk: a missing name is reported at `namespace`, and vice versa.
-            for (key, other) in [("name", "namespace"), ("namespace", "name")] {
-                if service.str_at(&[key]).is_empty() {
-                    out.push(FieldError::required(&at.child(other), ""));
-                }
-            }
-            let port = service.get("port").as_i64().unwrap_or(443);
-            for why in net::port(port) {
-                out.push(FieldError::invalid(
-                    &at.child("port"),
-                    port,
-                    format!("port is not valid: {why}"),
-                ));
-            }
-            if let Some(path) = service.get("path").as_str() {
-                webhook_path(out, path, &at.child("path"));
-            }
-        }
-    }
-}
-
-fn webhook_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let Ok(uri) = url.parse::<http::Uri>() else {
-        out.push(FieldError::required(
-            at,
-            format!("url must be a valid URL: parse {url:?}: invalid URI{FORM}"),
-        ));
-        return;
-    };
-    if uri.scheme_str() != Some("https") {
-        let scheme = uri.scheme_str().unwrap_or("");
-        out.push(FieldError::invalid(
-            at,
-            scheme,
-            format!("'https' is the only allowed URL scheme{FORM}"),
-        ));
-    }
-    if uri.host().unwrap_or("").is_empty() {
-        out.push(FieldError::invalid(at, "", format!("host must be specified{FORM}")));
-    }
-    if let Some((user, _)) = uri.authority().and_then(|a| a.as_str().split_once('@')) {
-        out.push(FieldError::invalid(
-            at,
-            user,
-            "user information is not permitted in the URL",
-        ));
-    }
-    if let Some((_, fragment)) = url.split_once('#') {
-        out.push(FieldError::invalid(
-            at,
-            fragment,
-            "fragments are not permitted in the URL",
-        ));
-    }
-    if let Some(query) = uri.query() {
-        out.push(FieldError::invalid(
-            at,
-            query,
-            "query parameters are not permitted in the URL",
-        ));
-    }
-}
-
-fn webhook_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
-    if path.is_empty() || path == "/" {
-        return;
-    }
-    if path == "//" {
-        out.push(FieldError::invalid(at, path, "segment[0] may not be empty"));
-        return;
-    }
-    if !path.starts_with('/') {
-        out.push(FieldError::invalid(at, path, "must start with a '/'"));
-    }
-    // As upstream, drop the first character even if it is not a slash.
-    let mut trimmed = path.chars();
-    trimmed.next();
-    let trimmed = trimmed.as_str();
-    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
-    for (i, segment) in trimmed.split('/').enumerate() {
-        if segment.is_empty() {
-            // Built lazily: each error repeats the whole path, so many bad segments would take quadratic space.
-            out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
-            continue;
-        }
-        for why in dns1123_subdomain(segment) {
-            out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}]: {why}")));
-        }
     }
 }
 
@@ -297,22 +196,6 @@ mod tests {
         assert_eq!(
             errors(json!({"clientConfig": {}})),
             "webhooks[0].clientConfig: Required value: exactly one of url or service is required"
-        );
-    }
-
-    #[test]
-    fn service_without_a_name_reports_upstreams_order() {
-        let mut out = ErrorList::new();
-        let config = crate::json!({"service": {"namespace": "n", "path": "a/b"}});
-        client_config(&mut out, &config, &FieldPath::new("c"));
-        let errors: Vec<String> = out.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            errors,
-            [
-                "c.service.namespace: Required value",
-                "c.service.path: Invalid value: \"a/b\": must start with a '/'",
-                "c.service.path: Invalid value: \"a/b\": segment[0] may not be empty",
-            ]
         );
     }
 }

@@ -3,8 +3,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::client::target;
 use crate::controlplane::fields::{invalid_each, names, required_choice};
+use crate::proxy::target;
 
 pub(crate) fn api_service(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();

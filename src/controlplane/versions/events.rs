@@ -51,7 +51,7 @@ pub(super) fn field(core: &str) -> Option<&str> {
 mod tests {
     use crate::controlplane::versions::EVENTS;
     use crate::json;
-    use crate::registry::converting::Conversion;
+    use crate::registry::converting::Pair;
 
     #[test]
     fn event_round_trips_between_versions() {

@@ -266,10 +266,10 @@ pub struct Negotiating {
 
 #[async_trait]
 impl UnprotectedHandler for Negotiating {
-    async fn serve(&self, req: Request, authorized: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         match self.aggregated.respond(req.headers()) {
             Some(response) => response,
-            None => self.plain.serve(req, authorized).await,
+            None => self.plain.clone().serve(req, authorized).await,
         }
     }
 }

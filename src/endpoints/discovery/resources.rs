@@ -3,11 +3,10 @@
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::registry::Verbs;
 use crate::registry::resource::Resource;
-use crate::registry::{Subresource, SubresourceBehaviour, Verbs};
 use aws_lc_rs::digest;
 use base64::Engine as _;
-use std::sync::Arc;
 
 /// The hash by which clients distinguish storage versions.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
@@ -16,17 +15,54 @@ pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(&sum.as_ref()[..8])
 }
 
-/// The resources sorted by path.
-fn sorted<'a>(rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<&'a Arc<Resource>> {
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
-    rows
+/// What discovery shows of a resource.
+pub struct Described<'a> {
+    /// The kind.
+    pub kind: GroupVersionKind,
+    /// The plural.
+    pub plural: &'a str,
+    /// The singular.
+    pub singular: &'a str,
+    /// Short names.
+    pub short_names: &'a [Str],
+    /// Categories.
+    pub categories: &'a [Str],
+    /// True for namespaced resources.
+    pub namespaced: bool,
+    /// The supported verbs.
+    pub verbs: Verbs,
+    /// See [`storage_version_hash`]; empty for none.
+    pub storage_version_hash: Str,
+    /// Name, kind and verbs of the subresources.
+    pub subresources: Vec<(&'a str, GroupVersionKind, Verbs)>,
 }
 
-fn sorted_subresources(row: &Resource) -> Vec<&Subresource> {
-    let mut subs: Vec<_> = row.subresources.iter().collect();
-    subs.sort_by_key(|s| s.name);
-    subs
+impl<'a> Described<'a> {
+    /// Describes a resource.
+    pub fn of(row: &'a Resource) -> Self {
+        let subresources = row.subresources.iter();
+        Self {
+            kind: row.gvk(),
+            plural: &row.gvr.resource,
+            singular: &row.singular,
+            short_names: &row.short_names,
+            categories: &row.categories,
+            namespaced: row.namespaced,
+            verbs: row.verbs,
+            storage_version_hash: row.storage_version_hash.clone(),
+            subresources: subresources.map(|s| (s.name, s.kind.clone(), s.verbs)).collect(),
+        }
+    }
+}
+
+/// The resources sorted by path.
+fn sorted<'a>(rows: impl Iterator<Item = Described<'a>>) -> Vec<Described<'a>> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|a, b| a.plural.cmp(b.plural));
+    for row in &mut rows {
+        row.subresources.sort_by_key(|(name, ..)| *name);
+    }
+    rows
 }
 
 fn verbs(v: Verbs) -> Value {
@@ -38,37 +74,37 @@ fn strings(all: &[Str]) -> Vec<Value> {
 }
 
 /// Builds an `APIResourceList`. Like upstream's, the one of the core group has no apiVersion.
-pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Value {
+pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>) -> Value {
     let mut resources = Vec::new();
     for row in sorted(rows) {
         let mut m = Map::new();
-        m.insert("name", row.gvr.resource.as_str());
-        m.insert("singularName", row.singular.as_str());
+        m.insert("name", row.plural);
+        m.insert("singularName", row.singular);
         m.insert("namespaced", row.namespaced);
-        m.insert("kind", row.kind.as_str());
+        m.insert("kind", row.kind.kind.as_str());
         m.insert("verbs", verbs(row.verbs));
         if !row.short_names.is_empty() {
-            m.insert("shortNames", strings(&row.short_names));
+            m.insert("shortNames", strings(row.short_names));
         }
         if !row.categories.is_empty() {
-            m.insert("categories", strings(&row.categories));
+            m.insert("categories", strings(row.categories));
         }
         if !row.storage_version_hash.is_empty() {
             m.insert("storageVersionHash", row.storage_version_hash.as_str());
         }
         resources.push(Value::Object(m));
-        for sub in sorted_subresources(row) {
+        for (sub, of, offered) in &row.subresources {
             let mut m = Map::new();
-            m.insert("name", format!("{}/{}", row.gvr.resource, sub.name));
+            m.insert("name", format!("{}/{sub}", row.plural));
             m.insert("singularName", "");
             m.insert("namespaced", row.namespaced);
             // Listed only if they differ from the group version of the list.
-            if !sub.kind.kind.is_empty() && sub.kind.group_version() != *gv {
-                m.insert("group", sub.kind.group.as_str());
-                m.insert("version", sub.kind.version.as_str());
+            if !of.kind.is_empty() && of.group_version() != *gv {
+                m.insert("group", of.group.as_str());
+                m.insert("version", of.version.as_str());
             }
-            m.insert("kind", sub.kind.kind.as_str());
-            m.insert("verbs", verbs(sub.verbs));
+            m.insert("kind", of.kind.as_str());
+            m.insert("verbs", verbs(*offered));
             resources.push(Value::Object(m));
         }
     }
@@ -86,7 +122,7 @@ pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>
 ///
 /// With `filled`, response kinds include their group and version (custom resources); built-in ones omit what the path
 /// already contains.
-pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>, filled: bool) -> Value {
+pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>, filled: bool) -> Value {
     let kind = |gvk: &GroupVersionKind| {
         let same = !filled && gvk.group_version() == *gv;
         let part = |s: &Str| Value::from(if same { "" } else { s.as_str() });
@@ -99,24 +135,25 @@ pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Reso
     let mut resources = Vec::new();
     for row in sorted(rows) {
         let mut m = Map::new();
-        m.insert("resource", row.gvr.resource.as_str());
-        m.insert("responseKind", kind(&row.gvk()));
+        m.insert("resource", row.plural);
+        m.insert("responseKind", kind(&row.kind));
         m.insert("scope", if row.namespaced { "Namespaced" } else { "Cluster" });
-        m.insert("singularResource", row.singular.as_str());
+        m.insert("singularResource", row.singular);
         m.insert("verbs", verbs(row.verbs));
         if !row.short_names.is_empty() {
-            m.insert("shortNames", strings(&row.short_names));
+            m.insert("shortNames", strings(row.short_names));
         }
         if !row.categories.is_empty() {
-            m.insert("categories", strings(&row.categories));
+            m.insert("categories", strings(row.categories));
         }
-        let subs: Vec<Value> = sorted_subresources(row)
-            .into_iter()
-            .map(|sub| {
+        let subs: Vec<Value> = row
+            .subresources
+            .iter()
+            .map(|(sub, of, offered)| {
                 let mut m = Map::new();
-                m.insert("subresource", sub.name);
-                m.insert("responseKind", kind(&sub.kind));
-                m.insert("verbs", verbs(sub.verbs));
+                m.insert("subresource", *sub);
+                m.insert("responseKind", kind(of));
+                m.insert("verbs", verbs(*offered));
                 Value::Object(m)
             })
             .collect();
@@ -130,11 +167,6 @@ pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Reso
     m.insert("resources", resources);
     m.insert("freshness", "Current");
     Value::Object(m)
-}
-
-/// True for subresources that open a connection.
-pub fn is_connection(sub: &Subresource) -> bool {
-    matches!(sub.behaviour, SubresourceBehaviour::Connect(_))
 }
 
 #[cfg(test)]

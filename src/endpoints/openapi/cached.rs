@@ -40,7 +40,7 @@ pub enum DocumentEncoding {
 /// An encoded and compressed document. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct CachedDocument {
-    /// Upper-case hexadecimal SHA-512 of the JSON.
+    /// Upper-case hexadecimal SHA-512 of the JSON, or another text that changes with it.
     pub hash: String,
     dialect: Dialect,
     packed: Bytes,
@@ -59,6 +59,11 @@ impl CachedDocument {
             packed: pack(&json),
             protobuf: Arc::default(),
         }
+    }
+
+    /// The size of the compressed encodings.
+    pub fn packed_len(&self) -> usize {
+        self.packed.len() + self.protobuf.get().map_or(0, Bytes::len)
     }
 
     /// The ETag: the quoted hash.

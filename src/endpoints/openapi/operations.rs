@@ -24,12 +24,36 @@ pub struct Operation {
     pub gvk: GroupVersionKind,
     /// The name of the object's definition.
     pub definition: String,
+    /// The name of the list's definition.
+    pub list_definition: String,
     /// The names of the parameters in the path.
     pub in_path: Vec<&'static str>,
     /// The request and response bodies.
     pub shape: Shape,
-    /// True for custom kinds, which support neither protobuf nor strategic merge patches.
-    pub custom: bool,
+    /// Whose conventions the description follows.
+    pub style: Style,
+}
+
+/// Upstream describes operations in two places, with small differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Kinds of the schema table.
+    BuiltIn,
+    /// Kinds with a schema of their own, which support neither protobuf nor strategic merge patches.
+    Described,
+    /// Kinds of CustomResourceDefinitions (`k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder`).
+    Custom,
+}
+
+impl Style {
+    /// The style of a resource.
+    pub fn of(row: &Resource) -> Self {
+        match row.schema.definition() {
+            Some(_) => Self::BuiltIn,
+            None if row.unstructured => Self::Custom,
+            None => Self::Described,
+        }
+    }
 }
 
 /// The request and response bodies of an operation.
@@ -86,6 +110,12 @@ pub fn tag(gv: &GroupVersion) -> String {
     format!("{first}{}_{}", parts.map(title).collect::<String>(), gv.version)
 }
 
+/// The name of the definition of a resource's lists.
+pub fn list_definition(row: &Resource) -> String {
+    let prefix = row.definition.strip_suffix(row.kind.as_str()).unwrap_or_default();
+    format!("{prefix}{}", row.list_kind)
+}
+
 /// All operations of a group version, resource by resource.
 pub fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
     let mut rows: Vec<_> = rows.collect();
@@ -101,6 +131,7 @@ pub fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resourc
 }
 
 fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
+    let style = Style::of(row);
     let plural = &row.gvr.resource;
     let (scope, in_collection, scoped) = match row.namespaced {
         true => ("/namespaces/{namespace}", vec!["namespace"], "Namespaced"),
@@ -123,9 +154,10 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
                 subject,
                 gvk: row.gvk(),
                 definition: row.definition.to_string(),
+                list_definition: list_definition(row),
                 in_path: in_path.to_vec(),
                 shape,
-                custom: row.schema.definition().is_none(),
+                style,
             });
         };
     let kind = &row.kind;
@@ -199,6 +231,9 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
         let path = format!("{root}/{plural}");
         add(Verbs::LIST, &path, "get", "list", "list", everywhere, &[], Shape::List);
     }
+    if style == Style::Custom {
+        return;
+    }
     // The deprecated `/watch/` paths.
     let both = Verbs::WATCH.with(Verbs::LIST);
     if row.namespaced {
@@ -240,6 +275,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
     let subject = format!("{scoped}{}{}", row.kind, title(sub.name));
     let definition = crate::api::by_gvk(&sub.kind.group, &sub.kind.version, &sub.kind.kind)
         .map_or_else(|| row.definition.to_string(), |d| d.name.to_owned());
+    let style = Style::of(row);
     let methods = [
         (Verbs::GET, "get", "get", "read", Shape::Get),
         (Verbs::CREATE, "post", "post", "create", Shape::Create),
@@ -268,11 +304,15 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 } else {
                     subject.to_owned()
                 },
-                gvk: sub.kind.clone(),
+                gvk: match style {
+                    Style::Custom => row.gvk(),
+                    _ => sub.kind.clone(),
+                },
                 definition: definition.clone(),
+                list_definition: list_definition(row),
                 in_path: in_path.to_vec(),
                 shape,
-                custom: row.schema.definition().is_none(),
+                style,
             });
         };
     for (verb, method, action, name, shape) in methods {

@@ -2,7 +2,7 @@
 //!
 //! Entry point: [`paths`].
 
-use super::operations::{Operation, Shape, group_version_camel, tag};
+use super::operations::{Operation, Shape, Style, group_version_camel, tag};
 use crate::api::openapi::Dialect;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -10,12 +10,18 @@ use crate::endpoints::options::connect;
 use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-/// The media types of patches; the last one is supported by built-in kinds only.
+/// The media types of patches of built-in kinds; others do not support the last one.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+];
+/// The media types of patches of custom resources, in upstream's order.
+const CUSTOM_PATCHES: [&str; 3] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
 ];
 
 /// A parameter of an operation.
@@ -143,6 +149,7 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
     let mut out: Vec<Parameter> = match op.shape {
         Shape::Get | Shape::Connect => Vec::new(),
         Shape::List | Shape::Watch => lists(true).collect(),
+        Shape::DeleteCollection if op.style == Style::Custom => lists(true).collect(),
         Shape::Create | Shape::Replace => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
         Shape::Patch => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
         Shape::Delete { .. } => std::iter::once(DRY_RUN).chain(DELETES).collect(),
@@ -174,8 +181,15 @@ pub fn paths(dialect: Dialect, gv: &GroupVersion, operations: &[Operation]) -> M
         .into_iter()
         .map(|(path, ops)| (path, Value::Object(item(dialect, gv, &ops))))
         .collect();
-    out.insert(format!("{}/", gv.path()), resources_item(dialect, gv));
+    if lists_resources(operations) {
+        out.insert(format!("{}/", gv.path()), resources_item(dialect, gv));
+    }
     out
+}
+
+/// True if the list of the group version's resources is documented, too.
+fn lists_resources(operations: &[Operation]) -> bool {
+    operations.iter().any(|op| op.style != Style::Custom) || operations.is_empty()
 }
 
 fn item(dialect: Dialect, gv: &GroupVersion, ops: &[&Operation]) -> Map {
@@ -256,7 +270,7 @@ fn is_log(op: &Operation) -> bool {
 /// The definition of an operation's response body; `None` for text.
 pub(super) fn answer(op: &Operation) -> Option<String> {
     match op.shape {
-        Shape::List => Some(format!("{}List", op.definition)),
+        Shape::List => Some(op.list_definition.clone()),
         Shape::Watch => Some(format!("{META}WatchEvent")),
         Shape::DeleteCollection | Shape::Delete { returns_object: false } => Some(format!("{META}Status")),
         Shape::Connect => None,
@@ -270,15 +284,18 @@ pub(super) fn body(op: &Operation) -> Option<String> {
     match op.shape {
         Shape::Create | Shape::Replace => Some(op.definition.clone()),
         Shape::Patch => Some(format!("{META}Patch")),
+        Shape::DeleteCollection if op.style == Style::Custom => None,
         Shape::Delete { .. } | Shape::DeleteCollection => Some(format!("{META}DeleteOptions")),
         _ => None,
     }
 }
 
 fn consumed(op: &Operation) -> &'static [&'static str] {
-    match op.shape {
-        Shape::Patch if op.custom => &PATCHES[..3],
-        Shape::Patch => &PATCHES,
+    match (op.shape, op.style) {
+        (Shape::Patch, Style::BuiltIn) => &PATCHES,
+        (Shape::Patch, Style::Described) => &PATCHES[..3],
+        (Shape::Patch, Style::Custom) => &CUSTOM_PATCHES,
+        (_, Style::Custom) => &["application/json", "application/yaml"],
         _ => &["*/*"],
     }
 }
@@ -292,7 +309,7 @@ fn produced(op: &Operation) -> Vec<&'static str> {
             "text/plain",
         ],
         (_, false) => vec!["*/*"],
-        _ if op.custom => vec!["application/json", "application/yaml"],
+        _ if op.style != Style::BuiltIn => vec!["application/json", "application/yaml"],
         (Shape::List | Shape::Watch, true) => vec![
             "application/json",
             "application/json;stream=watch",
@@ -375,6 +392,7 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
 fn responses(dialect: Dialect, op: &Operation) -> Map {
     let codes: &[(&str, &str)] = match op.shape {
         Shape::Create => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+        Shape::Patch if op.style == Style::Custom => &[("200", "OK")],
         Shape::Replace | Shape::Patch => &[("200", "OK"), ("201", "Created")],
         Shape::Delete { .. } => &[("200", "OK"), ("202", "Accepted")],
         _ => &[("200", "OK")],
@@ -452,8 +470,10 @@ pub fn definitions(operations: &[Operation]) -> Vec<String> {
         .iter()
         .flat_map(|op| [answer(op), body(op)])
         .flatten()
-        .chain([format!("{META}APIResourceList")])
         .collect();
+    if lists_resources(operations) {
+        out.push(format!("{META}APIResourceList"));
+    }
     out.sort();
     out.dedup();
     out

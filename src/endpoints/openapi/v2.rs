@@ -1,7 +1,7 @@
 //! [`OpenApiV2`]: the combined document of all group versions at `/openapi/v2`, for older clients.
 
 use super::cached::{CachedDocument, MEMORY, bare};
-use super::{core_documents, operations, paths, v3};
+use super::{core_documents, described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
@@ -14,45 +14,61 @@ use http::StatusCode;
 use std::sync::{Arc, OnceLock};
 
 mod parameters;
-mod schema;
 
 /// The resources of every group version served.
 pub type ServedResources = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
 
+/// Lists custom resources. Called while the document is built, off the reactor threads.
+pub type ListCustom = Arc<dyn Fn() -> ServedResources + Send + Sync>;
+
 /// Serves the document, which is built on first use and after every change of the resources.
+#[derive(Default)]
 pub struct OpenApiV2 {
     current: ArcSwap<Current>,
 }
 
+#[derive(Default)]
 struct Current {
-    served: ServedResources,
+    served: Arc<ServedResources>,
+    custom: Option<ListCustom>,
     cached: OnceLock<CachedDocument>,
 }
 
 impl OpenApiV2 {
     /// A document of these resources.
     pub fn new(served: ServedResources) -> Self {
-        Self {
-            current: ArcSwap::from_pointee(Current {
-                served,
-                cached: OnceLock::new(),
-            }),
-        }
+        let empty = Self::default();
+        empty.set(served);
+        empty
     }
 
     /// Replaces the resources; the document is rebuilt on its next use.
     pub fn set(&self, served: ServedResources) {
-        self.current.store(Arc::new(Current {
-            served,
+        let served = Arc::new(served);
+        self.current.rcu(|old| Current {
+            served: served.clone(),
+            custom: old.custom.clone(),
             cached: OnceLock::new(),
-        }));
+        });
+    }
+
+    /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use.
+    pub fn set_custom(&self, custom: ListCustom) {
+        self.current.rcu(|old| Current {
+            served: old.served.clone(),
+            custom: Some(custom.clone()),
+            cached: OnceLock::new(),
+        });
     }
 
     /// The document, built if necessary; `None` if that failed because of overload, a timeout or shutdown.
     pub async fn document(&self) -> Option<CachedDocument> {
         let current = self.current.load_full();
         let built = off_thread(MEMORY, move || {
-            let build = || CachedDocument::new(&document(&current.served), Dialect::V2);
+            let build = || {
+                let custom = current.custom.as_ref().map(|list| list()).unwrap_or_default();
+                CachedDocument::new(&document(current.served.iter().chain(&custom)), Dialect::V2)
+            };
             current.cached.get_or_init(build).clone()
         });
         built.await
@@ -60,37 +76,35 @@ impl OpenApiV2 {
 }
 
 /// Builds the combined document of these resources.
-pub fn document(served: &ServedResources) -> Value {
-    let mut all_paths = Map::new();
+pub fn document<'a>(served: impl Iterator<Item = &'a (GroupVersion, Vec<Arc<Resource>>)>) -> Value {
+    let served: Vec<_> = served.collect();
+    let mut all_paths = Vec::new();
     let mut named: Vec<String> = Vec::new();
-    let mut own = Map::new();
-    for (gv, rows) in served {
+    let mut own = Vec::new();
+    for (gv, rows) in &served {
         let operations = operations::of_rows(gv, rows.iter());
         named.extend(paths::definitions(&operations));
-        for (name, mut component) in v3::own_components(gv, rows, &mut named) {
-            schema::definition(&mut component);
-            own.insert(name, component);
-        }
-        for (path, item) in paths::paths(Dialect::V2, gv, &operations) {
-            all_paths.insert(path, item);
-        }
+        own.extend(described::components(Dialect::V2, gv, rows, &mut named));
+        all_paths.extend(paths::paths(Dialect::V2, gv, &operations));
     }
-    let mut groups: Vec<&str> = served.iter().map(|(gv, _)| gv.group.as_str()).collect();
+    // The documents of custom groups have no operation of their own.
+    let built_in = served
+        .iter()
+        .filter(|(_, rows)| !rows.iter().any(|row| row.unstructured));
+    let group_versions = built_in.map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()));
+    let group_versions: Vec<(&str, &str)> = group_versions.collect();
+    let mut groups: Vec<&str> = group_versions.iter().map(|(group, _)| *group).collect();
     groups.dedup();
     let mut definitions = Vec::new();
     for (path, item, definition) in core_documents::items(&groups) {
-        all_paths.insert(path, item);
+        all_paths.push((path.into(), item));
         definitions.extend(definition);
     }
     let names = closure(named.iter().map(String::as_str).chain(definitions));
-    let group_versions: Vec<(&str, &str)> = served
-        .iter()
-        .map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()))
-        .collect();
-    let mut definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
-    for (name, definition) in own {
-        definitions.insert(name, definition);
-    }
+    let definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
+    // One sort of everything; single insertions into large maps would be quadratic.
+    let definitions: Map = definitions.into_iter().chain(own).collect();
+    let mut all_paths: Map = all_paths.into_iter().collect();
     let mut out = crate::json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "1.36"},
@@ -106,7 +120,7 @@ pub fn document(served: &ServedResources) -> Value {
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiV2 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         match self.document().await {
             Some(document) => document.respond(req.headers()).await,
             None => bare(StatusCode::SERVICE_UNAVAILABLE),

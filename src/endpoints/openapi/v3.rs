@@ -1,7 +1,7 @@
 //! [`OpenApiV3`]: `/openapi/v3`, an index with content hashes and one document per group version.
 
 use super::cached::{CachedDocument, MEMORY, bare, set};
-use super::{operations, paths};
+use super::{described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::GroupVersion;
@@ -10,27 +10,36 @@ use crate::endpoints::options::Query;
 use crate::registry::resource::Resource;
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use crate::tasks::off_thread;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES};
 use http::{HeaderMap, StatusCode};
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const ROOT: &str = "/openapi/v3";
 
 /// Builds a document. Called on first use, off the reactor threads.
 pub type Build = Arc<dyn Fn() -> Value + Send + Sync>;
 
+/// The compressed size of temporary documents that are kept; beyond it the least recently built go first.
+const KEPT: usize = 8 << 20;
+
 struct Document {
     build: Build,
-    cached: OnceLock<CachedDocument>,
+    /// Known in advance for a temporary document.
+    hash: Option<String>,
+    cached: ArcSwapOption<CachedDocument>,
+    /// Held while the document is built, so that it is built once.
+    building: Mutex<()>,
 }
 
 /// The documents of one server by key, such as `api/v1`, `apis/apps/v1` or `version`.
 #[derive(Default)]
 pub struct OpenApiV3 {
     documents: ArcSwap<BTreeMap<String, Arc<Document>>>,
+    /// The temporary documents that are built, the oldest first.
+    built: Arc<Mutex<VecDeque<Arc<Document>>>>,
 }
 
 impl OpenApiV3 {
@@ -41,25 +50,46 @@ impl OpenApiV3 {
 
     /// Adds or replaces a document.
     pub fn set(&self, key: &str, build: Build) {
+        self.insert(key, build, None);
+    }
+
+    /// Adds or replaces a document that is built only for requests for it, not for the index, and not kept for ever.
+    /// `hash` must change with its content.
+    pub fn set_temporary(&self, key: &str, hash: String, build: Build) {
+        self.insert(key, build, Some(hash));
+    }
+
+    fn insert(&self, key: &str, build: Build, hash: Option<String>) {
         // Built by the first request for it, not here.
         let document = Arc::new(Document {
             build,
-            cached: OnceLock::new(),
+            hash,
+            cached: ArcSwapOption::empty(),
+            building: Mutex::new(()),
         });
-        self.documents.rcu(|all| {
+        let old = self.documents.rcu(|all| {
             let mut all = BTreeMap::clone(all);
             all.insert(key.to_owned(), document.clone());
             all
         });
+        self.forget(old.get(key));
     }
 
     /// Removes a document.
     pub fn remove(&self, key: &str) {
-        self.documents.rcu(|all| {
+        let old = self.documents.rcu(|all| {
             let mut all = BTreeMap::clone(all);
             all.remove(key);
             all
         });
+        self.forget(old.get(key));
+    }
+
+    fn forget(&self, document: Option<&Arc<Document>>) {
+        if let Some(gone) = document.filter(|d| d.hash.is_some()) {
+            let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+            built.retain(|d| !Arc::ptr_eq(d, gone));
+        }
     }
 
     /// The keys of all documents.
@@ -67,12 +97,15 @@ impl OpenApiV3 {
         self.documents.load().keys().cloned().collect()
     }
 
-    /// Key and `serverRelativeURL` of every document. Builds all documents, because the URLs contain their hashes.
+    /// Key and `serverRelativeURL` of every document. Builds all documents that are not temporary, because the URLs
+    /// contain their hashes.
     pub async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
         let hashes = off_thread(MEMORY, move || {
-            let one =
-                |(key, d): (&String, &Arc<Document>)| (key.clone(), format!("{ROOT}/{key}?hash={}", d.cached().hash));
+            let one = |(key, d): (&String, &Arc<Document>)| {
+                let hash = d.hash.clone().unwrap_or_else(|| d.built().hash.clone());
+                (key.clone(), format!("{ROOT}/{key}?hash={hash}"))
+            };
             all.iter().map(one).collect()
         });
         hashes.await.unwrap_or_default()
@@ -81,10 +114,18 @@ impl OpenApiV3 {
     /// The document under `key`, built if necessary; `None` if there is none or it could not be built.
     pub async fn document(&self, key: &str) -> Option<CachedDocument> {
         let document = self.documents.load().get(key).cloned()?;
-        if let Some(cached) = document.cached.get() {
-            return Some(cached.clone());
+        if let Some(cached) = document.cached.load_full() {
+            return Some(CachedDocument::clone(&cached));
         }
-        off_thread(MEMORY, move || document.cached().clone()).await
+        let built = self.built.clone();
+        off_thread(MEMORY, move || {
+            let new = document.built();
+            if document.hash.is_some() {
+                keep(&mut built.lock().unwrap_or_else(PoisonError::into_inner), document);
+            }
+            CachedDocument::clone(&new)
+        })
+        .await
     }
 
     /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a redirect if
@@ -111,9 +152,32 @@ impl OpenApiV3 {
 }
 
 impl Document {
-    fn cached(&self) -> &CachedDocument {
-        self.cached
-            .get_or_init(|| CachedDocument::new(&(self.build)(), Dialect::V3))
+    /// The document, built if it is not cached.
+    fn built(&self) -> Arc<CachedDocument> {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = self.cached.load_full() {
+            return cached;
+        }
+        let mut document = CachedDocument::new(&(self.build)(), Dialect::V3);
+        if let Some(hash) = &self.hash {
+            document.hash.clone_from(hash);
+        }
+        let document = Arc::new(document);
+        self.cached.store(Some(document.clone()));
+        document
+    }
+}
+
+/// Adds a document to those that are built, and empties the oldest ones beyond [`KEPT`].
+fn keep(built: &mut VecDeque<Arc<Document>>, document: Arc<Document>) {
+    built.retain(|d| !Arc::ptr_eq(d, &document));
+    built.push_back(document);
+    let size = |d: &Arc<Document>| d.cached.load().as_ref().map_or(0, |cached| cached.packed_len());
+    let mut total: usize = built.iter().map(size).sum();
+    while total > KEPT {
+        let Some(oldest) = built.pop_front() else { break };
+        total -= size(&oldest);
+        oldest.cached.store(None);
     }
 }
 
@@ -142,7 +206,7 @@ fn in_a_year() -> String {
 
 #[async_trait]
 impl UnprotectedHandler for OpenApiV3 {
-    async fn serve(&self, req: Request, _: Authorized) -> Response {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         match req.uri().path().strip_prefix(ROOT) {
             Some("") => self.serve_index().await,
             Some(rest) => match rest.strip_prefix('/').filter(|k| !k.is_empty()) {
@@ -181,70 +245,22 @@ pub fn document(paths: Map, schemas: Map) -> Value {
 pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
     let operations = operations::of_rows(gv, rows.iter());
     let mut named = paths::definitions(&operations);
-    let own = own_components(gv, rows, &mut named);
+    let own = described::components(Dialect::V3, gv, rows, &mut named);
     let names = closure(named.iter().map(String::as_str));
     let group_versions = [(gv.group.as_str(), gv.version.as_str())];
     let mut schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
     for (name, schema) in own {
         schemas.insert(name, schema);
     }
-    document(paths::paths(Dialect::V3, gv, &operations), schemas)
-}
-
-/// The components of kinds with a schema of their own, and of their lists. Definitions they refer to are added to
-/// `named`.
-pub(super) fn own_components(gv: &GroupVersion, rows: &[Arc<Resource>], named: &mut Vec<String>) -> Map {
-    let mut own = Map::new();
-    for row in rows {
-        let Some(component) = row.schema.openapi() else {
-            continue;
-        };
-        let list = list_of(gv, row);
-        references(&component, named);
-        references(&list, named);
-        own.insert(row.definition.as_str(), component);
-        own.insert(format!("{}List", row.definition), list);
+    let mut out = document(paths::paths(Dialect::V3, gv, &operations), schemas);
+    if rows.iter().any(|row| row.unstructured) {
+        out.set(
+            &["info"],
+            crate::json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}),
+        );
+        out.unset(&["components", "securitySchemes"]);
     }
-    own
-}
-
-/// The list kind's component for a kind with its own schema.
-fn list_of(gv: &GroupVersion, row: &Resource) -> Value {
-    let reference = |name: &str| crate::json!({"$ref": (format!("{COMPONENTS}{name}"))});
-    let mut list = crate::json!({
-        "description": (format!("{0}List is a list of {0}", row.kind)),
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "items": {"type": "array"},
-        },
-        "x-kubernetes-group-version-kind": [
-            {"group": (gv.group.as_str()), "kind": (format!("{}List", row.kind)), "version": (gv.version.as_str())}],
-    });
-    list.set(&["properties", "items", "items"], reference(&row.definition));
-    let metadata = vec![reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")];
-    list.set(&["properties", "metadata", "allOf"], metadata);
-    list
-}
-
-const COMPONENTS: &str = "#/components/schemas/";
-
-/// Collects the names of the components a schema refers to.
-fn references(schema: &Value, out: &mut Vec<String>) {
-    match schema {
-        Value::Object(m) => {
-            for (key, v) in m.iter() {
-                match v.as_str().and_then(|s| s.strip_prefix(COMPONENTS)) {
-                    Some(name) if key == "$ref" => out.push(name.to_owned()),
-                    _ => references(v, out),
-                }
-            }
-        }
-        Value::Array(a) => a.iter().for_each(|v| references(v, out)),
-        _ => {}
-    }
+    out
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! [`ListQuery`]: ListOptions, the query parameters of list, watch and deletecollection.
 
 use super::{Query, check};
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::selector::fields::Term;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::{FieldSelector, LabelSelector};
 use crate::registry::Resource;
+use crate::registry::resource::ExtractFields;
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 
@@ -49,15 +51,30 @@ pub struct ListQuery {
 struct Selectors {
     labels: LabelSelector,
     fields: FieldSelector,
+    /// Extracts the fields that are not stored with the entry.
+    extract: Option<(ExtractFields, Mask)>,
 }
 
 impl Select for Selectors {
     fn matches(&self, e: &Entry) -> bool {
-        self.labels.matches(&|k| e.label(k)) && self.fields.matches(&|k| e.field(k))
+        if !self.labels.matches(&|k| e.label(k)) {
+            return false;
+        }
+        let Some((extract, reads)) = &self.extract else {
+            return self.fields.matches(&|k| e.field(k));
+        };
+        let own = extract(&e.decode_parts(reads));
+        let own = |k: &str| own.iter().find(|(name, _)| name == k).map(|(_, v)| v.as_str());
+        self.fields.matches(&|k| e.field(k).or_else(|| own(k)))
     }
 
     fn requires(&self, field: &str) -> Option<&str> {
         self.fields.requires_exact(field)
+    }
+
+    fn reads_fields(&self) -> bool {
+        let mut terms = self.fields.terms().iter();
+        terms.any(|t| !matches!(t.field.as_str(), "metadata.name" | "metadata.namespace"))
     }
 }
 
@@ -102,13 +119,23 @@ impl ListQuery {
         })
     }
 
-    /// The selectors as a predicate on entries.
-    pub fn predicate(&self) -> Predicate {
+    /// The selectors as a predicate on entries of `resource`, for which the query was parsed.
+    pub fn predicate(&self, resource: &Resource) -> Predicate {
         if self.labels.is_everything() && self.fields.is_everything() {
             return Predicate::default();
         }
         let (labels, fields) = (self.labels.clone(), self.fields.clone());
-        Predicate(Some(Arc::new(Selectors { labels, fields })))
+        let of_object = |t: &Term| !matches!(t.field.as_str(), "metadata.name" | "metadata.namespace");
+        let own = resource
+            .selectable
+            .as_ref()
+            .filter(|_| fields.terms().iter().any(of_object));
+        let extract = own.and_then(|s| Some((s.extract.clone(), s.reads.clone()?)));
+        Predicate(Some(Arc::new(Selectors {
+            labels,
+            fields,
+            extract,
+        })))
     }
 
     /// The key prefix that can match, and whether it is a complete key.
@@ -220,8 +247,10 @@ fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut 
 /// Resolves the selector's aliases and rejects fields the kind does not support.
 fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelector> {
     let own = resource.selectable.as_ref().map(|s| s.names.clone());
+    let custom = resource.selectable.as_ref().is_some_and(|s| s.reads.is_some());
     let knows = |field: &str| match field {
         "metadata.name" => true,
+        "metadata.namespace" if custom => resource.namespaced,
         "metadata.namespace" => !(own.is_some() && WITHOUT_NAMESPACE.contains(&resource.kind.as_str())),
         _ => own.iter().any(|names| names.iter().any(|n| n == field)),
     };

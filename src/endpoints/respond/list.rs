@@ -87,7 +87,7 @@ pub fn list(
         m.insert("items", streamed::mark());
         Value::Object(m)
     };
-    let kind = format!("{}List", resource.kind);
+    let kind = resource.list_kind.to_string();
     let (row, budget) = (resource.clone(), budget.cloned());
     match (negotiated.transform, negotiated.media) {
         (Transform::None, _) if plain => Ok(spliced(entries, meta, resource, headers)),
@@ -100,11 +100,17 @@ pub fn list(
             Ok(protobuf::list(entries, meta, of, item, headers))
         }
         (Transform::None, _) => {
-            let document = around(kind, resource.gvk().api_version());
-            let item = streamed::item(negotiated, |e| {
+            let mut document = around(kind, resource.gvk().api_version());
+            let typed = !resource.unstructured;
+            if !typed && meta.token.is_empty() {
+                document.set(&["metadata", "continue"], "");
+            }
+            let item = streamed::item(negotiated, move |e| {
                 let mut v = e.decode();
-                v.unset(&["kind"]);
-                v.unset(&["apiVersion"]);
+                if typed {
+                    v.unset(&["kind"]);
+                    v.unset(&["apiVersion"]);
+                }
                 v
             });
             streamed::respond(entries, document, "items", negotiated, item, headers)
@@ -179,15 +185,15 @@ pub fn list(
 fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, headers: &HeaderMap) -> Response {
     let api_version = resource.gvk().api_version();
     let mut head = format!(
-        "{{\"kind\":\"{}List\",\"apiVersion\":\"{api_version}\",\"metadata\":",
-        resource.kind
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":",
+        resource.list_kind
     );
     // Members in the order in which Go writes them, which is not sorted.
     head.push('{');
     if !meta.version.is_empty() {
         head.push_str(&format!("\"resourceVersion\":\"{}\"", meta.version));
     }
-    if !meta.token.is_empty() {
+    if !meta.token.is_empty() || resource.unstructured {
         head.push_str(",\"continue\":");
         head.push_str(&json::to_string(&Value::from(meta.token.as_str())));
     }
@@ -200,9 +206,11 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     let second = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
     // A response that fits into one chunk copies everything, so that its length is known.
     let shared = if size <= CHUNK { usize::MAX } else { SHARED };
+    let typed = !resource.unstructured;
     let item = move |entry: &Entry, chunk: &mut Vec<u8>, pending: &mut VecDeque<Bytes>| {
         let json = &entry.json;
-        let parts = match left_out(json, entry.version_span.0 as usize, &first, &second) {
+        let span = typed.then(|| left_out(json, entry.version_span.0 as usize, &first, &second));
+        let parts = match span.flatten() {
             Some([a, b]) => [0..a.start, a.end..b.start, b.end..json.len()],
             None => [0..json.len(), 0..0, 0..0],
         };

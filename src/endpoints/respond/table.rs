@@ -6,7 +6,7 @@ use super::partial;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::options::Query;
 use crate::registry::Resource;
 use crate::registry::resource::Column;
@@ -42,27 +42,31 @@ impl Include {
 }
 
 /// The columns of kinds that define none.
-pub const DEFAULT_COLUMNS: [Column; 2] = [
+pub static DEFAULT_COLUMNS: [Column; 2] = [
     Column {
-        name: "Name",
-        kind: "string",
-        format: "name",
-        description: "Name must be unique within a namespace. Is required when creating resources, although some \
+        name: Str::const_new("Name"),
+        kind: Str::const_new("string"),
+        format: Str::const_new("name"),
+        description: Str::const_new(
+            "Name must be unique within a namespace. Is required when creating resources, although some \
                       resources may allow a client to request the generation of an appropriate name automatically. \
                       Name is primarily intended for creation idempotence and configuration definition. Cannot be \
                       updated. More info: \
                       https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
+        ),
         priority: 0,
     },
     Column {
-        name: "Created At",
-        kind: "date",
-        format: "",
-        description: "CreationTimestamp is a timestamp representing the server time when this object was created. It \
+        name: Str::const_new("Created At"),
+        kind: Str::const_new("date"),
+        format: Str::const_new(""),
+        description: Str::const_new(
+            "CreationTimestamp is a timestamp representing the server time when this object was created. It \
                       is not guaranteed to be set in happens-before order across separate operations. Clients may \
                       not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the \
                       system. Read-only. Null for lists. More info: \
                       https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+        ),
         priority: 0,
     },
 ];
@@ -75,10 +79,10 @@ pub fn columns(resource: &Resource) -> Value {
     };
     let one = |c: &Column| {
         let mut m = Map::new();
-        m.insert("name", c.name);
-        m.insert("type", c.kind);
-        m.insert("format", c.format);
-        m.insert("description", c.description);
+        m.insert("name", c.name.as_str());
+        m.insert("type", c.kind.as_str());
+        m.insert("format", c.format.as_str());
+        m.insert("description", c.description.as_str());
         m.insert("priority", c.priority);
         Value::Object(m)
     };

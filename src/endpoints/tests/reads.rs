@@ -231,7 +231,7 @@ async fn v3_document_contains_all_operations_and_references() {
 async fn v2_document_contains_all_references() {
     let s = serve().await;
     let gv = crate::apimachinery::GroupVersion::new("", "v1");
-    let doc = crate::endpoints::openapi::v2::document(&vec![(gv, s.rows())]);
+    let doc = crate::endpoints::openapi::v2::document([(gv, s.rows())].iter());
     assert_eq!(
         doc.at(&["paths", "/version/", "get"]).str_at(&["operationId"]),
         "getCodeVersion"

@@ -2,7 +2,7 @@
 
 use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
-use crate::admission::{Admission, AdmitAll};
+use crate::admission::{Admission, AdmitAll, ObjectLookup};
 use crate::api;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
@@ -12,7 +12,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::{NameRule, Plain, RestStrategy, Rules, Strategy};
-use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::registry::{Resource, Schema, Store, StoreLookup, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::storage::Storage;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
@@ -57,6 +57,7 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
     Resource {
         gvr: GroupVersionResource::new("", "v1", plural),
         kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
         singular: singular.into(),
         short_names: vec![],
         categories: vec![],
@@ -74,6 +75,8 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
         strategy,
         columns: None,
         selectable: None,
+        deprecation: None,
+        unstructured: false,
         returns_deleted: false,
         unconditional_update: true,
         meta_checks: crate::registry::strategy::MetaChecks::BOTH,
@@ -85,7 +88,7 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
 
 /// A running service. Dropping it shuts the engine down and removes the directory.
 pub struct Served {
-    service: ApiGroupVersion,
+    service: Arc<ApiGroupVersion>,
     engine: Arc<Engine>,
     _dir: tempfile::TempDir,
 }
@@ -124,12 +127,9 @@ pub async fn serve() -> Served {
         fields: None,
     };
     let namespaces = engine.resource(config("namespaces"));
-    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new({
-        let cluster = crate::admission::ObjectLookup::default();
-        let key = (String::new(), "namespaces".to_owned());
-        cluster.set_storages([(key, namespaces.clone())].into());
-        cluster
-    }));
+    let stores = StoreLookup::default();
+    let cluster = ObjectLookup::new(Arc::new(stores.clone()));
+    let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new(cluster));
     let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
     ns.subresources.push(Subresource {
         name: "status",
@@ -142,8 +142,9 @@ pub async fn serve() -> Served {
         store(cm, lifecycle, engine.resource(config("configmaps"))),
         store(ns, Arc::new(AdmitAll), namespaces),
     ];
+    stores.add(resources.iter().map(|(_, store)| store));
     let served = Served {
-        service: ApiGroupVersion::new(GroupVersion::new("", "v1"), resources),
+        service: Arc::new(ApiGroupVersion::new(GroupVersion::new("", "v1"), resources)),
         engine,
         _dir: dir,
     };
@@ -161,7 +162,8 @@ impl Served {
 
     /// Enables CBOR.
     pub fn with_cbor(mut self) -> Self {
-        self.service.codecs.cbor = true;
+        let service = Arc::get_mut(&mut self.service).expect("no request has been sent");
+        service.codecs.cbor = true;
         self
     }
 
@@ -185,7 +187,7 @@ impl Served {
         context.info = Some(Arc::new(info));
         context.warnings = Some(crate::request::Warnings::default());
         let user = UserInfo::system("tester", &[]);
-        self.service.serve(req, Authorized::for_test(user)).await
+        self.service.clone().serve(req, Authorized::for_test(user)).await
     }
 
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

@@ -4,12 +4,9 @@
 use super::super::call::Call;
 use super::super::group_version::VerbResult;
 use super::super::options::connect;
-use crate::admission::{Attributes, Operation};
-use crate::apimachinery::value::Value;
-use crate::registry::SubresourceBehaviour;
+use crate::registry::{SubresourceBehaviour, WriteOptions};
 use crate::request::{Body, Request};
 use http::Method;
-use std::sync::Arc;
 
 pub(crate) async fn connect(call: Call, body: Body) -> VerbResult {
     call.check_name()?;
@@ -19,22 +16,13 @@ pub(crate) async fn connect(call: Call, body: Body) -> VerbResult {
     let mut options = connect::read(connector.options(), &call.query, &call.route.rest)?;
     // Upstream treats reading a log as a GET, without admission.
     if call.subresource() != "log" {
-        let attributes = Attributes {
-            operation: Operation::Connect,
-            kind: call.kind(),
-            resource: call.resource().gvr.clone(),
+        let write = WriteOptions {
             subresource: call.subresource().to_owned(),
-            namespace: call.cx.namespace.clone(),
-            name: call.name().to_owned(),
-            user: call.cx.user.clone(),
-            dry_run: false,
-            old_object: None,
-            options: Arc::new(Value::Null),
-            warnings: call.cx.warnings.clone(),
-            audit: call.cx.audit.clone(),
+            kind: Some(call.kind()),
+            ..WriteOptions::default()
         };
-        call.store().admission().mutate(&attributes, &mut options).await?;
-        call.store().admission().validate(&attributes, &options).await?;
+        let store = call.store();
+        store.admit_connect(&call.cx, call.name(), &mut options, &write).await?;
     }
     if connector.get_requires_create()
         && call.parts.method == Method::GET

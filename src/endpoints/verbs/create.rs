@@ -8,16 +8,10 @@ use super::super::group_version::VerbResult;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
-use crate::admission::{Attributes, Operation};
-use crate::api::apply_schema::ApplyType;
-use crate::apimachinery::apply::managed;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::registry::meta::wipe_system_fields;
 use crate::registry::resource::Backing;
-use crate::registry::schema::{ManagerInfo, reset_set};
 use crate::registry::store::WriteOptions;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 use crate::request::Body;
@@ -44,6 +38,11 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> VerbResult {
 }
 
 async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, ResultObject)> {
+    let options = WriteOptions {
+        manager: Some(manager),
+        options: raw,
+        ..WriteOptions::default()
+    };
     if let Some(sub) = call.route.subresource().cloned() {
         let SubresourceBehaviour::Custom(handler) = sub.behaviour else {
             return Err(Status::method_not_supported(
@@ -51,59 +50,29 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
                 "create",
             ));
         };
-        let (mut object, attributes) = (object, attributes(&call, call.name(), raw));
-        if !handler.keeps_system_fields() {
-            wipe_system_fields(&mut object);
-        }
-        handler.default(&mut object);
-        manage(&call, &mut object, &manager);
-        let admission = call.store().admission();
-        // The registry's order: mutating admission, preparation, validating admission.
-        admission.mutate(&attributes, &mut object).await?;
-        let object = handler.prepare_create(&call.cx, call.name(), object).await?;
-        admission.validate(&attributes, &object).await?;
-        let mut answer = handler.create(&call.cx, call.name(), object).await?;
-        complete_status(&mut answer);
-        return Ok((201, ResultObject::Tree(answer)));
-    }
-    if let Backing::CreateOnly(answerer) = &call.resource().backing {
-        let mut object = object;
-        wipe_system_fields(&mut object);
-        call.resource().strategy.default(&mut object);
-        let who = ManagerInfo {
-            manager: &manager,
-            subresource: "",
-            now: &time::now(),
-            api_version: &call.resource().gvk().api_version(),
+        let options = WriteOptions {
+            subresource: call.subresource().to_owned(),
+            kind: Some(call.kind()),
+            ..options
         };
-        call.resource().schema.manage_update(None, &mut object, &who, &[])?;
-        let attributes = attributes(&call, object.name(), raw);
-        let admission = call.store().admission();
-        admission.mutate(&attributes, &mut object).await?;
-        admission.validate(&attributes, &object).await?;
-        let mut answer = answerer.answer(&call.cx, object).await?;
-        complete_status(&mut answer);
-        return Ok((201, ResultObject::Tree(answer)));
+        let created = call
+            .store()
+            .create_through(&call.cx, call.name(), &*handler, object, &options);
+        return Ok((201, answered(created.await?)));
     }
-    let options = WriteOptions {
-        manager: Some(manager),
-        options: raw,
-        ..WriteOptions::default()
-    };
+    if let Backing::CreateOnly(handler) = &call.resource().backing {
+        let answer = call.store().review(&call.cx, &**handler, object, &options).await?;
+        return Ok((201, answered(answer)));
+    }
     Ok((201, call.store().create(&call.cx, object, &options).await?))
 }
 
-/// Records field ownership in an object of a subresource's own kind.
-fn manage(call: &Call, object: &mut Value, manager: &str) {
-    if let Some(def) = call.definition().filter(|_| call.kind() != call.resource().gvk()) {
-        let writer = ManagerInfo {
-            manager,
-            subresource: call.subresource(),
-            now: &time::now(),
-            api_version: &call.kind().api_version(),
-        };
-        managed::update_managed_fields(ApplyType::Root(def), None, object, &writer.writer(), &reset_set(&[]));
+/// What a handler answers to a create. Like upstream, sets code 201 in a Status without a code.
+fn answered(mut answer: Value) -> ResultObject {
+    if ObjectView::kind(&answer) == "Status" && answer.get("code").is_null() {
+        answer.set(&["code"], 201i64);
     }
+    ResultObject::Tree(answer)
 }
 
 /// Passes the request's object to the audit event, with defaults set, because upstream audits it after decoding.
@@ -115,31 +84,6 @@ pub(crate) fn note(call: &Call, object: &Value) {
         trail.request_object(&whole);
     } else {
         trail.request_object(object);
-    }
-}
-
-/// Upstream sets code 201 in a Status that a create returns without a code.
-fn complete_status(answer: &mut Value) {
-    if ObjectView::kind(answer) == "Status" && answer.get("code").is_null() {
-        answer.set(&["code"], 201i64);
-    }
-}
-
-/// The admission attributes of a create that bypasses the generic store.
-fn attributes(call: &Call, name: &str, options: Arc<Value>) -> Attributes {
-    Attributes {
-        operation: Operation::Create,
-        kind: call.kind(),
-        resource: call.resource().gvr.clone(),
-        subresource: call.subresource().to_owned(),
-        namespace: call.cx.namespace.clone(),
-        name: name.to_owned(),
-        user: call.cx.user.clone(),
-        dry_run: call.cx.dry_run,
-        old_object: None,
-        options,
-        warnings: call.cx.warnings.clone(),
-        audit: call.cx.audit.clone(),
     }
 }
 

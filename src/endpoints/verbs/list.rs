@@ -86,7 +86,7 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
         prefix,
         single,
         version: query.version_match()?,
-        predicate: query.predicate(),
+        predicate: query.predicate(call.resource()),
         limit: query.limit,
         token,
     })

@@ -6,7 +6,6 @@ use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
 use super::create::{decode, note};
-use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -57,7 +56,7 @@ async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Upd
 pub(crate) async fn custom(
     call: &Call,
     handler: &Arc<dyn SubresourceHandler>,
-    mut object: Value,
+    object: Value,
     write: &WriteOptions,
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
@@ -69,25 +68,14 @@ pub(crate) async fn custom(
             created: false,
         });
     }
-    let old = handler.get(&call.cx, call.name()).await?;
-    let attributes = Attributes {
-        operation: Operation::Update,
-        kind: call.kind(),
-        resource: call.resource().gvr.clone(),
-        subresource: call.subresource().to_owned(),
-        namespace: call.cx.namespace.clone(),
-        name: call.name().to_owned(),
-        user: call.cx.user.clone(),
-        dry_run: call.cx.dry_run,
-        old_object: Some(Arc::new(old)),
-        options: write.options.clone(),
-        warnings: call.cx.warnings.clone(),
-        audit: call.cx.audit.clone(),
+    let write = &WriteOptions {
+        kind: Some(call.kind()),
+        ..write.clone()
     };
-    let admission = call.store().admission();
-    admission.mutate(&attributes, &mut object).await?;
-    admission.validate(&attributes, &object).await?;
-    let object = handler.update_as(&call.cx, call.name(), object, write).await?;
+    let object = call
+        .store()
+        .update_through(&call.cx, call.name(), &**handler, object, write)
+        .await?;
     Ok(Updated {
         object: ResultObject::Tree(object),
         created: false,

@@ -91,7 +91,7 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
         parts: VecDeque::new(),
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
-        ending: RequestContext::of(&call.parts).ending.clone().map(Ends::new),
+        ending: [RequestContext::of(&call.parts).ending.clone(), call.retired.clone()].map(|s| s.map(Ends::new)),
     };
     let mut response = respond::bytes(200, content_type, Body::stream(stream));
     response.extensions_mut().insert(OnDemandBody);
@@ -168,7 +168,7 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     Ok(WatchOptions {
         prefix,
         single,
-        predicate: query.predicate(),
+        predicate: query.predicate(call.resource()),
         since,
         initial,
         bookmarks: query.bookmarks,
@@ -190,8 +190,8 @@ struct Stream {
     parts: VecDeque<Bytes>,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
-    /// Fires when the server shuts down.
-    ending: Option<Ends>,
+    /// Fire when the server shuts down, and when the resource is replaced.
+    ending: [Option<Ends>; 2],
 }
 
 /// The encoder of frames, which moves to the compute pool and back.
@@ -230,11 +230,9 @@ impl Stream {
     /// True if the stream must end now; otherwise registers the task to be woken when it must. If `busy`, there is
     /// data to send and the stream will be polled again anyway, so checking the signal's state suffices.
     fn is_over(&mut self, cx: &mut Context<'_>, busy: bool) -> bool {
-        let ended = match &mut self.ending {
-            None => false,
-            Some(ends) if busy => ends.signal.fired(),
-            Some(ends) => ends.fired.as_mut().poll(cx).is_ready(),
-        };
+        let ended = self.ending.iter_mut().flatten().fold(false, |ended, ends| {
+            ended || ends.signal.fired() || (!busy && ends.fired.as_mut().poll(cx).is_ready())
+        });
         ended || self.timeout.as_mut().poll(cx).is_ready()
     }
 

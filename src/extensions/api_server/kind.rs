@@ -138,6 +138,7 @@ impl Kind {
         let mut row = Resource {
             gvr: GroupVersionResource::new(&gv.group, &gv.version, self.plural),
             kind: Str::new(self.kind),
+            list_kind: Str::from(format!("{}List", self.kind)),
             singular: Str::from(self.kind.to_lowercase()),
             short_names: self.short_names,
             categories: self.categories,
@@ -149,6 +150,8 @@ impl Kind {
             strategy: Arc::new(strategy),
             columns: Some(columns(self.columns)),
             selectable: None,
+            deprecation: None,
+            unstructured: false,
             returns_deleted: false,
             unconditional_update: false,
             meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
@@ -177,10 +180,10 @@ impl Kind {
 /// The table columns: Name, the kind's own, Age.
 fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     let column = |name, kind, format| Column {
-        name,
-        kind,
-        format,
-        description: "",
+        name: Str::const_new(name),
+        kind: Str::const_new(kind),
+        format: Str::const_new(format),
+        description: Str::default(),
         priority: 0,
     };
     let mut all = vec![column("Name", "string", "name")];

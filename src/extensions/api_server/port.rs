@@ -2,9 +2,9 @@
 
 use super::ApiServer;
 use crate::pki::ServingPair;
+use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::server::Lifecycle;
 use crate::server::lifecycle::{PreShutdownHook, ShutdownTimeouts};
-use crate::serving::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
 use crate::serving::{Limits, Listener, Server, ServerHandle, TlsConfig, TlsOptions, listener};
 use crate::storage::embedded::Engine;
 use crate::tasks::TaskGroup;

@@ -1,7 +1,7 @@
 //! Acceptance of names as a pure function of the requested, accepted and taken ones.
 
 use crate::apimachinery::value::{Str, Value};
-use crate::json;
+use crate::extensions::conditions;
 use std::collections::HashSet;
 
 /// The names of a definition.
@@ -21,7 +21,7 @@ fn list(v: &Value) -> Vec<Str> {
 
 impl Names {
     /// Reads `spec.names` or `status.acceptedNames`.
-    pub(super) fn of(v: &Value) -> Self {
+    pub fn of(v: &Value) -> Self {
         Self {
             plural: v.str_at(&["plural"]).into(),
             singular: v.str_at(&["singular"]).into(),
@@ -30,6 +30,36 @@ impl Names {
             list_kind: v.str_at(&["listKind"]).into(),
             categories: list(v.get("categories")),
         }
+    }
+
+    /// The plural, which is the resource's name in paths.
+    pub fn plural(&self) -> &str {
+        &self.plural
+    }
+
+    /// The singular.
+    pub fn singular(&self) -> &str {
+        &self.singular
+    }
+
+    /// The short names.
+    pub fn short(&self) -> &[Str] {
+        &self.short
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The kind of lists.
+    pub fn list_kind(&self) -> &str {
+        &self.list_kind
+    }
+
+    /// The categories.
+    pub fn categories(&self) -> &[Str] {
+        &self.categories
     }
 }
 
@@ -108,11 +138,11 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
         None => ("True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => ("False", *reason, message.as_str()),
     };
-    condition(definition, "NamesAccepted", status, reason, message, now);
-    let established = find(definition, "Established").map(|c| c.str_at(&["status"]).to_owned());
+    conditions::set(definition, "NamesAccepted", status, reason, message, now);
+    let established = conditions::find(definition, "Established").map(|c| c.str_at(&["status"]).to_owned());
     match established.as_deref() {
         Some("True") => {}
-        _ if fine => condition(
+        _ if fine => conditions::set(
             definition,
             "Established",
             "False",
@@ -120,7 +150,7 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
             "the initial names have been accepted",
             now,
         ),
-        None => condition(
+        None => conditions::set(
             definition,
             "Established",
             "False",
@@ -132,32 +162,10 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
     }
 }
 
-const CONDITIONS: [&str; 2] = ["status", "conditions"];
-
-fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
-    let all = definition.at(&CONDITIONS).items();
-    all.iter().find(|c| c.str_at(&["type"]) == kind)
-}
-
-/// Sets a condition. The transition time is kept if the status does not change.
-fn condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
-    let mut all = definition.at(&CONDITIONS).items().to_vec();
-    let since = match find(definition, kind) {
-        Some(old) if old.str_at(&["status"]) == status => old.get("lastTransitionTime").clone(),
-        _ => now.into(),
-    };
-    let mut new = json!({"type": kind, "status": status, "reason": reason, "message": message});
-    new.set(&["lastTransitionTime"], since);
-    match all.iter_mut().find(|c| c.str_at(&["type"]) == kind) {
-        Some(old) => *old = new,
-        None => all.push(new),
-    }
-    definition.set(&CONDITIONS, all);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json;
 
     fn crd(plural: &str, short: &[&str], kind: &str) -> Value {
         json!({"spec": {"group": "x.io", "names": {"plural": plural, "singular": plural, "shortNames": short,
@@ -175,7 +183,7 @@ mod tests {
                 c.str_at(&["message"])
             )
         };
-        v.at(&CONDITIONS).items().iter().map(one).collect()
+        v.at(&["status", "conditions"]).items().iter().map(one).collect()
     }
 
     #[test]
@@ -211,7 +219,7 @@ mod tests {
         accept_names(&mut v, &TakenNames::default(), "now");
         assert_eq!(reasons(&v)[0], "NamesAccepted=True NoConflicts: no conflicts found");
         let times: Vec<&str> = v
-            .at(&CONDITIONS)
+            .at(&["status", "conditions"])
             .items()
             .iter()
             .map(|c| c.str_at(&["lastTransitionTime"]))

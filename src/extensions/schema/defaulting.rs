@@ -1,48 +1,72 @@
 //! Applies the defaults of a schema (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`).
 
+use super::limits::MAX_DEFAULTS;
 use super::{Additional, Node};
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 
-/// Applies defaults below `v`, including nested defaults of a value that was itself just set. At the root,
-/// `apiVersion`, `kind` and `metadata` are skipped, because the schema does not own them.
+/// Applies defaults below `v`, including nested defaults of a value that was itself just set, until they have added
+/// [`MAX_DEFAULTS`] bytes. At the root, `apiVersion`, `kind` and `metadata` are skipped, because the schema does not own
+/// them.
 pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
-    match v {
-        Value::Object(m) => {
-            for (name, property) in &node.properties {
-                if root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                    continue;
+    Filler { left: MAX_DEFAULTS }.below(node, v, root);
+}
+
+struct Filler {
+    /// Without a bound, a list of a million `{}` and an item schema with a default of a megabyte would not fit into
+    /// any memory.
+    left: usize,
+}
+
+impl Filler {
+    /// The default of `node`, if it has one and there is room for it.
+    fn default(&mut self, node: &Node) -> Option<Value> {
+        let default = node.default.as_deref()?;
+        self.left = self.left.checked_sub(default.size)?;
+        Some(default.value.clone())
+    }
+
+    fn below(&mut self, node: &Node, v: &mut Value, root: bool) {
+        checkpoint();
+        match v {
+            Value::Object(m) => {
+                for (name, property) in &node.properties {
+                    if root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                        continue;
+                    }
+                    if property.default.is_some()
+                        && m.get(name).is_none_or(|v| property.rejects_null(v))
+                        && let Some(default) = self.default(property)
+                    {
+                        m.insert(name.clone(), default);
+                    }
+                    if let Some(child) = m.get_mut(name) {
+                        self.below(property, child, false);
+                    }
                 }
-                if let Some(default) = &property.default
-                    && m.get(name).is_none_or(|v| property.rejects_null(v))
-                {
-                    m.insert(name.clone(), default.as_ref().clone());
-                }
-                if let Some(child) = m.get_mut(name) {
-                    fill(property, child, false);
-                }
-            }
-            if let Additional::Schema(of) = &node.additional {
-                for (key, child) in m.iter_mut() {
-                    if node.property(key).is_none() {
-                        element(of, child);
+                if let Additional::Schema(of) = &node.additional {
+                    for (key, child) in m.iter_mut() {
+                        if node.property(key).is_none() {
+                            self.element(of, child);
+                        }
                     }
                 }
             }
-        }
-        Value::Array(items) => {
-            if let Some(of) = &node.items {
-                items.iter_mut().for_each(|item| element(of, item));
+            Value::Array(items) => {
+                if let Some(of) = &node.items {
+                    items.iter_mut().for_each(|item| self.element(of, item));
+                }
             }
+            _ => {}
         }
-        _ => {}
     }
-}
 
-fn element(of: &Node, v: &mut Value) {
-    if of.rejects_null(v)
-        && let Some(default) = &of.default
-    {
-        *v = default.as_ref().clone();
+    fn element(&mut self, of: &Node, v: &mut Value) {
+        if of.rejects_null(v)
+            && let Some(default) = self.default(of)
+        {
+            *v = default;
+        }
+        self.below(of, v, false);
     }
-    fill(of, v, false);
 }

@@ -1,44 +1,18 @@
-//! Embedded objects (`x-kubernetes-embedded-resource`).
+//! Embedded objects (`x-kubernetes-embedded-resource`): upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta`.
 
+use super::path::At;
 use super::{Additional, Node};
 use crate::api::{self, decode};
 use crate::apimachinery::codec::strict_errors::StrictErrors;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta};
+use crate::apimachinery::validation::{dns1035_label, name_is_path_segment};
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-/// Calls `f` for every embedded object at or below `v`.
-fn each(node: &Node, v: &mut Value, path: &FieldPath, f: &mut dyn FnMut(&FieldPath, &mut Value)) {
-    if node.embedded {
-        f(path, v);
-    }
-    match v {
-        Value::Object(m) => {
-            for (name, property) in &node.properties {
-                if let Some(child) = m.get_mut(name) {
-                    each(property, child, &path.child(name), f);
-                }
-            }
-            if let Additional::Schema(of) = &node.additional {
-                for (key, child) in m.iter_mut() {
-                    if node.property(key).is_none() {
-                        each(of, child, &path.key(key), f);
-                    }
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(of) = &node.items {
-                for (i, item) in items.iter_mut().enumerate() {
-                    each(of, item, &path.index(i), f);
-                }
-            }
-        }
-        _ => {}
-    }
-}
 
 fn any(node: &Node) -> bool {
     let additional = match &node.additional {
@@ -48,66 +22,158 @@ fn any(node: &Node) -> bool {
     node.embedded || additional || node.items.as_deref().is_some_and(any) || node.properties.iter().any(|(_, n)| any(n))
 }
 
-/// Decodes the metadata of embedded objects as `ObjectMeta`. Unknown keys are removed and returned; values of a wrong
-/// type are kept, and [`validate`] reports them.
-pub(super) fn coerce(node: &Node, v: &mut Value) -> Vec<String> {
-    if !any(node) {
-        return Vec::new();
-    }
+/// Decodes the metadata of embedded objects below `base` as `ObjectMeta`. Unknown keys are removed and returned. With
+/// `root`, `v` itself is an object with metadata.
+///
+/// # Errors
+/// The first value of a wrong type.
+pub(super) fn coerce(node: &Node, v: &mut Value, base: &FieldPath, root: bool) -> Result<Vec<String>, FieldError> {
     let mut found = StrictErrors::default();
-    let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
-    each(node, v, &FieldPath::default(), &mut |path, object| {
-        let Some(metadata) = object.as_object_mut().and_then(|m| m.get_mut("metadata")) else {
-            return;
-        };
-        let mut typed = metadata.clone();
-        let at = path.child("metadata");
-        if let Ok(unknown) = decode::normalize_under(at.as_str(), def, &mut typed) {
-            if typed.get("creationTimestamp").is_null() {
-                typed.unset(&["creationTimestamp"]);
-            }
-            *metadata = typed;
-            found.extend(unknown);
-        }
-    });
-    found.into_texts()
+    if root || any(node) {
+        coerce_below(node, v, &At::ROOT, root, base, &mut found)?;
+    }
+    let mut found = found.into_texts();
+    found.sort_unstable();
+    Ok(found)
 }
 
-/// Validates `apiVersion`, `kind` and `metadata` of embedded objects.
-pub(super) fn validate(node: &Node, v: &Value) -> ErrorList {
-    let mut errors = ErrorList::new();
-    if !any(node) {
-        return errors;
-    }
-    let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
-    // `each` needs mutable access for `coerce`; validation works on a copy.
-    let mut scratch = v.clone();
-    each(node, &mut scratch, &FieldPath::default(), &mut |path, object| {
-        if object.as_object().is_none() {
-            return;
-        }
-        for key in ["apiVersion", "kind"] {
-            let at = path.child(key);
-            match object.get(key) {
-                Value::Null => errors.push(FieldError::required(&at, "must not be empty")),
-                Value::String(s) if s.is_empty() => errors.push(FieldError::required(&at, "must not be empty")),
-                Value::String(s) if key == "kind" => {
-                    for why in validation::dns1035_label(&s.to_lowercase()) {
-                        let why = format!("may have mixed case, but should otherwise match: {why}");
-                        errors.push(FieldError::invalid(&at, s.as_str(), why));
+fn coerce_below(
+    node: &Node,
+    v: &mut Value,
+    at: &At<'_>,
+    root: bool,
+    base: &FieldPath,
+    found: &mut StrictErrors,
+) -> Result<(), FieldError> {
+    checkpoint();
+    match v {
+        Value::Object(m) => {
+            for (key, child) in m.iter_mut() {
+                if node.embedded || root {
+                    match (key, &*child) {
+                        ("apiVersion" | "kind", other) if other.as_str().is_none() => {
+                            let path = at.name(key).below(base);
+                            return Err(FieldError::invalid(&path, other.clone(), "must be a string"));
+                        }
+                        ("metadata", _) => metadata(child, &at.name(key).below(base), found)?,
+                        _ => {}
                     }
                 }
-                Value::String(_) => {}
-                other => errors.push(FieldError::invalid(&at, other.clone(), "must be a string")),
+                match (node.property(key), &node.additional) {
+                    (Some(property), _) => coerce_below(property, child, &at.name(key), false, base, found)?,
+                    (None, Additional::Schema(of)) => coerce_below(of, child, &at.key(key), false, base, found)?,
+                    _ => {}
+                }
             }
         }
-        let at = path.child("metadata");
-        let metadata = object.get("metadata").clone();
-        if !metadata.is_null()
-            && let Err(e) = decode::normalize(def, &mut metadata.clone())
-        {
-            errors.push(FieldError::invalid(&at, metadata, e.to_string()));
+        Value::Array(items) => {
+            if let Some(of) = &node.items {
+                for (i, item) in items.iter_mut().enumerate() {
+                    coerce_below(of, item, &at.index(i), false, base, found)?;
+                }
+            }
         }
-    });
+        _ => {}
+    }
+    Ok(())
+}
+
+fn metadata(v: &mut Value, path: &FieldPath, found: &mut StrictErrors) -> Result<(), FieldError> {
+    let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
+    let mut typed = v.clone();
+    let unknown = decode::normalize_under(path.as_str(), def, &mut typed)
+        .map_err(|e| FieldError::invalid(path, v.clone(), e.to_string()))?;
+    if typed.get("creationTimestamp").is_null() {
+        typed.unset(&["creationTimestamp"]);
+    }
+    *v = typed;
+    found.extend(unknown);
+    Ok(())
+}
+
+/// Validates `apiVersion`, `kind` and `metadata` of embedded objects below `base`. With `root`, `v` itself is an object
+/// with metadata.
+pub(super) fn validate(node: &Node, v: &Value, base: &FieldPath, root: bool) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if root || any(node) {
+        validate_below(node, v, &At::ROOT, root, base, &mut errors);
+    }
     errors
+}
+
+fn validate_below(node: &Node, v: &Value, at: &At<'_>, root: bool, base: &FieldPath, errors: &mut ErrorList) {
+    checkpoint();
+    match v {
+        Value::Object(m) => {
+            if node.embedded || root {
+                object(v, &at.below(base), errors);
+            }
+            for (key, child) in m.iter() {
+                match (node.property(key), &node.additional) {
+                    (Some(property), _) => validate_below(property, child, &at.name(key), false, base, errors),
+                    (None, Additional::Schema(of)) => validate_below(of, child, &at.key(key), false, base, errors),
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of) = &node.items {
+                for (i, item) in items.iter().enumerate() {
+                    validate_below(of, item, &at.index(i), false, base, errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn object(v: &Value, path: &FieldPath, errors: &mut ErrorList) {
+    let m = v.as_object();
+    for key in ["apiVersion", "kind"] {
+        let at = path.child(key);
+        let text = match m.and_then(|m| m.get(key)) {
+            None => {
+                errors.push(FieldError::required(&at, ""));
+                continue;
+            }
+            Some(Value::String(text)) => text,
+            Some(other) => {
+                errors.push(FieldError::invalid(&at, other.clone(), "must be a string"));
+                continue;
+            }
+        };
+        if text.is_empty() {
+            errors.push(FieldError::invalid(&at, "", "must not be empty"));
+        } else if key == "kind" {
+            let why = dns1035_label(&text.to_lowercase());
+            if !why.is_empty() {
+                let why = format!("may have mixed case, but should otherwise match: {}", why.join(","));
+                errors.push(FieldError::invalid(&at, text.as_str(), why));
+            }
+        } else if GroupVersion::parse(text).is_none() {
+            let why = format!("unexpected GroupVersion string: {text}");
+            errors.push(FieldError::invalid(&at, text.as_str(), why));
+        }
+    }
+    let at = path.child("metadata");
+    let metadata = v.get("metadata");
+    if metadata.is_null() {
+        return;
+    }
+    let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
+    let mut typed = metadata.clone();
+    if let Err(e) = decode::normalize(def, &mut typed) {
+        errors.push(FieldError::invalid(&at, metadata.clone(), e.to_string()));
+        return;
+    }
+    if typed.str_at(&["name"]).is_empty() {
+        // Upstream's stand-in for a name, which embedded objects do not need.
+        typed.set(&["name"], "fakename");
+    }
+    let rules = MetaRules {
+        namespaced: !typed.str_at(&["namespace"]).is_empty(),
+        name: name_is_path_segment,
+        strict_finalizers: false,
+    };
+    errors.extend(validate_object_meta(&typed, rules, &at));
 }

@@ -1,6 +1,7 @@
 //! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
-use super::{StructuralSchema, embedded, openapi};
+use super::{CompileError, StructuralSchema, embedded, openapi};
+use crate::api::openapi::Dialect;
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest};
@@ -12,6 +13,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -38,7 +40,29 @@ impl KindSchema {
         })
     }
 
-    /// The parsed schema.
+    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and versions with
+    /// equal schemas cost the memory of one.
+    pub fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
+        Self { gvk, schema, source }
+    }
+
+    /// Compiles the schema of a kind from JSON that was accepted before.
+    ///
+    /// # Errors
+    /// As [`StructuralSchema::compile_json`].
+    pub fn compile(gvk: GroupVersionKind, source: Bytes) -> std::result::Result<Self, CompileError> {
+        let schema = Arc::new(StructuralSchema::compile_json(&source)?);
+        Ok(Self::shared(gvk, schema, source))
+    }
+
+    /// A hash of the source.
+    pub fn fingerprint(&self) -> u64 {
+        let sum = digest::digest(&digest::SHA256, &self.source);
+        let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        u64::from_le_bytes(*first)
+    }
+
+    /// The compiled schema.
     pub fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema
     }
@@ -63,7 +87,9 @@ impl Schema for KindSchema {
         };
         let pruned = self.schema.prune(object);
         findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
-        findings.extend(embedded::coerce(&self.schema.root, object));
+        let embedded = embedded::coerce(&self.schema.root, object, &FieldPath::default(), false);
+        let unknown = embedded.map_err(|e| self.refuse(&e))?;
+        findings.extend(unknown);
         Ok(findings)
     }
 
@@ -98,9 +124,9 @@ impl Schema for KindSchema {
         apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
     }
 
-    fn openapi(&self) -> Option<Value> {
+    fn openapi(&self, dialect: Dialect) -> Option<Value> {
         let source = json::decode(&self.source).expect("encoded by this type");
-        Some(openapi::component(&source, &self.gvk))
+        Some(openapi::component(&source, &self.gvk, dialect))
     }
 }
 

@@ -1,312 +1,281 @@
 //! Validates values, with the messages of upstream's validator (`k8s.io/kube-openapi/pkg/validation/validate`).
 
-use super::{Additional, Bound, Checks, ListKind, Node, Type};
-use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::value::{Map, Str, Value};
-use crate::interrupt::checkpoint;
-use std::collections::HashMap;
+mod branches;
+mod numbers;
+mod types;
 
-/// The errors in `v`. Locations whose value is the same as in `old` are skipped (ratcheting).
-pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList {
+use super::limits::MAX_STEPS;
+use super::path::{At, Step};
+use super::ratchet::{OldItems, unchanged};
+use super::{Additional, Checks, ListKind, Node};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::value::{Map, Value};
+use crate::interrupt::checkpoint;
+
+/// The errors in `v`, whose path is `base`; paths in messages start at `v`. Errors of values that are the same as in
+/// `old` are dropped (ratcheting).
+pub(super) fn values(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath) -> ErrorList {
+    run(node, v, old, base, false)
+}
+
+/// As [`values`] for a default. There upstream does not apply the types of int-or-string.
+pub(super) fn default_value(node: &Node, v: &Value, base: &FieldPath) -> ErrorList {
+    run(node, v, None, base, true)
+}
+
+fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default: bool) -> ErrorList {
+    let mut validator = Validator {
+        base,
+        is_default,
+        left: MAX_STEPS,
+    };
     let mut out = Outcome::default();
-    check(node, v, old, &FieldPath::default(), &mut out);
+    validator.check(node, v, old, &At::ROOT, &mut out);
+    if validator.left == 0 {
+        let why = "takes too many steps to validate; shorten its lists and strings, or simplify the schema";
+        out.errors.push(FieldError::forbidden(base, why));
+    }
     out.errors
+}
+
+struct Validator<'a> {
+    base: &'a FieldPath,
+    is_default: bool,
+    /// Steps until validation is given up.
+    left: u64,
 }
 
 #[derive(Default)]
 struct Outcome {
     errors: ErrorList,
-    /// Number of checks made. If several branches fail, the errors of the one with the most checks are reported.
-    checks: usize,
+    /// Upstream's count of successful checks. If no branch is valid, the errors of the one with the highest count are
+    /// reported, so the count has to be exact.
+    matches: usize,
 }
 
-fn check(node: &Node, v: &Value, old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
-    if old == Some(v) {
-        return;
+impl Outcome {
+    /// Adds an error, unless it is known already: branches often repeat a check of the node that has them.
+    fn push(&mut self, error: FieldError) {
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
     }
-    checkpoint();
-    out.checks += 1;
-    types(node, v, path, out);
-    let checks = node.checks.as_deref();
-    if let Some(c) = checks
-        && !v.is_null()
-    {
-        combinators(c, v, path, out);
-        match v {
-            Value::String(s) => string(c, s, path, out),
-            Value::Int(_) | Value::Float(_) => numbers(c, node.ty, v, path, out),
-            Value::Array(a) => counts(c.min_items, c.max_items, a.len(), "items", path, out),
+
+    fn merge(&mut self, other: Self) {
+        self.matches += other.matches;
+        other.errors.into_iter().for_each(|e| self.push(e));
+    }
+
+    fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+}
+
+/// A location as error messages name it.
+struct Named {
+    /// In the text of messages.
+    text: FieldPath,
+    /// As the field of an error.
+    field: FieldPath,
+}
+
+impl Named {
+    fn invalid(&self, v: &Value, detail: String) -> FieldError {
+        FieldError::invalid(&self.field, v.clone(), detail)
+    }
+}
+
+impl Validator<'_> {
+    fn name(&self, at: &At<'_>) -> Named {
+        let text = at.below(&FieldPath::default());
+        let below = text.as_str();
+        let field = match below.strip_prefix('.').unwrap_or(below) {
+            "" => self.base.clone(),
+            below => self.base.child(below),
+        };
+        Named { text, field }
+    }
+
+    /// An error that upstream reports without a field.
+    fn without_field(&self, detail: String) -> FieldError {
+        FieldError::invalid(self.base, "", detail)
+    }
+
+    fn spend(&mut self, steps: u64) -> bool {
+        checkpoint();
+        self.left = self.left.saturating_sub(steps);
+        self.left > 0
+    }
+
+    fn check(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
+        if !self.spend(1) {
+            return;
+        }
+        let mut own = Outcome::default();
+        if v.is_null() {
+            self.types(node, v, at, &mut own);
+            self.enumeration(node, v, at, &mut own);
+        } else {
+            self.present(node, v, old, at, &mut own);
+        }
+        if !own.is_valid() && old.is_some_and(|old| unchanged(node, v, old)) {
+            return;
+        }
+        out.merge(own);
+    }
+
+    fn present(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
+        self.types(node, v, at, out);
+        self.branches(node, v, at, out);
+        let checks = node.checks.as_deref();
+        match (v, checks) {
+            (Value::String(s), Some(c)) => self.string(c, s, at, out),
+            (Value::Int(_) | Value::Float(_), c) => self.numbers(node, c, v, at, out),
             _ => {}
         }
-    }
-    if let Value::Array(items) = v {
-        elements(node, items, old, path, out);
-    }
-    if let Some(c) = checks {
-        enumeration(c, v, path, out);
-    }
-    if let Value::Object(m) = v {
-        if let Some(c) = checks {
-            counts(c.min_properties, c.max_properties, m.len(), "properties", path, out);
+        // Every validator that applies to a type counts, whatever it has to check.
+        out.matches += match v {
+            Value::String(_) => 1 + usize::from(checks.is_some_and(|c| c.format.as_ref().is_some_and(|f| f.is_text()))),
+            Value::Int(_) | Value::Float(_) => 2,
+            _ => 0,
+        };
+        if let Value::Array(items) = v {
+            self.items(node, items, old, at, out);
+            out.matches += 2;
         }
-        members(node, m, old, path, out);
+        self.enumeration(node, v, at, out);
+        out.matches += 1;
+        if let Value::Object(m) = v {
+            self.members(node, m, old, at, out);
+            out.matches += 1;
+        }
+        out.matches += 1;
     }
-}
 
-fn type_name(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Int(_) => "integer",
-        Value::Float(f) if f.fract() == 0.0 => "integer",
-        Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+    fn string(&mut self, c: &Checks, s: &str, at: &At<'_>, out: &mut Outcome) {
+        let length = if c.max_length.is_some() || c.min_length.is_some() {
+            s.chars().count()
+        } else {
+            0
+        };
+        if let Some(max) = c.max_length.filter(|m| length > *m) {
+            let bytes = if max == 1 { "byte" } else { "bytes" };
+            let mut error = FieldError::too_long(&self.name(at).field, -1);
+            error.detail = format!("may not be more than {max} {bytes}");
+            out.push(error);
+        } else if let Some(min) = c.min_length.filter(|m| length < *m) {
+            let named = self.name(at);
+            let detail = format!("{} in body should be at least {min} chars long", named.text.as_str());
+            out.push(named.invalid(&s.into(), detail));
+        } else if let Some(p) = &c.pattern {
+            // A step of matching is far cheaper than one of validation.
+            const STEPS_AT_ONCE: u64 = 64;
+            if self.spend(p.steps(s) / STEPS_AT_ONCE) && !p.is_match(s) {
+                let named = self.name(at);
+                let detail = format!("{} in body should match '{}'", named.text.as_str(), p.source());
+                out.push(named.invalid(&s.into(), detail));
+            }
+        }
+        if let Some(f) = c.format.as_ref().filter(|f| !f.matches(s)) {
+            let named = self.name(at);
+            let (n, quoted) = (named.text.as_str(), quote(s));
+            let detail = format!("{n} in body must be of type {}: {quoted}", f.spelling());
+            out.push(FieldError::type_invalid(&named.field, s, detail));
+        }
     }
-}
 
-fn types(node: &Node, v: &Value, path: &FieldPath, out: &mut Outcome) {
-    if v.is_null() && node.nullable {
-        return;
-    }
-    let actual = type_name(v);
-    let expected = match node.ty {
-        _ if node.int_or_string => "integer,string",
-        Some(t) => t.name(),
-        None => return,
-    };
-    let fits = expected.split(',').any(|e| e == actual) || expected == "number" && actual == "integer";
-    if fits {
-        return;
-    }
-    let format = node.checks.as_ref().and_then(|c| c.format);
-    let (expected, actual) = match (format, v) {
-        (Some(f), Value::Int(_)) => (f.name(), "int64"),
-        (Some(f), Value::Float(_)) => (f.name(), "float64"),
-        (Some(f), Value::Bool(_) | Value::Object(_)) => (f.name(), ""),
-        _ => (expected, actual),
-    };
-    let detail = format!("{} in body must be of type {expected}: {actual:?}", path.as_str());
-    out.errors.push(FieldError::type_invalid(path, actual, detail));
-    if node.ty == Some(Type::Integer) && matches!(v, Value::Float(_)) {
-        let format = format.map_or("(default format)".to_owned(), |f| format!("with format {}", f.name()));
-        out.errors.push(without_path(format!(
-            "Checked value must be of type integer {format} in {}",
-            path.as_str()
-        )));
-    }
-}
-
-/// An error without a field path, of which upstream has some.
-fn without_path(detail: String) -> FieldError {
-    FieldError::invalid(&FieldPath::default(), "", detail)
-}
-
-fn combinators(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
-    let n = path.as_str();
-    let try_all = |branches: &[Node]| -> Vec<Outcome> {
-        let tried = branches.iter().map(|b| {
-            let mut o = Outcome::default();
-            check(b, v, None, path, &mut o);
-            o
+    fn enumeration(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
+        let Some(c) = node.checks.as_deref().filter(|c| !c.enumeration.is_empty()) else {
+            return;
+        };
+        if !self.spend(c.enumeration.len() as u64 / 16) || c.enumeration.iter().any(|e| allowed(v, e)) {
+            return;
+        }
+        let texts = c.enumeration.iter().map(|e| match e.as_str() {
+            Some(text) => text.to_owned(),
+            None => json::to_string(e),
         });
-        tried.collect()
-    };
-    let best = |tried: Vec<Outcome>| {
-        let mut best: Option<Outcome> = None;
-        for o in tried {
-            if best.as_ref().is_none_or(|b| o.checks > b.checks) {
-                best = Some(o);
+        let texts: Vec<String> = texts.collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        out.push(FieldError::not_supported(&self.name(at).field, v.clone(), &texts));
+    }
+
+    fn counts(&self, min: Option<usize>, max: Option<usize>, n: usize, what: &str, at: &At<'_>, out: &mut Outcome) {
+        if let Some(min) = min.filter(|m| n < *m) {
+            let named = self.name(at);
+            let detail = format!("{} in body should have at least {min} {what}", named.text.as_str());
+            out.push(named.invalid(&(n as i64).into(), detail));
+        }
+        if let Some(max) = max.filter(|m| n > *m) {
+            out.push(FieldError::too_many(&self.name(at).field, n, max));
+        }
+    }
+
+    fn items(&mut self, node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
+        if let Some(of) = &node.items {
+            // Only the items of lists of type map correspond to old ones.
+            let before = match (&node.list, old) {
+                (ListKind::Map(keys), Some(old)) => OldItems::new(keys, old.items()),
+                _ => OldItems::default(),
+            };
+            for (i, item) in items.iter().enumerate() {
+                self.check(of, item, before.find(item), &at.index(i), out);
             }
         }
-        best.map(|b| b.errors).unwrap_or_default()
-    };
-    if !c.any_of.is_empty() {
-        let tried = try_all(&c.any_of);
-        if !tried.iter().any(|o| o.errors.is_empty()) {
-            out.errors
-                .push(without_path(format!("{n:?} must validate at least one schema (anyOf)")));
-            out.errors.extend(best(tried));
+        if let Some(c) = node.checks.as_deref() {
+            self.counts(c.min_items, c.max_items, items.len(), "items", at, out);
         }
     }
-    if !c.one_of.is_empty() {
-        let tried = try_all(&c.one_of);
-        let valid = tried.iter().filter(|o| o.errors.is_empty()).count();
-        let text = format!("{n:?} must validate one and only one schema (oneOf).");
-        if valid == 0 {
-            out.errors.push(without_path(format!("{text} Found none valid")));
-            out.errors.extend(best(tried));
-        } else if valid > 1 {
-            out.errors
-                .push(without_path(format!("{text} Found {valid} valid alternatives")));
+
+    fn members(&mut self, node: &Node, m: &Map, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
+        if let Some(c) = node.checks.as_deref() {
+            self.counts(c.min_properties, c.max_properties, m.len(), "properties", at, out);
         }
-    }
-    if !c.all_of.is_empty() {
-        let tried = try_all(&c.all_of);
-        let failed = tried.iter().filter(|o| !o.errors.is_empty()).count();
-        let all = tried.len();
-        out.errors.extend(tried.into_iter().flat_map(|o| o.errors));
-        if failed > 0 {
-            let none = if failed == all { ". None validated" } else { "" };
-            out.errors.push(without_path(format!(
-                "{n:?} must validate all the schemas (allOf){none}"
-            )));
-        }
-    }
-    if let Some(not) = &c.not {
-        let mut o = Outcome::default();
-        check(not, v, None, path, &mut o);
-        if o.errors.is_empty() {
-            out.errors
-                .push(without_path(format!("{n:?} must not validate the schema (not)")));
-        }
-    }
-}
-
-fn string(c: &Checks, s: &str, path: &FieldPath, out: &mut Outcome) {
-    out.checks += 1;
-    let n = path.as_str();
-    let length = || s.chars().count();
-    if let Some(max) = c.max_length.filter(|m| length() > *m) {
-        let bytes = if max == 1 { "byte" } else { "bytes" };
-        let mut error = FieldError::too_long(path, -1);
-        error.detail = format!("may not be more than {max} {bytes}");
-        out.errors.push(error);
-    } else if let Some(min) = c.min_length.filter(|m| length() < *m) {
-        let detail = format!("{n} in body should be at least {min} chars long");
-        out.errors.push(FieldError::invalid(path, s, detail));
-    } else if let Some(p) = c.pattern.as_ref().filter(|p| !p.is_match(s)) {
-        let detail = format!("{n} in body should match '{}'", p.source());
-        out.errors.push(FieldError::invalid(path, s, detail));
-    }
-    if let Some(f) = c.format.filter(|f| !f.matches(s)) {
-        let quoted = crate::apimachinery::field::quote(s);
-        let detail = format!("{n} in body must be of type {}: {quoted}", f.name());
-        out.errors.push(FieldError::type_invalid(path, s, detail));
-    }
-}
-
-/// A bound as Go prints it. Next to an integer value its fraction is truncated, as upstream.
-fn shown(at: f64, beside_integer: bool) -> String {
-    let at = if beside_integer { at.trunc() } else { at };
-    json::to_string(&Value::Float(at))
-}
-
-fn numbers(c: &Checks, ty: Option<Type>, v: &Value, path: &FieldPath, out: &mut Outcome) {
-    out.checks += 1;
-    let n = path.as_str();
-    let x = v.as_f64().unwrap_or_default();
-    let whole = matches!(v, Value::Int(_));
-    let mut say = |detail: String| out.errors.push(FieldError::invalid(path, v.clone(), detail));
-    if let Some(m) = c.multiple_of {
-        let quotient = x / m;
-        if quotient.fract() != 0.0 {
-            say(format!("{n} in body should be a multiple of {}", shown(m, false)));
-        }
-    }
-    let cut = |b: Bound| if whole { b.at.trunc() } else { b.at };
-    if let Some(b) = c.minimum
-        && (x < cut(b) || b.exclusive && x == cut(b))
-    {
-        let than = if b.exclusive {
-            "greater than"
-        } else {
-            "greater than or equal to"
-        };
-        say(format!("{n} in body should be {than} {}", shown(b.at, whole)));
-    }
-    if let Some(b) = c.maximum
-        && (x > cut(b) || b.exclusive && x == cut(b))
-    {
-        let than = if b.exclusive {
-            "less than"
-        } else {
-            "less than or equal to"
-        };
-        say(format!("{n} in body should be {than} {}", shown(b.at, whole)));
-    }
-    if let (Some(f), Some(t)) = (c.format, ty)
-        && x.fract() == 0.0
-        && !f.holds(x)
-    {
-        let t = t.name();
-        out.errors.push(without_path(format!(
-            "Checked value must be of type {t} with format {} in {n}",
-            f.name()
-        )));
-    }
-}
-
-fn counts(min: Option<usize>, max: Option<usize>, len: usize, what: &str, path: &FieldPath, out: &mut Outcome) {
-    if let Some(min) = min.filter(|m| len < *m) {
-        let detail = format!("{} in body should have at least {min} {what}", path.as_str());
-        out.errors.push(FieldError::invalid(path, len as i64, detail));
-    }
-    if let Some(max) = max.filter(|m| len > *m) {
-        out.errors.push(FieldError::too_many(path, len, max));
-    }
-}
-
-/// Equality in which integers and floats with the same value are equal.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(x), Some(y)) => x == y,
-        _ => a == b,
-    }
-}
-
-fn enumeration(c: &Checks, v: &Value, path: &FieldPath, out: &mut Outcome) {
-    if c.enumeration.is_empty() || c.enumeration.iter().any(|e| same(e, v)) {
-        return;
-    }
-    let texts: Vec<String> = c
-        .enumeration
-        .iter()
-        .map(|e| e.as_str().map_or_else(|| json::to_string(e), str::to_owned))
-        .collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    out.errors.push(FieldError::not_supported(path, v.clone(), &texts));
-}
-
-fn elements(node: &Node, items: &[Value], old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
-    let Some(of) = &node.items else { return };
-    // Only the items of map lists can be matched with old ones, by their keys; of duplicates the first one counts.
-    let keys: &[Str] = match &node.list {
-        ListKind::Map(keys) => keys,
-        _ => &[],
-    };
-    let key_of = |item: &'_ Value| -> Vec<Value> { keys.iter().map(|k| item.get(k).clone()).collect() };
-    let mut before: HashMap<Vec<Value>, &Value> = HashMap::new();
-    if matches!(node.list, ListKind::Map(_)) {
-        for o in old.map_or(&[][..], Value::items) {
-            before.entry(key_of(o)).or_insert(o);
-        }
-    }
-    for (i, item) in items.iter().enumerate() {
-        let old = match before.is_empty() {
-            true => None,
-            false => before.get(&key_of(item)).copied(),
-        };
-        check(of, item, old, &path.index(i), out);
-    }
-}
-
-fn members(node: &Node, m: &Map, old: Option<&Value>, path: &FieldPath, out: &mut Outcome) {
-    out.checks += 1;
-    for (key, v) in m.iter() {
-        let old = old.and_then(Value::as_object).and_then(|o| o.get(key));
-        match (node.member(key), &node.additional) {
-            (Some(schema), _) => check(schema, v, old, &path.child(key), out),
-            (None, Additional::Any(false)) => {
-                let detail = format!("{} in body is a forbidden property", path.child(key).as_str());
-                out.errors.push(FieldError::invalid(path, key, detail));
+        let old = old.and_then(Value::as_object);
+        for (key, v) in m.iter() {
+            let undeclared = || node.property(key).is_none();
+            match &node.additional {
+                Additional::Any(false) if undeclared() => {
+                    let named = self.name(at);
+                    let detail = format!("{}.{key} in body is a forbidden property", named.text.as_str());
+                    out.push(named.invalid(&key.into(), detail));
+                }
+                Additional::Schema(of) if undeclared() => {
+                    let old = old.and_then(|o| o.get(key));
+                    self.check(of, v, old, &at.then(Step::Entry(key)), out);
+                }
+                _ => {}
             }
-            _ => {}
+        }
+        for (key, v) in m.iter() {
+            let Some(property) = node.property(key) else { continue };
+            // Old and new objects were converted to the same type, so a change of it cannot be seen.
+            let is_type = at.is_root() && matches!(key, "apiVersion" | "kind");
+            let old = old.filter(|_| !is_type).and_then(|o| o.get(key));
+            self.check(property, v, old, &at.name(key), out);
+        }
+        if !self.spend(node.required.len() as u64 / 16) {
+            return;
+        }
+        for name in node.required.iter().filter(|n| !m.contains_key(n)) {
+            let field = self.name(&at.name(name)).field;
+            out.push(FieldError::required(&field, ""));
         }
     }
-    for name in node.required.iter().filter(|n| !m.contains_key(n)) {
-        out.errors.push(FieldError::required(&path.child(name), ""));
+}
+
+/// True if `v` is the allowed value `e`, or becomes it by a conversion between Go's types: of numbers, and of an
+/// integer to the character with that number.
+fn allowed(v: &Value, e: &Value) -> bool {
+    match (v, e) {
+        (Value::Null, _) => false,
+        (Value::Int(i), Value::Float(f)) => *i as f64 == *f,
+        (Value::Float(f), Value::Int(i)) => *f as i64 == *i,
+        (Value::Int(i), Value::String(s)) => {
+            let c = u32::try_from(*i).ok().and_then(char::from_u32);
+            s.chars().eq([c.unwrap_or(char::REPLACEMENT_CHARACTER)])
+        }
+        _ => v == e,
     }
 }

@@ -1,7 +1,7 @@
 //! The strategy of a served version that is stored as another: its own defaults, everything else from the hub's
 //! strategy.
 
-use super::Conversion;
+use super::Pair;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Runs the hub's strategy on objects of the served version: converts them, calls the hub, and converts back.
 pub struct ThroughHub {
     hub: Arc<dyn RestStrategy>,
-    conversion: Arc<dyn Conversion>,
+    conversion: Arc<dyn Pair>,
     default: fn(&mut Value),
 }
 
 impl ThroughHub {
     /// `default` sets the served version's own defaults.
-    pub fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Conversion>, default: fn(&mut Value)) -> Self {
+    pub fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Pair>, default: fn(&mut Value)) -> Self {
         Self {
             hub,
             conversion,
@@ -136,9 +136,10 @@ impl DeleteStrategy for ThroughHub {
         self.hub.deletion()?.grace(&self.hub(object), requested)
     }
 
-    fn mark(&self, object: &mut Value) {
+    fn mark(&self, object: &mut Value, old: &Value) {
         if let Some(deletion) = self.hub.deletion() {
-            self.through(object, |hub| deletion.mark(hub));
+            let old = self.hub(old);
+            self.through(object, |hub| deletion.mark(hub, &old));
         }
     }
 }
@@ -152,7 +153,13 @@ mod tests {
     /// Serves `v1` of what is stored as `v2`.
     struct Versions;
 
-    impl Conversion for Versions {
+    impl Pair for Versions {
+        fn hub(&self) -> String {
+            "v2".to_owned()
+        }
+        fn spoke(&self) -> String {
+            "v1".to_owned()
+        }
         fn serve(&self, mut stored: Value) -> Value {
             stored.set(&["apiVersion"], "v1");
             stored
@@ -211,7 +218,7 @@ mod tests {
         fn grace(&self, object: &Value, _requested: Option<i64>) -> Option<i64> {
             (object.api_version() == "v2").then_some(1)
         }
-        fn mark(&self, object: &mut Value) {
+        fn mark(&self, object: &mut Value, _old: &Value) {
             note(object, "mark");
         }
     }
@@ -237,7 +244,8 @@ mod tests {
         deletion.check(&new).unwrap();
         assert!(deletion.holds(&new));
         assert_eq!(deletion.grace(&new, None), Some(1));
-        deletion.mark(&mut new);
+        let old = new.clone();
+        deletion.mark(&mut new, &old);
         assert_eq!(
             new,
             crate::json!({"apiVersion": "v1", "ran": {"resize": "v2", "begin": "v2", "mark": "v2"}})

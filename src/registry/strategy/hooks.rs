@@ -58,6 +58,6 @@ pub trait DeleteStrategy: Send + Sync {
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64>;
 
     /// Adds the kind's own marks when a delete marks the object because of finalizers or grace, such as the
-    /// `status.phase` of a namespace.
-    fn mark(&self, object: &mut Value);
+    /// `status.phase` of a namespace. `old` is the object before the delete.
+    fn mark(&self, object: &mut Value, old: &Value);
 }

@@ -16,7 +16,7 @@ use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
 use crate::audit::{Audit, Stage, Verdict, response};
 use crate::request::{AuditLevel, FromBackend, Request, RequestContext, Response, UntilUpgradeEnds};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;
@@ -33,8 +33,7 @@ pub struct Auditing<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "audit",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[
         ContextField::AuditId,
         ContextField::Received,
@@ -73,6 +72,8 @@ pub(super) fn refusal(status: &Status) -> ResponseStatus {
 pub(super) use record::RequestSummary;
 
 impl<F: Filter> Filter for Auditing<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let Some(audit) = &self.audit else {
             return Next::Left(self.inner.handle(req));

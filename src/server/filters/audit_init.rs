@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,13 +45,14 @@ impl<F> AuditInit<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "audit_init",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[],
     sets: &[ContextField::AuditId],
 };
 
 impl<F: Filter> Filter for AuditInit<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let given = req.headers().get(AUDIT_ID).filter(|v| !v.is_empty()).cloned();
         let id = AuditId::from(given.unwrap_or_else(|| {

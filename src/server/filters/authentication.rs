@@ -9,10 +9,11 @@ use crate::audit::Audit;
 use crate::audit::event::ResponseStatus;
 use crate::authn::bearer::strip_subprotocol;
 use crate::authn::{AuthenticatedUser, Authenticator, Credentials, SyncOutcome};
+use crate::request::headers::IdentityHeaders;
 use crate::request::info::first_value;
 use crate::request::user::ANONYMOUS;
 use crate::request::{Authenticated, Minted, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, IdentityHeaders};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::{Telemetry, spans};
 use http::Version;
@@ -59,8 +60,7 @@ fn user_class(name: &str) -> usize {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "authentication",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[
         ContextField::AuditId,
         ContextField::Received,
@@ -109,6 +109,8 @@ impl<F> Authentication<F> {
 }
 
 impl<F: Filter> Filter for Authentication<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
         match self.authenticator.authenticate_sync(credentials(req)) {

@@ -7,7 +7,7 @@ use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
 use crate::request::{
     AuditTrail, Authenticated, Authorized, Minted, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
 };
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -36,8 +36,7 @@ struct Durations {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "authorization",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Received, ContextField::Caller],
     sets: &[],
 };
@@ -87,6 +86,8 @@ const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 
 impl Filter for Authorization {
+    const UNMET: Unmet = SPEC.around(Unmet::NONE);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s> {
         let context = RequestContext::of(req);
         let Some(who) = context.caller.clone() else {

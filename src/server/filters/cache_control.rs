@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{FromBackend, Request, Response};
-use crate::server::chain::{Filter, FilterSpec};
+use crate::server::chain::{Filter, FilterSpec, Unmet};
 use http::header::{CACHE_CONTROL, HeaderValue};
 
 /// The default value.
@@ -13,13 +13,11 @@ pub const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 pub struct CacheControl<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "cache_control",
-    needs: &[],
-    sets: &[],
-};
+const SPEC: FilterSpec = FilterSpec { needs: &[], sets: &[] };
 
 impl<F: Filter> Filter for CacheControl<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         amended(self.0.handle(req), |response| {
             if FromBackend::of(response).is_some() || !response.headers().contains_key(CACHE_CONTROL) {

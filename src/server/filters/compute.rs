@@ -2,7 +2,7 @@
 //! for too long.
 
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response, UserInfo};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::stall::StallDetector;
 use crate::tasks::compute::{ComputePool, Within};
 use futures_util::future::Either;
@@ -19,8 +19,7 @@ pub struct Compute<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "compute",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Caller],
     sets: &[],
 };
@@ -33,6 +32,8 @@ impl<F> Compute<F> {
 }
 
 impl<F: Filter> Filter for Compute<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let info = super::info(req);
         let caller = RequestContext::of(req)

@@ -8,7 +8,7 @@ use crate::apimachinery::time::parse_go_duration;
 use crate::audit::Audit;
 use crate::request::info::first_value;
 use crate::request::{Request, RequestContext, Response, ResponseFuture};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,7 @@ pub struct RequestDeadline<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "deadline",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::AuditId, ContextField::RequestInfo, ContextField::Received],
     sets: &[ContextField::Deadline],
 };
@@ -49,6 +48,8 @@ impl<F> RequestDeadline<F> {
 }
 
 impl<F: Filter> Filter for RequestDeadline<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if !super::is_long_running(req) {
             let wanted = match req.uri().query().and_then(|q| first_value(q, "timeout")) {

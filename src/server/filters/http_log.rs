@@ -3,7 +3,7 @@
 use super::Next;
 use super::amend::amended;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use http::header::USER_AGENT;
 
@@ -11,13 +11,14 @@ use http::header::USER_AGENT;
 pub struct HttpLog<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "http_log",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::AuditId, ContextField::Received, ContextField::RequestInfo],
     sets: &[],
 };
 
 impl<F: Filter> Filter for HttpLog<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return Next::Left(self.0.handle(req));

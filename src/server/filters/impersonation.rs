@@ -7,7 +7,7 @@ use crate::authz::impersonation::{Impersonation, is_impersonation_header, reques
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
 use crate::request::{Authenticated, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
 use http::header::X_CONTENT_TYPE_OPTIONS;
@@ -20,8 +20,7 @@ pub struct Impersonate<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "impersonation",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Caller],
     sets: &[],
 };
@@ -41,6 +40,8 @@ fn refused(status: &crate::apimachinery::status::Status, req: &Request) -> Respo
 }
 
 impl<F: Filter> Filter for Impersonate<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
             Next::Right(Box::pin(self.impersonated(std::mem::take(req))))

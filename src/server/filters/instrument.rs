@@ -42,7 +42,7 @@ impl Instrument {
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
-        amended(self.inner.serve(req, proof), move |answer| {
+        amended(self.inner.clone().serve(req, proof), move |answer| {
             if answer.extensions().get::<NotInRequestMetrics>().is_some() || FromBackend::of(answer).is_some() {
                 if let Some(running) = running {
                     hold::until_sent(answer, running);

@@ -6,7 +6,7 @@ use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{Flow, FlowSchemas, MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -27,8 +27,7 @@ pub struct MaxInFlightFilter<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "max_in_flight",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Caller],
     sets: &[],
 };
@@ -96,6 +95,8 @@ fn is_health_check(info: &RequestInfo) -> bool {
 }
 
 impl<F: Filter> Filter for MaxInFlightFilter<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let (flow, permit) = match self.enter(req) {
             Ok(entered) => entered,

@@ -2,7 +2,7 @@
 //! and 503 otherwise.
 
 use crate::request::{Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::tasks::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,8 +14,7 @@ pub struct MuxReady<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "mux_ready",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[],
     sets: &[ContextField::PathsIncomplete],
 };
@@ -32,6 +31,8 @@ impl<F> MuxReady<F> {
 }
 
 impl<F: Filter> Filter for MuxReady<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         // Signals never reset, so once all have fired a single load suffices.
         if !self.complete.load(Ordering::Relaxed) {

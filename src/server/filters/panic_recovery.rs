@@ -2,7 +2,7 @@
 
 use super::Next;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;
@@ -13,13 +13,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct PanicRecovery<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "panic_recovery",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::AuditId],
     sets: &[],
 };
 
 impl<F: Filter> Filter for PanicRecovery<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let audit_id = RequestContext::of(req).audit_id.clone();
         // Unwind safety: state shared between handlers is behind locks and atomic swaps that cope with poisoning.

@@ -1,19 +1,20 @@
 //! Records the time of arrival.
 
 use crate::request::{Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 
 /// The filter; wraps the inner one.
 pub struct Received<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "received_at",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[],
     sets: &[ContextField::Received],
 };
 
 impl<F: Filter> Filter for Received<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         // Tokio's clock, because tests can pause it.
         let now = tokio::time::Instant::now().into_std();

@@ -3,7 +3,7 @@
 use super::Next;
 use crate::request::info::ResolveError;
 use crate::request::{Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, TEXT};
 use http::StatusCode;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use std::sync::Arc;
 pub struct Info<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "request_info",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[],
     sets: &[ContextField::RequestInfo],
 };
 
 impl<F: Filter> Filter for Info<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let refusal = match RequestInfo::resolve(req.method(), req.uri()) {
             Ok(info) => {

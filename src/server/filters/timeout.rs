@@ -6,7 +6,7 @@
 use super::instrument;
 use crate::request::body::BoxError;
 use crate::request::{Body, Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use bytes::Bytes;
@@ -29,8 +29,7 @@ pub struct Timeout<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "timeout",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo, ContextField::Deadline],
     sets: &[],
 };
@@ -43,6 +42,8 @@ impl<F> Timeout<F> {
 }
 
 impl<F: Filter> Filter for Timeout<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let deadline = RequestContext::of(req).deadline.map(Instant::from_std);
         let info = super::info(req);

@@ -5,7 +5,7 @@ use super::amend::amended;
 use super::{Next, hold};
 use crate::apimachinery::status::Status;
 use crate::request::{Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -17,8 +17,7 @@ pub struct WaitGroupFilter<F> {
 }
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "wait_group",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[ContextField::RequestInfo],
     sets: &[],
 };
@@ -33,6 +32,8 @@ impl<F> WaitGroupFilter<F> {
 impl hold::Guard for lifecycle::InFlight {}
 
 impl<F: Filter> Filter for WaitGroupFilter<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let requests = &self.lifecycle.requests;
         let guard = if super::is_long_running(req) {

@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{Request, RequestContext, Response, Warnings};
-use crate::server::chain::{ContextField, Filter, FilterSpec};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use http::header::{HeaderValue, WARNING};
 
 const TOTAL: usize = Warnings::TOTAL;
@@ -13,13 +13,14 @@ const CUT: usize = Warnings::CUT;
 pub struct Recorder<F>(pub F);
 
 /// The filter's declaration in the chain.
-pub const SPEC: FilterSpec = FilterSpec {
-    name: "warnings",
+const SPEC: FilterSpec = FilterSpec {
     needs: &[],
     sets: &[ContextField::Warnings],
 };
 
 impl<F: Filter> Filter for Recorder<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let warnings = Warnings::default();
         RequestContext::of_mut(req).warnings = Some(warnings.clone());

@@ -2,8 +2,8 @@
 
 use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;
+use crate::request::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use crate::request::{Body, Handler, RequestContext, ResponseFuture, percent};
-use crate::serving::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use crate::telemetry::spans;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};

@@ -2,6 +2,7 @@
 
 use super::support::{self, Fixture, Pair, answer_with};
 use super::*;
+use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload};
 
 #[tokio::test]
 async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {

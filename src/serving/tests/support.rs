@@ -1,5 +1,6 @@
 //! Test support: generated certificates, servers on ephemeral ports, and a small client.
 
+use crate::pki::certs::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::request::{Body, Handler, Request as Asked, Response as Answer};
 use crate::serving::*;
 use crate::telemetry::Telemetry;

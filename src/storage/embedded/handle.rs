@@ -46,6 +46,7 @@ impl Storage for Handle {
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         self.resource.check()?;
+        self.shared.compaction.check(&options)?;
         self.resource.cacher.list(options).await
     }
 

@@ -3,6 +3,7 @@
 
 use super::committer::{Committer, now};
 use super::{lock, space};
+use crate::storage::Revision;
 use crate::storage::cacher::{Comparison as Outcome, Digest};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -87,6 +88,7 @@ impl Committer {
             self.marks.pop_front();
         }
         self.compact_to = self.compact_to.max(target);
+        self.shared.compaction.advance(Revision(self.compact_to));
         if self.disk.compacted() < self.compact_to {
             let step = if over_history_budget {
                 CROWDED_STEPS * COMPACTION_STEP

@@ -127,6 +127,43 @@ async fn compacted_history_replays_its_remainder() {
     assert_eq!(replay(&s, 2996).await.expect("replayed").len(), 5);
 }
 
+#[tokio::test]
+async fn continue_tokens_of_a_quiet_resource_expire() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options {
+        max_history: 5,
+        ..Options::default()
+    };
+    let engine = Engine::open(dir.path(), options).expect("opens");
+    let (quiet, busy) = (engine.resource(config("quiet")), engine.resource(config("busy")));
+    for name in ["a", "b", "c"] {
+        put(&quiet, &format!("ns/{name}"), "1").await;
+    }
+    let any = VersionMatch::NotOlderThan(MinRevision::Latest);
+    let page = |token| ListOptions {
+        limit: 1,
+        token,
+        ..list(any)
+    };
+    let first = quiet.list(page(None)).await.expect("listed");
+    let again = || quiet.list(page(first.next.clone()));
+    assert_eq!(&*again().await.expect("listed").entries[0].key, "ns/b");
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let oldest = loop {
+        // Maintenance runs between writes.
+        put(&busy, "ns/x", "1").await;
+        match again().await {
+            Err(Error::Compacted(oldest)) => break oldest,
+            _ => assert!(std::time::Instant::now() < until, "the token does not expire"),
+        }
+    };
+    assert!(oldest > first.revision);
+    let mut exact = list(VersionMatch::Exact(first.revision));
+    assert!(matches!(quiet.list(exact.clone()).await, Err(Error::Compacted(_))));
+    exact.version = VersionMatch::NotOlderThan(MinRevision::AtLeast(first.revision));
+    assert_eq!(quiet.list(exact).await.expect("listed").entries.len(), 3);
+}
+
 #[test]
 fn rewriting_keeps_the_file_size_and_deleting_shrinks_it() {
     let dir = tempfile::tempdir().expect("a directory");

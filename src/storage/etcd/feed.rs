@@ -9,6 +9,7 @@
 //! ```
 
 use super::direct;
+use super::progress::Requester;
 use super::resource::{
     DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, decode_off_thread, end_of,
 };
@@ -26,8 +27,6 @@ use tokio::time::Instant;
 
 /// Objects per read.
 const PAGE: i64 = 2_000;
-/// Interval between progress requests while a reader waits, as upstream's.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Interval between consistency checks, as upstream's.
 const COMPARE: Duration = Duration::from_secs(300);
 /// Interval between trims of an idle cache.
@@ -206,20 +205,22 @@ async fn read_events(
     mut stream: WatchStream,
     at: &mut Revision,
 ) -> End {
-    let mut progress_asked_at = Instant::now();
+    let mut requester = Requester::default();
+    // Before the watch exists, etcd ignores progress requests.
+    let mut created = false;
     let mut heard = Instant::now();
     let mut left = std::pin::pin!(resource.shared.members.left(member));
     // Fragments of a response that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
-        let wanted =
-            resource.waiting.load(Ordering::Acquire) > 0 && resource.shared.progress_reliable.load(Ordering::Acquire);
+        let trusted = resource.shared.progress_reliable.load(Ordering::Acquire);
+        let wanted = resource.waiters.beyond(*at).filter(|_| created && trusted);
         // Events before progress requests: they may already bring what is waited for.
         let answer = tokio::select! {
             biased;
             answer = stream.message() => answer,
-            () = tokio::time::sleep_until(progress_asked_at + PROGRESS_EVERY), if wanted => {
-                progress_asked_at = Instant::now();
+            () = requester.due(wanted.unwrap_or_default()), if wanted.is_some() => {
+                requester.sent(wanted.unwrap_or_default());
                 if let Err(e) = stream.request_progress().await {
                     return End::Broken(e.to_string());
                 }
@@ -231,7 +232,7 @@ async fn read_events(
                 true => return End::Broken("no event although a newer revision is known".to_owned()),
                 false => continue,
             },
-            () = resource.progress_wanted.notified(), if !wanted => continue,
+            () = resource.waiters.changed() => continue,
         };
         let answer = match answer {
             Ok(Some(answer)) => answer,
@@ -247,13 +248,19 @@ async fn read_events(
         }
         let reached = resource.shared.members.saw(answer.header());
         if answer.created() {
+            created = true;
             continue;
         }
         if answer.events().is_empty() {
             resource.metrics.bookmark_received();
             // etcd sends periodic progress for one watch in order with its events. A response to a progress request
             // (watch id -1) is ordered only in newer versions.
-            let true_one = answer.watch_id() >= 0 || resource.shared.progress_reliable.load(Ordering::Acquire);
+            let true_one = answer.watch_id() >= 0 || trusted;
+            match parts.is_empty() {
+                true => requester.answered(),
+                // In the middle of a fragmented response its revision is not yet reached.
+                false => requester.wasted(),
+            }
             if true_one && parts.is_empty() && reached > *at {
                 *at = reached;
                 serving.progress.set_applied(reached);
@@ -330,7 +337,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
 
 #[cfg(test)]
 #[path = "../../../tests/support/etcd.rs"]
-mod etcd_process;
+pub(super) mod etcd_process;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@
 //! same revision, so only new state is transferred and decoded.
 
 use super::direct;
+use super::progress::Waiter;
 use super::resource::{Resource, Serving};
 use crate::storage::{
     Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
@@ -50,17 +51,28 @@ impl Handle {
         }
     }
 
-    /// Waits until the cache has reached a revision of etcd, sending progress requests meanwhile.
-    async fn catch_up(&self, serving: &Serving, revision: Revision) -> Result<(), Error> {
+    /// Waits until the cache has reached a revision of etcd, requesting progress.
+    async fn catch_up(&self, serving: &Serving, waiter: Waiter<'_>, revision: Revision) -> Result<(), Error> {
         if serving.progress.applied() >= revision {
             return Ok(());
         }
-        let _waiter = self.0.ask_for_progress();
+        waiter.wants(revision);
         let there = serving.cacher.wait_for(revision).await;
         if there.is_err() {
             self.0.lagging.notify_one();
         }
         there
+    }
+
+    /// Waits until the cache has reached etcd's current revision. The cache usually misses only revisions that a
+    /// response has named already, so progress is requested while the current revision is read.
+    ///
+    /// # Errors
+    /// The outer ones are those of the read.
+    async fn catch_up_with_etcd(&self, serving: &Serving) -> Result<Result<(), Error>, Error> {
+        let waiter = self.0.waiters.register(self.0.shared.members.seen());
+        let current = self.0.current().await?;
+        Ok(self.catch_up(serving, waiter, current).await)
     }
 
     /// Starts a watch whose initial state is etcd's current one, without relying on progress requests: compares keys
@@ -107,11 +119,24 @@ impl Handle {
         direct::list(&self.0, options, Some(revision)).await
     }
 
+    /// A list from the cache once its watch has brought `revision`, or else from etcd.
+    async fn at_least(&self, serving: &Serving, revision: Revision, options: ListOptions) -> Result<Listing, Error> {
+        if self.0.shared.members.seen() < revision {
+            self.await_revision(revision).await?;
+        }
+        if self.is_trusted() {
+            let waiter = self.0.waiters.register(revision);
+            if self.catch_up(serving, waiter, revision).await.is_ok() {
+                return serving.cacher.list(options).await;
+            }
+        }
+        direct::list(&self.0, &options, None).await
+    }
+
     async fn latest(&self, mut options: ListOptions) -> Result<Listing, Error> {
         if self.is_trusted() {
             let serving = self.0.serving().await?;
-            let current = self.0.current().await?;
-            if self.catch_up(&serving, current).await.is_ok() {
+            if self.catch_up_with_etcd(&serving).await?.is_ok() {
                 // A token without a revision continues at this state.
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
                 return serving.cacher.list(options).await;
@@ -152,6 +177,7 @@ impl Storage for Handle {
         if self.0.is_stopped() {
             return Err(Error::NotReady(1));
         }
+        self.0.shared.compaction.check(&options)?;
         let exact = match (&options.token, options.version) {
             (Some(ContinueToken { revision, .. }), _) => *revision,
             (None, VersionMatch::Exact(revision)) => Some(revision),
@@ -174,8 +200,7 @@ impl Storage for Handle {
                 if serving.progress.applied() >= revision {
                     return serving.cacher.list(options).await;
                 }
-                self.await_revision(revision).await?;
-                self.latest(options).await
+                self.at_least(&serving, revision, options).await
             }
             _ => self.latest(options).await,
         }
@@ -201,8 +226,7 @@ impl Storage for Handle {
                     if !self.is_trusted() {
                         return self.watch_verified(&serving, &options).await;
                     }
-                    let current = self.0.current().await?;
-                    self.catch_up(&serving, current).await?;
+                    self.catch_up_with_etcd(&serving).await??;
                 }
                 options.initial = Some(MinRevision::Any);
             }

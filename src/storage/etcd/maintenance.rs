@@ -4,6 +4,7 @@
 use super::client::{Limits, kv};
 use super::error::Failure;
 use super::resource::Shared;
+use crate::storage::Revision;
 use etcd_client::{AlarmAction, AlarmType, Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -158,11 +159,15 @@ async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i
         .await?;
     let now = shared.members.saw(answer.header()).0.cast_signed();
     if !answer.succeeded() {
-        let theirs = match answer.op_responses().first() {
-            Some(TxnOpResponse::Get(found)) => found.kvs().first().map_or(0, etcd_client::KeyValue::version),
-            _ => 0,
+        let responses = answer.op_responses();
+        let theirs = match responses.first() {
+            Some(TxnOpResponse::Get(found)) => found.kvs().first(),
+            _ => None,
         };
-        return Ok((theirs, now));
+        if let Some(revision) = theirs.and_then(|pair| pair.value_str().ok()?.parse().ok()) {
+            shared.compaction.advance(Revision(revision));
+        }
+        return Ok((theirs.map_or(0, etcd_client::KeyValue::version), now));
     }
     if revision > 0 {
         let compacted = shared
@@ -175,6 +180,7 @@ async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i
             Err(e) => return Err(e),
             Ok(_) => tracing::debug!(revision, "etcd is compacted"),
         }
+        shared.compaction.advance(Revision(revision.cast_unsigned()));
     }
     Ok((version + 1, now))
 }

@@ -4,11 +4,12 @@
 use super::client::{Members, kv};
 use super::error::Failure;
 use super::lease::Leases;
+use super::progress::Waiters;
 use super::values::{self, MediaType};
 use crate::storage::backend::{ConvertStored, SelectableFields};
 use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
-use crate::storage::{Budget, Draft, Entry, Error, Precondition, Revision};
+use crate::storage::{Budget, Compaction, Draft, Entry, Error, Precondition, Revision};
 use crate::tasks::{Signal, off_thread};
 use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub progress_reliable: AtomicBool,
     /// Whether `progress_reliable` is determined by the members' versions.
     pub decide_by_version: bool,
+    /// What the API servers of this cluster have compacted, as the key that coordinates them says.
+    pub compaction: Compaction,
     /// The cluster has raised the NOSPACE alarm.
     pub no_space: AtomicBool,
 }
@@ -80,10 +83,8 @@ pub(super) struct Resource {
     pub last_write: AtomicU64,
     pub state: watch::Sender<State>,
     pub stop: Signal,
-    /// Number of reads waiting for the cache to catch up.
-    pub waiting: AtomicUsize,
-    /// Notified when such a read begins to wait.
-    pub progress_wanted: Notify,
+    /// The reads that wait for the cache to catch up.
+    pub waiters: Waiters,
     /// Notified when the cache was found to differ from etcd.
     pub reload_wanted: Notify,
     /// Notified when the cache did not reach a known revision in time.
@@ -91,15 +92,6 @@ pub(super) struct Resource {
     pub shared: Arc<Shared>,
     /// Activity counters, which outlive a reloaded cache.
     pub counters: Arc<Counters>,
-}
-
-/// Counts a waiting reader until dropped.
-pub(super) struct Waiter<'a>(&'a AtomicUsize);
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// Returns the first key after all keys with this prefix, which must not be empty.
@@ -171,13 +163,6 @@ impl Resource {
 
     pub fn is_stopped(&self) -> bool {
         matches!(&*self.state.borrow(), State::Stopped)
-    }
-
-    /// Makes the feed send progress requests while the returned guard exists.
-    pub fn ask_for_progress(&self) -> Waiter<'_> {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.progress_wanted.notify_one();
-        Waiter(&self.waiting)
     }
 
     pub fn key(&self, own: &str) -> String {

@@ -7,6 +7,7 @@
 mod aggregation;
 mod backend;
 mod client;
+mod definitions;
 mod growth;
 mod kube_apiserver;
 mod peers;

@@ -2,6 +2,7 @@
 
 use crate::aggregation;
 use crate::client::{Load, Target, load};
+use crate::definitions;
 use crate::growth;
 use crate::kube_apiserver::KubeApiserver;
 use crate::peers;
@@ -126,8 +127,12 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if growth("watchers") {
         growth::watchers(torana, dir, &mut r).await?;
     }
+    if growth("definitions") {
+        definitions::run(torana, dir, &mut r).await?;
+    }
     aggregation::run(torana, dir, only, &mut r).await?;
-    let apart = |o: &String| ["growth", "objects", "watchers"].contains(&o.as_str()) || aggregation::is_row(o);
+    let apart =
+        |o: &String| ["growth", "objects", "watchers", "definitions"].contains(&o.as_str()) || aggregation::is_row(o);
     if !only.is_empty() && only.iter().all(apart) {
         return r.write(Path::new("target/bench-growth.json"));
     }

@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: one entry per manager, listing the fields it owns.
 //!
-//! Start at [`update_managed_fields`], called for create, update and patch; applies go through [`super::merge`]. The
+//! Start at [`update_managed_fields`], called for create, update and patch; applies go through `merge`. The
 //! rules:
 //!
 //! ```text

@@ -13,7 +13,7 @@ pub(crate) const MAX_ERRORS: usize = 100;
 /// Maximum bytes of a message, and of all causes of a Status together.
 pub const MAX_TEXT: usize = 64 * 1024;
 
-/// The first [`MAX_ERRORS`] validation errors of an object. If there are more, the last element counts them
+/// The first 100 validation errors of an object. If there are more, the last element counts them
 /// ([`FieldErrorKind::More`]), so the total survives copying, filtering and appending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(Vec<FieldError>);

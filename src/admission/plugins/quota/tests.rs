@@ -34,8 +34,7 @@ async fn serve(quotas: &[Value], config: QuotaConfig) -> Served {
         let draft = Draft::new(quota, Vec::new());
         storage.put(&key, Precondition::Absent, draft, None).await.unwrap();
     }
-    let cluster = ObjectLookup::default();
-    cluster.set_storages([((String::new(), "resourcequotas".to_owned()), storage.clone())].into());
+    let cluster = testing::stored([((String::new(), "resourcequotas".to_owned()), storage.clone())].into());
     Served {
         quotas: storage,
         plugin: ResourceQuota::new(cluster, config),

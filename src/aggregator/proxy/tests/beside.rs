@@ -33,9 +33,9 @@ async fn requests_do_not_wait_for_an_upload_whose_response_has_ended() {
         let (chunks, body) = mpsc::channel(1);
         chunks.send("some").await.unwrap();
         let upload = http::Request::post("/x").body(streaming(body)).unwrap();
-        let answered = p.serve(upload, alice()).await;
+        let answered = p.clone().serve(upload, alice()).await;
         assert_eq!(text(answered).await.len().to_string(), length);
-        let beside = tokio::time::timeout(FAILED, p.serve(get("/x"), alice())).await;
+        let beside = tokio::time::timeout(FAILED, p.clone().serve(get("/x"), alice())).await;
         assert_eq!(beside.expect("nobody waits for an upload").status(), 200);
         assert_eq!(backend.connections.load(Ordering::Relaxed), 2);
         drop(chunks);
@@ -81,13 +81,13 @@ async fn unread_responses_do_not_block_others_on_their_connection() {
     let p = proxy(&backend.authority, &pki.ca_pem);
     let mut unread = Vec::new();
     for _ in 0..ANSWERS {
-        unread.push(p.serve(get("/large"), alice()).await);
+        unread.push(p.clone().serve(get("/large"), alice()).await);
     }
     for _ in 0..ANSWERS {
         let sent = tokio::time::timeout(FAILED, told.recv()).await;
         sent.expect("each may send as much as its own window takes").unwrap();
     }
-    assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");
     assert_eq!(backend.connections.load(Ordering::Relaxed), 1);
     drop(unread);
 }

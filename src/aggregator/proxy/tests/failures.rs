@@ -44,7 +44,7 @@ async fn certificates_are_verified_as_go_does() {
     let backend = Backend::http(&own, 100, |_| async { response(200, "ok") }).await;
     let ok = |ca: &str| {
         let p = proxy(&backend.authority, ca);
-        async move { text(p.serve(get("/x"), alice()).await).await }
+        async move { text(p.clone().serve(get("/x"), alice()).await).await }
     };
     assert_eq!(ok(&own.ca_pem).await, "ok");
     assert_eq!(ok("").await, "ok", "verification is off");
@@ -78,20 +78,20 @@ async fn settings_that_prevent_a_request_are_reported_without_dialing() {
         }))
     };
     let shared = shared(Arc::new(Always("127.0.0.1:1".into())));
-    let handler = ProxyHandler::new(shared, settings(false, transport("junk")));
-    let a = handler.serve(get("/x"), alice()).await;
+    let handler = Arc::new(ProxyHandler::new(shared, settings(false, transport("junk"))));
+    let a = handler.clone().serve(get("/x"), alice()).await;
     assert_eq!(a.status(), 503);
     assert_eq!(a.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(text(a).await, "service unavailable\n");
     handler.set(settings(true, transport("junk")));
-    let a = handler.serve(get("/x"), alice()).await;
+    let a = handler.clone().serve(get("/x"), alice()).await;
     assert_eq!(a.status(), 500);
     assert_eq!(
         text(a).await,
         "unable to load root certificates: unable to parse bytes as PEM block\n"
     );
     handler.set(Settings::Local);
-    assert_eq!(handler.serve(get("/x"), alice()).await.status(), 404);
+    assert_eq!(handler.clone().serve(get("/x"), alice()).await.status(), 404);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn redirects_are_refused() {
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
-    let a = p.serve(get("/x"), alice()).await;
+    let a = p.clone().serve(get("/x"), alice()).await;
     assert_eq!(
         (a.status().as_u16(), a.headers().contains_key("location")),
         (502, false)
@@ -118,8 +118,8 @@ async fn redirects_are_refused() {
         text(a).await,
         "the backend attempted to redirect this request, which is not permitted"
     );
-    assert_eq!(p.serve(get("/bare"), alice()).await.status(), 302);
-    let a = p.serve(get("/broken"), alice()).await;
+    assert_eq!(p.clone().serve(get("/bare"), alice()).await.status(), 302);
+    let a = p.clone().serve(get("/broken"), alice()).await;
     assert_eq!(a.status(), 503);
     assert_eq!(
         text(a).await,
@@ -180,7 +180,7 @@ async fn a_get_is_retried_if_its_idle_connection_died() {
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     for _ in 0..3 {
-        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+        assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");
     }
     assert_eq!(served.load(Ordering::Relaxed), 3);
 }
@@ -235,7 +235,7 @@ async fn a_goaway_loses_no_request() {
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     for _ in 0..20 {
-        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+        assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");
     }
 }
 
@@ -258,7 +258,7 @@ async fn a_get_refused_unprocessed_is_retried() {
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     for _ in 0..3 {
-        assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+        assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");
     }
 }
 
@@ -279,7 +279,7 @@ async fn a_backend_that_answers_no_ping_is_abandoned() {
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
-    let client = tokio::spawn(async move { text(p.serve(get("/x"), alice()).await).await });
+    let client = tokio::spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
     told.recv().await.unwrap();
     tokio::time::pause();
     assert_eq!(
@@ -305,7 +305,7 @@ async fn requests_over_the_limit_are_429_except_for_masters() {
     })
     .await;
     let under_way = stats.enter(false, || false);
-    let a = p.serve(get("/x"), alice()).await;
+    let a = p.clone().serve(get("/x"), alice()).await;
     assert_eq!(
         (a.status().as_u16(), &a.headers()["retry-after"]),
         (429, &"1".parse().unwrap())
@@ -313,11 +313,14 @@ async fn requests_over_the_limit_are_429_except_for_masters() {
     let status = crate::apimachinery::codec::json::decode(text(a).await.as_bytes()).unwrap();
     assert_eq!(status.str_at(&["reason"]), "TooManyRequests");
     let masters = crate::request::UserInfo::system("root", &["system:masters"]);
-    let a = p.serve(get("/x"), crate::request::Authorized::for_test(masters)).await;
+    let a = p
+        .clone()
+        .serve(get("/x"), crate::request::Authorized::for_test(masters))
+        .await;
     assert_eq!(a.status(), 200);
     drop(a);
     drop(under_way);
-    assert_eq!(text(p.serve(get("/x"), alice()).await).await, "ok");
+    assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");
     assert_eq!(stats.snapshot().in_flight, 0, "places are released");
 }
 
@@ -394,14 +397,14 @@ async fn watches_have_a_separate_limit() {
         r
     };
     let _open = stats.enter(true, || false);
-    let refused = p.serve(watch(), alice()).await;
+    let refused = p.clone().serve(watch(), alice()).await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["retry-after"]),
         (429, &"1".parse().unwrap())
     );
     assert!(text(refused).await.contains("too many watches are open"));
     assert_eq!(
-        p.serve(get("/x"), alice()).await.status(),
+        p.clone().serve(get("/x"), alice()).await.status(),
         200,
         "requests are not affected"
     );
@@ -420,7 +423,7 @@ async fn a_request_dropped_before_its_response_counts_as_unanswered() {
     let p = proxy_with(&backend.authority, transport(&pki.ca_pem), stats.clone());
     // As the timeout filter does.
     tokio::select! {
-        response = p.serve(get("/apis/g/v1/x"), alice()) => panic!("{}", response.status()),
+        response = p.clone().serve(get("/apis/g/v1/x"), alice()) => panic!("{}", response.status()),
         _ = told.recv() => {}
     }
     let f = stats.snapshot();

@@ -45,10 +45,10 @@ async fn early_hints_are_forwarded_if_the_client_can_receive_them() {
         queue.begin_request();
         let mut request = get("/x");
         RequestContext::of_mut(&mut request).connection = Some(cache);
-        assert_eq!(text(p.serve(request, alice()).await).await, "ok");
+        assert_eq!(text(p.clone().serve(request, alice()).await).await, "ok");
         assert_eq!(String::from_utf8_lossy(&queue.take()), hints.concat());
         assert_eq!(
-            text(p.serve(get("/x"), alice()).await).await,
+            text(p.clone().serve(get("/x"), alice()).await).await,
             "ok",
             "without a connection cache, hints are dropped"
         );

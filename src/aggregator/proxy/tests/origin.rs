@@ -2,10 +2,10 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;
-use crate::client::headers::MAX_HEADER_FIELDS;
-use crate::client::hops::HOPS;
+use crate::proxy::hops::HOPS;
 use crate::request::body::BoxError;
 use crate::request::headers::IdentityHeaders;
+use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, UnprotectedHandler};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -36,7 +36,7 @@ async fn a_looping_request_is_rejected_with_its_path() {
         r
     };
     assert_eq!(
-        text(p.serve(get("/apis/g/v1/x"), alice()).await).await,
+        text(p.clone().serve(get("/apis/g/v1/x"), alice()).await).await,
         "none",
         "a request directly from a client"
     );
@@ -44,10 +44,13 @@ async fn a_looping_request_is_rejected_with_its_path() {
     for (name, value) in [("x-forwarded-for", "127.0.0.1"), ("audit-id", "1")] {
         through_a_proxy.headers_mut().insert(name, value.parse().unwrap());
     }
-    assert_eq!(text(p.serve(through_a_proxy, alice()).await).await, "gateway");
-    assert_eq!(text(p.serve(carrying("other"), alice()).await).await, "other, gateway");
+    assert_eq!(text(p.clone().serve(through_a_proxy, alice()).await).await, "gateway");
+    assert_eq!(
+        text(p.clone().serve(carrying("other"), alice()).await).await,
+        "other, gateway"
+    );
     let before = backend.connections.load(std::sync::atomic::Ordering::Relaxed);
-    let a = p.serve(carrying("gateway, other"), alice()).await;
+    let a = p.clone().serve(carrying("gateway, other"), alice()).await;
     assert_eq!(a.status(), 508);
     let status = text(a).await;
     assert!(
@@ -56,7 +59,7 @@ async fn a_looping_request_is_rejected_with_its_path() {
     );
     // Even if the backend is unreachable.
     let nowhere = proxy("127.0.0.1:1", &pki.ca_pem);
-    assert_eq!(nowhere.serve(carrying("gateway"), alice()).await.status(), 508);
+    assert_eq!(nowhere.clone().serve(carrying("gateway"), alice()).await.status(), 508);
     assert_eq!(nowhere.serve(carrying("other"), alice()).await.status(), 503);
     assert_eq!(before, 1);
 }
@@ -94,7 +97,7 @@ async fn responses_set_nothing_for_the_gateways_origin_and_pages_are_sandboxed()
         ("text_xml", true),
         ("none", true),
     ] {
-        let a = p.serve(get(&format!("/apis/g/v1/{kind}")), alice()).await;
+        let a = p.clone().serve(get(&format!("/apis/g/v1/{kind}")), alice()).await;
         let mut names: Vec<&str> = a.headers().keys().map(HeaderName::as_str).collect();
         names.retain(|n| !["content-type", "content-length", "date"].contains(n));
         names.sort_unstable();
@@ -167,7 +170,7 @@ async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
                 HeaderValue::from_static("root"),
             );
         }
-        assert_eq!(p.serve(r, alice()).await.status(), 200);
+        assert_eq!(p.clone().serve(r, alice()).await.status(), 200);
         let (headers, trailers) = told.recv().await.unwrap();
         for name in lies {
             assert!(!headers.contains_key(name), "{name}");
@@ -200,7 +203,7 @@ async fn a_body_broken_off_by_the_client_is_a_client_error() {
                 Err("invalid chunk size".into()),
             ]);
             let r = http::Request::post("/apis/g/v1/x").body(body).unwrap();
-            let a = p.serve(r, alice()).await;
+            let a = p.clone().serve(r, alice()).await;
             assert_eq!(a.status(), 400, "{alpn:?}");
             let status = text(a).await;
             assert!(
@@ -213,7 +216,7 @@ async fn a_body_broken_off_by_the_client_is_a_client_error() {
             state.iter().all(|e| e.failures_in_a_row == 0),
             "the backend is healthy: {state:?}"
         );
-        let a = p.serve(get("/apis/g/v1/x"), alice()).await;
+        let a = p.clone().serve(get("/apis/g/v1/x"), alice()).await;
         assert_eq!(a.status(), 200);
     }
 }
@@ -232,12 +235,12 @@ async fn a_response_with_too_many_header_fields_is_refused() {
     })
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
-    assert_eq!(p.serve(get("/apis/g/v1/1000"), alice()).await.status(), 200);
+    assert_eq!(p.clone().serve(get("/apis/g/v1/1000"), alice()).await.status(), 200);
     for n in [MAX_HEADER_FIELDS + 1, 24_000] {
-        let a = p.serve(get(&format!("/apis/g/v1/{n}")), alice()).await;
+        let a = p.clone().serve(get(&format!("/apis/g/v1/{n}")), alice()).await;
         assert_eq!(a.status(), 503, "{n}");
     }
-    assert_eq!(p.serve(get("/apis/g/v1/1"), alice()).await.status(), 200);
+    assert_eq!(p.clone().serve(get("/apis/g/v1/1"), alice()).await.status(), 200);
 }
 
 #[tokio::test]

@@ -40,22 +40,22 @@ async fn links_of_a_page_point_to_the_backend_as_in_upstream() {
             backend.authority
         );
         // Compressed for the proxy only, so decompressed on the way.
-        let a = p.serve(get("/page"), alice()).await;
+        let a = p.clone().serve(get("/page"), alice()).await;
         assert!(!a.headers().contains_key("content-length") && !a.headers().contains_key("content-encoding"));
         assert_eq!(text(a).await, rewritten);
         // Not compressed.
         let mut r = get("/page");
         r.headers_mut().insert("accept-encoding", "identity".parse().unwrap());
-        assert_eq!(text(p.serve(r, alice()).await).await, rewritten);
+        assert_eq!(text(p.clone().serve(r, alice()).await).await, rewritten);
         // Compressed for the client, so compressed again.
         let mut r = get("/page");
         r.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
-        let a = p.serve(r, alice()).await;
+        let a = p.clone().serve(r, alice()).await;
         assert_eq!(a.headers()["content-encoding"], "gzip");
         let packed = a.into_body().collect(1 << 20).await.unwrap();
         let mut unpacker = flate2::write::GzDecoder::new(Vec::new());
         unpacker.write_all(&packed).unwrap();
         assert_eq!(unpacker.finish().unwrap(), rewritten.as_bytes());
-        assert_eq!(text(p.serve(get("/text"), alice()).await).await, PAGE);
+        assert_eq!(text(p.clone().serve(get("/text"), alice()).await).await, PAGE);
     }
 }

@@ -5,7 +5,7 @@ use crate::aggregator::backend_stats::BackendStats;
 use crate::aggregator::proxy::transport::{ConnectionLimits, Transport};
 use crate::aggregator::proxy::{ProxyHandler, Settings};
 use crate::aggregator::testing::*;
-use crate::client::outbound::Outbound;
+use crate::proxy::outbound::Outbound;
 use crate::request::{Body, Request, UnprotectedHandler};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,8 +61,8 @@ async fn over_http1_only_idempotent_requests_are_retried() {
         })
         .await;
         let p = proxy(&backend.authority, &pki.ca_pem);
-        assert_eq!(p.serve(get("/warm"), alice()).await.status(), 200);
-        let response = p.serve(request(method, body), alice()).await;
+        assert_eq!(p.clone().serve(get("/warm"), alice()).await.status(), 200);
+        let response = p.clone().serve(request(method, body), alice()).await;
         assert_eq!(
             (response.status().as_u16(), seen.load(Ordering::Relaxed)),
             (status, reads),
@@ -148,7 +148,7 @@ async fn connections_and_waiting_requests_are_limited() {
     );
     let send = || {
         let p = p.clone();
-        tokio::spawn(async move { p.serve(get("/x"), alice()).await })
+        tokio::spawn(async move { p.clone().serve(get("/x"), alice()).await })
     };
     let first = send();
     told.recv().await.unwrap();
@@ -164,7 +164,7 @@ async fn connections_and_waiting_requests_are_limited() {
     while waiting() == 0 {
         tokio::task::yield_now().await;
     }
-    let rejected = p.serve(get("/x"), alice()).await;
+    let rejected = p.clone().serve(get("/x"), alice()).await;
     assert_eq!(
         (rejected.status().as_u16(), &rejected.headers()["retry-after"]),
         (503, &"1".parse().unwrap())
@@ -193,12 +193,16 @@ async fn requests_use_all_addresses_of_a_name() {
     let mut seen = std::collections::BTreeMap::new();
     // The second connection is made in the background, so the first requests may all use the first address.
     while seen.len() < 2 {
-        *seen.entry(text(p.serve(get("/x"), alice()).await).await).or_insert(0) += 1;
+        *seen
+            .entry(text(p.clone().serve(get("/x"), alice()).await).await)
+            .or_insert(0) += 1;
         tokio::task::yield_now().await;
     }
     seen.clear();
     for _ in 0..100 {
-        *seen.entry(text(p.serve(get("/x"), alice()).await).await).or_insert(0) += 1;
+        *seen
+            .entry(text(p.clone().serve(get("/x"), alice()).await).await)
+            .or_insert(0) += 1;
     }
     assert!(seen.len() == 2 && seen.values().all(|n| *n >= 40), "{seen:?}");
     drop(a);

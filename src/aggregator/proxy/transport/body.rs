@@ -1,13 +1,13 @@
 //! The body of a backend's response, streamed to the client. [`BackendBody`] holds its connection and in-flight guards
 //! and releases them at the end.
 
-use super::super::dial::system_error;
 use super::balance::InFlightGuard;
 use super::host::Host;
 use super::http2::{IncomingBody, Stream};
 use super::replay::ReplayRecord;
 use super::upload::Upload;
 use crate::aggregator::backend_stats::InFlightPermit;
+use crate::proxy::dial::system_error;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;

@@ -5,8 +5,8 @@
 use super::host::{Host, Lease};
 use super::replay::ReplayRecord;
 use super::{BackendBody, Outgoing, balance, http2};
-use crate::client::headers::MAX_HEADER_FIELDS;
-use crate::client::{dial, headers};
+use crate::proxy::{dial, headers};
+use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, InformationalSender};
 use futures_util::future::Either;
 use http::uri::PathAndQuery;

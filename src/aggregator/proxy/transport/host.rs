@@ -5,16 +5,16 @@
 
 mod pool;
 
-use super::super::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
-use super::super::tls::ClientTls;
 use super::Transport;
 use super::balance::{EndpointState, Health, InFlight};
 use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
 use super::exchange::error_text;
 use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
 use super::probation::{ProbeRequest, ProbeState};
-use crate::client::outbound::Outbound;
-use crate::client::target::Socket;
+use crate::proxy::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
+use crate::proxy::outbound::Outbound;
+use crate::proxy::target::Socket;
+use crate::proxy::tls::ClientTls;
 use crate::request::Body;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::clients::ClientRequestMetrics;

@@ -3,12 +3,12 @@
 //! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Keepalive`] is its
 //! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by `upload`.
 
-use super::super::dial;
 use super::GOAWAY;
 use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
-use crate::client::headers::clean_response;
-use crate::client::io::{Connection, ReceiveFlag};
+use crate::proxy::dial;
+use crate::proxy::headers::clean_response;
+use crate::proxy::io::{Connection, ReceiveFlag};
 use crate::request::{Body, InformationalSender};
 use crate::tasks::coalesce::coalesce;
 use crate::tasks::{Signal, TaskGroup};
@@ -424,7 +424,7 @@ fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::io::TrackedStream;
+    use crate::proxy::io::TrackedStream;
     use http_body_util::BodyExt;
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;

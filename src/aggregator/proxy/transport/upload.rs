@@ -1,6 +1,6 @@
 //! Uploads a request body on an HTTP/2 stream, while the response may already arrive. Entry point: [`start`].
 
-use crate::client::headers::clean_trailers;
+use crate::proxy::headers::clean_trailers;
 use crate::request::Body;
 use crate::tasks::TaskGroup;
 use bytes::Bytes;

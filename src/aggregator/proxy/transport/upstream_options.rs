@@ -1,10 +1,10 @@
 //! Upstream options of an APIService beyond TLS: explicit target addresses and timeouts, and the [`Transport`] methods
 //! that depend on them.
 
-use super::super::dial::{self, DialError, Offer};
 use super::{Transport, balance, host, weighted};
-use crate::client::io::Connection;
-use crate::client::target::{Target, Timeouts};
+use crate::proxy::dial::{self, DialError, Offer};
+use crate::proxy::io::Connection;
+use crate::proxy::target::{Target, Timeouts};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use super::balance::splitmix64;
 use super::host::Host;
-use crate::client::target::Target;
+use crate::proxy::target::Target;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ fn draw(target: &Target, of: impl Iterator<Item = usize> + Clone, drawn: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::target;
     use crate::json;
+    use crate::proxy::target;
 
     fn target(urls: &str) -> Target {
         let object = json!({

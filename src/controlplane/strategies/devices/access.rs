@@ -8,7 +8,7 @@ use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::authz::{self, Attributes, Authorizer, Decision};
 use crate::controlplane::fields::{same, strings};
-use crate::controlplane::subresources::LateStore;
+use crate::registry::StoreLookup;
 use crate::registry::strategy::Context;
 use std::collections::{BTreeSet, HashSet};
 
@@ -18,17 +18,17 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// Refuses the first request for admin access, unless the namespace is labelled for it. As upstream, the path in the
 /// cause is the claim's even if the object is a template.
-pub(super) async fn admin_in_requests(namespaces: &LateStore, namespace: &str, requests: &Value) -> ErrorList {
+pub(super) async fn admin_in_requests(stores: &StoreLookup, namespace: &str, requests: &Value) -> ErrorList {
     let wants = |r: &Value| r.at(&["exactly", "adminAccess"]).as_bool() == Some(true);
     let Some(i) = requests.items().iter().position(wants) else {
         return ErrorList::new();
     };
     let at = FieldPath::new("spec").child("devices").child("requests").index(i);
-    admin(namespaces, namespace, &at.child("adminAccess")).await
+    admin(stores, namespace, &at.child("adminAccess")).await
 }
 
 /// As [`admin_in_requests`], for allocation results. Admin access that is already allocated is not checked again.
-pub(super) async fn admin_in_results(namespaces: &LateStore, new: &Value, old: &Value) -> ErrorList {
+pub(super) async fn admin_in_results(stores: &StoreLookup, new: &Value, old: &Value) -> ErrorList {
     let first = |v: &Value| {
         let results = v.at(&["status", "allocation", "devices", "results"]).items();
         results
@@ -42,11 +42,11 @@ pub(super) async fn admin_in_results(namespaces: &LateStore, new: &Value, old: &
         .iter()
         .fold(FieldPath::new("status"), |at, k| at.child(k))
         .index(i);
-    admin(namespaces, new.namespace(), &at.child("adminAccess")).await
+    admin(stores, new.namespace(), &at.child("adminAccess")).await
 }
 
-async fn admin(namespaces: &LateStore, namespace: &str, at: &FieldPath) -> ErrorList {
-    let found = match namespaces.get() {
+async fn admin(stores: &StoreLookup, namespace: &str, at: &FieldPath) -> ErrorList {
+    let found = match stores.get("", "namespaces") {
         Ok(store) => store.get_value("", namespace).await,
         Err(e) => Err(e),
     };

@@ -23,7 +23,7 @@ impl Authorizer for Only {
 
 fn claims(allowed: Vec<&'static str>) -> ResourceClaim {
     ResourceClaim {
-        namespaces: LateStore::default(),
+        stores: StoreLookup::default(),
         authorizer: Arc::new(Only(allowed)),
     }
 }

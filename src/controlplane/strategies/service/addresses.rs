@@ -6,7 +6,7 @@
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::IpFamily;
-use crate::controlplane::subresources::LateStore;
+use crate::registry::StoreLookup;
 use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
@@ -55,13 +55,12 @@ pub(crate) fn belongs_to(record: &Value, namespace: &str, name: &str) -> bool {
 }
 
 /// Records owners in the store of IPAddresses.
-#[derive(Clone, Default)]
-pub(crate) struct IpAddressStore(pub(crate) LateStore);
+pub(crate) struct IpAddressStore(pub(crate) StoreLookup);
 
 #[async_trait]
 impl AddressRegistry for IpAddressStore {
     async fn claim(&self, ip: IpAddr, namespace: &str, name: &str) -> Result<bool> {
-        let store = self.0.get()?;
+        let store = self.0.get("networking.k8s.io", "ipaddresses")?;
         let mut object = ip_address_for(ip, namespace, name);
         store.resource().schema.normalize(&mut object)?;
         let options = WriteOptions {
@@ -78,7 +77,7 @@ impl AddressRegistry for IpAddressStore {
     async fn release(&self, ip: IpAddr, namespace: &str, name: &str) {
         let text = ip.to_string();
         let gone: Result<()> = async {
-            let store = self.0.get()?;
+            let store = self.0.get("networking.k8s.io", "ipaddresses")?;
             if belongs_to(&store.get_value("", &text).await?, namespace, name) {
                 store.delete_by_name(&Context::system(""), &text).await?;
             }

@@ -7,11 +7,16 @@ fn strategy() -> Service {
         service_cidrs: Default::default(),
         ports: PortAllocator::new(30000, 32767),
     };
-    Service::new(Arc::new(allocators), Arc::new(Nowhere), Arc::default())
+    Service::new(Arc::new(allocators), Arc::new(Nowhere), Arc::new(Nowhere))
 }
 
 /// Accepts every claim and records nothing.
 struct Nowhere;
+
+#[async_trait]
+impl EndpointsCleanup for Nowhere {
+    async fn remove(&self, _: &str, _: &str) {}
+}
 
 #[async_trait]
 impl AddressRegistry for Nowhere {

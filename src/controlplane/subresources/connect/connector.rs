@@ -1,12 +1,12 @@
 //! TLS configuration and timeouts for connections to kubelets, pods and service endpoints. Start at
 //! [`BackendConnector::backend`].
 
-use crate::client::backend::Backend;
-use crate::client::dial::DIAL_TIMEOUT;
-use crate::client::policy::ProxyPolicy;
-use crate::client::resolver::Resolver;
-use crate::client::tls::{ClientTls, TlsBuilder, TlsInputs};
-use crate::serving::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
+use crate::pki::certs::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
+use crate::proxy::backend::Backend;
+use crate::proxy::dial::DIAL_TIMEOUT;
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::resolver::Resolver;
+use crate::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
@@ -190,7 +190,7 @@ impl Kubelets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::resolver::SystemResolver;
+    use crate::proxy::resolver::SystemResolver;
 
     #[tokio::test]
     async fn reloaded_certificates_apply_to_the_next_connection() {

@@ -4,14 +4,14 @@ use super::connector::{BackendConnector, Peer};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::backend::Backend;
-use crate::controlplane::subresources::LateStore;
+use crate::proxy::backend::Backend;
+use crate::registry::StoreLookup;
 use std::sync::Arc;
 
 /// Kubelets, by node name.
 #[derive(Clone)]
 pub(in crate::controlplane) struct Kubelets {
-    pub(in crate::controlplane) nodes: LateStore,
+    pub(in crate::controlplane) stores: StoreLookup,
     pub(in crate::controlplane) connector: Arc<BackendConnector>,
 }
 
@@ -26,10 +26,15 @@ impl Kubelets {
     /// The address of a node's kubelet. The 404 for a missing node names the requested resource (`asked`) instead of
     /// `nodes`: upstream takes the resource from the request and only the name from the lookup.
     pub(super) async fn find(&self, node: &str, asked: &str) -> Result<Address> {
-        let found = self.nodes.get()?.get_value("", node).await.map_err(|s| match s.code {
-            404 => Status::not_found(&GroupResource::new("", asked), node),
-            _ => s,
-        })?;
+        let found = self
+            .stores
+            .get("", "nodes")?
+            .get_value("", node)
+            .await
+            .map_err(|s| match s.code {
+                404 => Status::not_found(&GroupResource::new("", asked), node),
+                _ => s,
+            })?;
         let host = preferred(&found, &self.connector.preferred)?;
         let named = found
             .at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])

@@ -5,8 +5,8 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::{backend, url};
-use crate::controlplane::subresources::LateStore;
+use crate::proxy::{backend, url};
+use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Body, Request, Response};
@@ -18,7 +18,7 @@ const MAX_REFUSAL: usize = 10_000;
 
 /// Serves `pods/log`.
 pub(in crate::controlplane) struct Log {
-    pub(in crate::controlplane) pods: LateStore,
+    pub(in crate::controlplane) stores: StoreLookup,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
@@ -148,7 +148,7 @@ impl Connect for Log {
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, _req: Request) -> Result<Response> {
         check(name, options)?;
-        let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+        let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         let container = container(&pod, options.str_at(&["container"]))?;
         let node = pod.str_at(&["spec", "nodeName"]);
         // Upstream returns 204 for a pod that is not scheduled yet.

@@ -11,9 +11,9 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::backend::Backend;
-use crate::client::resolver::Resolver;
-use crate::controlplane::subresources::LateStore;
+use crate::proxy::backend::Backend;
+use crate::proxy::resolver::Resolver;
+use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
@@ -24,25 +24,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The resource that is proxied to.
 pub(in crate::controlplane) enum Proxy {
     /// A pod, by its first address.
-    Pods(LateStore),
+    Pods,
     /// A service, by one of its endpoints.
-    Services(Services),
+    Services {
+        /// Round-robin counter over subsets and addresses.
+        next: AtomicUsize,
+    },
     /// A node: its kubelet or another port.
     Nodes,
-}
-
-/// Stores for resolving services.
-pub(in crate::controlplane) struct Services {
-    pub(in crate::controlplane) services: LateStore,
-    pub(in crate::controlplane) endpoints: LateStore,
-    pub(in crate::controlplane) pods: LateStore,
-    /// Round-robin counter over subsets and addresses.
-    pub(in crate::controlplane) next: AtomicUsize,
 }
 
 /// Serves the `proxy` subresource of one resource.
 pub(in crate::controlplane) struct ProxyHandler {
     pub(in crate::controlplane) to: Proxy,
+    pub(in crate::controlplane) stores: StoreLookup,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
@@ -58,9 +53,13 @@ fn reachable(ip: &str) -> bool {
 }
 
 impl ProxyHandler {
-    async fn pod(&self, pods: &LateStore, cx: &Context, id: &str) -> Result<Backend> {
+    async fn pod(&self, cx: &Context, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "pod")?;
-        let pod = pods.get()?.get_value(&cx.namespace, target.name).await?;
+        let pod = self
+            .stores
+            .get("", "pods")?
+            .get_value(&cx.namespace, target.name)
+            .await?;
         let first = || {
             let mut containers = pod.at(&["spec", "containers"]).items().iter();
             let port = containers.find_map(|c| c.get("ports").items().first());
@@ -98,11 +97,15 @@ impl ProxyHandler {
 
     /// Resolves a service through its Endpoints, not its EndpointSlices, as upstream does; a 404 for missing Endpoints
     /// names the service.
-    async fn service(&self, of: &Services, cx: &Context, id: &str) -> Result<Backend> {
+    async fn service(&self, next: &AtomicUsize, cx: &Context, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "service")?;
         let mut port = target.port.to_owned();
         if let Ok(number) = target.port.parse::<i64>() {
-            let service = of.services.get()?.get_value(&cx.namespace, target.name).await?;
+            let service = self
+                .stores
+                .get("", "services")?
+                .get_value(&cx.namespace, target.name)
+                .await?;
             let ports = service.at(&["spec", "ports"]).items();
             let Some(found) = ports.iter().find(|p| p.get("port").as_i64() == Some(number)) else {
                 return Err(Status::service_unavailable(format!(
@@ -112,7 +115,11 @@ impl ProxyHandler {
             };
             port = found.str_at(&["name"]).to_owned();
         }
-        let endpoints = of.endpoints.get()?.get_value(&cx.namespace, target.name).await;
+        let endpoints = self
+            .stores
+            .get("", "endpoints")?
+            .get_value(&cx.namespace, target.name)
+            .await;
         let endpoints = endpoints.map_err(|s| match s.code {
             404 => Status::not_found(&GroupResource::new("", "services"), target.name),
             _ => s,
@@ -125,7 +132,7 @@ impl ProxyHandler {
         if subsets.is_empty() {
             return none(target.name);
         }
-        let first = of.next.fetch_add(1, Ordering::Relaxed);
+        let first = next.fetch_add(1, Ordering::Relaxed);
         for subset in round_robin(subsets, first) {
             let addresses = subset.get("addresses").items();
             let ports = subset.get("ports").items();
@@ -138,7 +145,7 @@ impl ProxyHandler {
             };
             for address in round_robin(addresses, first) {
                 let ip = address.str_at(&["ip"]);
-                if reachable(ip) && self.is_a_pods(of, cx, address, ip).await {
+                if reachable(ip) && self.is_a_pods(cx, address, ip).await {
                     return Ok(self.workload(target.https, ip, &number.to_string()));
                 }
             }
@@ -148,12 +155,14 @@ impl ProxyHandler {
 
     /// Whether an endpoint address belongs to a pod of the namespace. Other endpoints are skipped: whoever can write
     /// Endpoints must not direct this server's connections.
-    async fn is_a_pods(&self, of: &Services, cx: &Context, address: &Value, ip: &str) -> bool {
+    async fn is_a_pods(&self, cx: &Context, address: &Value, ip: &str) -> bool {
         let to = address.get("targetRef");
         if to.is_null() || to.str_at(&["namespace"]) != cx.namespace {
             return false;
         }
-        let Ok(pods) = of.pods.get() else { return false };
+        let Ok(pods) = self.stores.get("", "pods") else {
+            return false;
+        };
         let pod = pods.get_value(&cx.namespace, to.str_at(&["name"])).await;
         pod.is_ok_and(|pod| pod_ips(&pod).any(|own| own == ip))
     }
@@ -197,8 +206,8 @@ fn round_robin(all: &[Value], first: usize) -> impl Iterator<Item = &Value> {
 impl Connect for ProxyHandler {
     fn options(&self) -> &'static str {
         match self.to {
-            Proxy::Pods(_) => "PodProxyOptions",
-            Proxy::Services(_) => "ServiceProxyOptions",
+            Proxy::Pods => "PodProxyOptions",
+            Proxy::Services { .. } => "ServiceProxyOptions",
             Proxy::Nodes => "NodeProxyOptions",
         }
     }
@@ -209,8 +218,8 @@ impl Connect for ProxyHandler {
 
     async fn connect(&self, cx: &Context, id: &str, options: &Value, req: Request) -> Result<Response> {
         let backend = match &self.to {
-            Proxy::Pods(pods) => self.pod(pods, cx, id).await?,
-            Proxy::Services(services) => self.service(services, cx, id).await?,
+            Proxy::Pods => self.pod(cx, id).await?,
+            Proxy::Services { next } => self.service(next, cx, id).await?,
             Proxy::Nodes => self.node(id).await?,
         };
         relay::relay_request(
@@ -235,7 +244,7 @@ mod tests {
     struct Rebinding(AtomicUsize);
 
     impl Resolver for Rebinding {
-        fn lookup<'a>(&'a self, _: &'a str) -> crate::client::resolver::Lookup<'a> {
+        fn lookup<'a>(&'a self, _: &'a str) -> crate::proxy::resolver::Lookup<'a> {
             let answers = ["10.0.0.9", "127.0.0.1"];
             let lookup = self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move { Ok(vec![answers[lookup % 2].parse().unwrap()]) })
@@ -249,14 +258,15 @@ mod tests {
         let status = json!({"addresses": [{"type": "InternalIP", "address": "rebinding.example"}]});
         let node = json!({"metadata": {"name": "n"}, "status": status});
         nodes.create_value(&Context::system(""), node).await.unwrap();
-        let late = LateStore::default();
-        late.fill(nodes.clone());
+        let stores = StoreLookup::default();
+        stores.add([nodes].into_iter());
         let mut kubelets = config().kubelets;
         kubelets.names = Arc::new(Rebinding(AtomicUsize::new(0)));
         let proxy = ProxyHandler {
             to: Proxy::Nodes,
+            stores: stores.clone(),
             kubelets: Kubelets {
-                nodes: late,
+                stores: stores.clone(),
                 connector: Arc::new(BackendConnector::new(kubelets).unwrap()),
             },
         };
@@ -276,12 +286,13 @@ mod tests {
             let node = json!({"metadata": {"name": name}, "status": status});
             nodes.create_value(&Context::system(""), node).await.unwrap();
         }
-        let late = LateStore::default();
-        late.fill(nodes.clone());
+        let stores = StoreLookup::default();
+        stores.add([nodes].into_iter());
         let proxy = ProxyHandler {
             to: Proxy::Nodes,
+            stores: stores.clone(),
             kubelets: Kubelets {
-                nodes: late,
+                stores: stores.clone(),
                 connector: Arc::new(BackendConnector::new(config().kubelets).unwrap()),
             },
         };

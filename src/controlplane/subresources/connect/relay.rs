@@ -3,12 +3,12 @@
 //! upgrades.
 
 use crate::apimachinery::status::{Result, Status};
-use crate::client::backend::{self, Backend, BackendError, Upgrade};
-use crate::client::headers::Special;
-use crate::client::html::{Encoding, Rewritten};
-use crate::client::links::Links;
-use crate::client::policy::ProxyPolicy;
-use crate::client::{headers, tunnel, url};
+use crate::proxy::backend::{self, Backend, BackendError, Upgrade};
+use crate::proxy::headers::Special;
+use crate::proxy::html::{Encoding, Rewritten};
+use crate::proxy::links::Links;
+use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::{headers, tunnel, url};
 use crate::request::{Body, FromBackend, InformationalSender, Request, RequestContext, Response};
 use crate::tasks::TaskGroup;
 use http::uri::PathAndQuery;

@@ -6,8 +6,8 @@ use super::log::container;
 use super::relay;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::client::url;
-use crate::controlplane::subresources::LateStore;
+use crate::proxy::url;
+use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
@@ -27,7 +27,7 @@ pub(in crate::controlplane) enum StreamKind {
 /// Serves one of the subresources.
 pub(in crate::controlplane) struct Stream {
     pub(in crate::controlplane) kind: StreamKind,
-    pub(in crate::controlplane) pods: LateStore,
+    pub(in crate::controlplane) stores: StoreLookup,
     pub(in crate::controlplane) kubelets: Kubelets,
 }
 
@@ -79,7 +79,7 @@ impl Connect for Stream {
     }
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
-        let pod = self.pods.get()?.get_value(&cx.namespace, name).await?;
+        let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         let path = match self.kind {
             StreamKind::PortForward => format!("/portForward/{}/{name}", cx.namespace),
             kind => {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::controlplane::versions::AUTOSCALERS;
-use crate::registry::converting::Conversion;
+use crate::registry::converting::Pair;
 
 fn v2(metrics: Value, status: Value) -> Value {
     let mut v = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},

@@ -2,17 +2,19 @@ use super::*;
 use crate::request::UserInfo;
 use http::header::LOCATION;
 
-fn with(key: &str) -> OpenApiV3 {
-    let all = OpenApiV3::new();
+fn with(key: &str) -> Arc<OpenApiV3> {
+    let all = Arc::new(OpenApiV3::new());
     all.set(key, Arc::new(|| crate::json!({"openapi": "3.0.0"})));
     all
 }
 
-async fn get(all: &OpenApiV3, path: &str, accept: &str) -> Response {
+async fn get(all: &Arc<OpenApiV3>, path: &str, accept: &str) -> Response {
     let mut req = Request::new(Body::empty());
     *req.uri_mut() = path.parse().unwrap();
     req.headers_mut().insert("accept", accept.parse().unwrap());
-    all.serve(req, Authorized::for_test(UserInfo::anonymous())).await
+    all.clone()
+        .serve(req, Authorized::for_test(UserInfo::anonymous()))
+        .await
 }
 
 #[tokio::test]
@@ -45,4 +47,49 @@ async fn errors_have_no_body() {
     );
     let index = get(&all, "/openapi/v3", "").await;
     assert_eq!(index.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+}
+
+#[tokio::test]
+async fn temporary_documents_are_built_on_request_and_given_back() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    /// Compressed to about half, they do not all fit.
+    const COUNT: usize = 24;
+    let all = OpenApiV3::new();
+    let builds = Arc::new(AtomicUsize::new(0));
+    for i in 0..COUNT {
+        let builds = builds.clone();
+        // About a megabyte.
+        let build = move || {
+            builds.fetch_add(1, Ordering::Relaxed);
+            let mut state = i as u64 + 1;
+            let mut text = String::new();
+            while text.len() < 1_200_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                text.push_str(&format!("{state:x}"));
+            }
+            crate::json!({"text": text})
+        };
+        all.set_temporary(&format!("apis/g{i:02}/v1"), format!("H{i}"), Arc::new(build));
+    }
+    let urls = all.urls().await;
+    assert_eq!((urls.len(), builds.load(Ordering::Relaxed)), (COUNT, 0));
+    assert_eq!(urls[3].1, "/openapi/v3/apis/g03/v1?hash=H3");
+    for i in 0..COUNT {
+        let document = all.document(&format!("apis/g{i:02}/v1")).await.expect("a document");
+        assert_eq!(document.hash, format!("H{i}"));
+    }
+    let kept = |i: usize| {
+        all.documents.load()[&format!("apis/g{i:02}/v1")]
+            .cached
+            .load()
+            .is_some()
+    };
+    assert!(!kept(0) && kept(COUNT - 1));
+    let size = |d: &Arc<Document>| d.cached.load().as_ref().map_or(0, |c| c.packed_len());
+    assert!(all.built.lock().unwrap().iter().map(size).sum::<usize>() <= KEPT);
+    all.document("apis/g00/v1").await.expect("built again");
+    assert_eq!(builds.load(Ordering::Relaxed), COUNT + 1);
+    let before = all.built.lock().unwrap().len();
+    all.remove(&format!("apis/g{:02}/v1", COUNT - 1));
+    assert_eq!(all.built.lock().unwrap().len(), before - 1);
 }

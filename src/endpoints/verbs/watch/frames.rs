@@ -11,7 +11,7 @@ use crate::endpoints::negotiate::Media;
 use crate::endpoints::respond::stored::{self, Rows};
 use crate::endpoints::respond::table::{self, Include};
 use crate::endpoints::respond::{encoded, partial};
-use crate::registry::Resource;
+use crate::registry::{Resource, errors};
 use crate::storage::{Budget, Entry, Event, EventType, WatchItem};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Frames {
         let (size, copied) = match item {
             WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
             WatchItem::Initial(entry) => (entry.json.len(), false),
-            WatchItem::Bookmark { .. } => (0, false),
+            WatchItem::Bookmark { .. } | WatchItem::Failed(_) => (0, false),
         };
         match (self.representation, self.media) {
             (Representation::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
@@ -146,6 +146,10 @@ impl Frames {
                     return None;
                 }
                 Some(EncodedFrame::Own(self.bookmark(&revision.0.to_string(), initial_end)))
+            }
+            WatchItem::Failed(why) => {
+                let status = errors::watch(&why, None);
+                Some(EncodedFrame::Own(error(&status, self.media)))
             }
         }
     }

@@ -221,7 +221,7 @@ struct Stuck;
 
 #[async_trait::async_trait]
 impl crate::request::UnprotectedHandler for Stuck {
-    async fn serve(&self, _: Request, _: crate::request::Authorized) -> Response {
+    async fn serve(self: Arc<Self>, _: Request, _: crate::request::Authorized) -> Response {
         std::future::pending().await
     }
 }

@@ -43,19 +43,33 @@ impl Mask {
             return all.split(',').for_each(|p| self.add(p));
         }
         let (first, rest) = path.split_once('.').unwrap_or((path, ""));
-        let Self::Members(members) = self else { return };
-        let i = match members.iter().position(|(name, _)| name == first) {
-            Some(i) => i,
-            None => {
-                members.push((Str::new(first), Self::Members(Vec::new())));
-                members.len() - 1
-            }
-        };
+        let Some(member) = self.entry(first) else { return };
         if rest.is_empty() {
-            members[i].1 = Self::Whole;
+            *member = Self::Whole;
         } else {
-            members[i].1.add(rest);
+            member.add(rest);
         }
+    }
+
+    /// Adds the whole value at the end of a path of member names.
+    pub fn include(&mut self, path: &[Str]) {
+        let Some((first, rest)) = path.split_first() else {
+            *self = Self::Whole;
+            return;
+        };
+        if let Some(member) = self.entry(first) {
+            member.include(rest);
+        }
+    }
+
+    /// The mask of a member, added if it is missing; `None` if this mask has no members.
+    fn entry(&mut self, name: &str) -> Option<&mut Self> {
+        let Self::Members(members) = self else { return None };
+        let at = members.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
+            members.push((Str::new(name), Self::Members(Vec::new())));
+            members.len() - 1
+        });
+        Some(&mut members[at].1)
     }
 
     /// The name and the mask of a member; `None` if the member is to be skipped.

@@ -1,0 +1,93 @@
+//! What upstream's client says of a response that is an error (client-go `rest/request.go`, apimachinery
+//! `api/errors`).
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::quote;
+use http::StatusCode;
+
+/// Most bytes of a body that are shown.
+const SHOWN: usize = 2048;
+
+/// The text for an error response.
+pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &[u8]) -> String {
+    // A Status in the body speaks for itself. Upstream defaults its kind.
+    if let Ok(answer) = json::decode(body)
+        && matches!(answer.str_at(&["kind"]), "" | "Status")
+        && answer.str_at(&["status"]) == "Failure"
+    {
+        return answer.str_at(&["message"]).to_owned();
+    }
+    let shown = match content_type {
+        Some(media) if !media.trim_start().starts_with("text/") => "unknown".to_owned(),
+        _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN)])
+            .trim()
+            .to_owned(),
+    };
+    let fixed = match status.as_u16() {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 => return shown,
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 if shown != "unknown" => return shown,
+        406 => "the server was unable to respond with a content type that the client supports",
+        409 => "the server reported a conflict",
+        415 if shown != "unknown" => return shown,
+        415 => "the server was unable to respond with a content type that the client supports",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        code if code >= 500 => {
+            return format!(
+                "an error on the server ({}) has prevented the request from succeeding",
+                quote(&shown)
+            );
+        }
+        code => return format!("the server responded with the status code {code} but did not return more information"),
+    };
+    fixed.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_responses_have_upstreams_texts() {
+        let status = br#"{"kind":"Status","status":"Failure","message":"no"}"#;
+        for (code, media, body, text) in [
+            (
+                500,
+                Some("text/plain; charset=utf-8"),
+                &b"boom\n"[..],
+                r#"an error on the server ("boom") has prevented the request from succeeding"#,
+            ),
+            (
+                500,
+                Some("application/json"),
+                b"{}",
+                r#"an error on the server ("unknown") has prevented the request from succeeding"#,
+            ),
+            (500, Some("application/json"), status, "no"),
+            (
+                404,
+                None,
+                b"404 page not found",
+                "the server could not find the requested resource",
+            ),
+            (503, None, b"", "the server is currently unable to handle the request"),
+            (
+                302,
+                None,
+                b"",
+                "the server responded with the status code 302 but did not return more information",
+            ),
+            (403, Some("text/plain"), b"go away", "go away"),
+        ] {
+            assert_eq!(error_text(StatusCode::from_u16(code).unwrap(), media, body), text);
+        }
+    }
+}

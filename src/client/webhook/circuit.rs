@@ -1,0 +1,142 @@
+//! A circuit breaker for webhooks that do not answer.
+//!
+//! Only slow failures count: a refused connection costs nothing, and the next call finds out at once that the webhook is
+//! back, as with upstream.
+//!
+//! ```text
+//! closed ── 3 slow failures in a row ──► open: calls fail at once, with the last failure
+//!    ▲                                     │ after 1 s, doubling up to 15 s
+//!    └── an answer, or a quick failure ── half open: one call is tried ── slow failure ──► open
+//! ```
+
+use super::CallError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Failures that took at least this long count.
+const SLOW: Duration = Duration::from_secs(1);
+/// Slow failures in a row that open the circuit.
+const FAILURES: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+#[derive(Default)]
+pub(super) struct Circuit(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    slow_failures: u32,
+    pause: Duration,
+    /// Until when calls fail, and with what.
+    open: Option<(Instant, CallError)>,
+}
+
+/// A call that was let through.
+pub(super) struct Entered<'c>(&'c Circuit);
+
+impl Circuit {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a call of at most `timeout` through.
+    ///
+    /// # Errors
+    /// The last failure, while the circuit is open.
+    pub fn enter(&self, timeout: Duration) -> Result<Entered<'_>, CallError> {
+        let mut state = self.lock();
+        if let Some((until, why)) = &mut state.open {
+            let now = Instant::now();
+            if *until > now {
+                return Err(why.clone());
+            }
+            // Half open: other callers wait for the result of this one, or for its time limit if it is given up.
+            *until = now + timeout;
+        }
+        Ok(Entered(self))
+    }
+}
+
+impl Entered<'_> {
+    /// Records how the call ended.
+    pub fn record(self, took: Duration, failure: Option<&CallError>) {
+        let mut state = self.0.lock();
+        let slow = failure.filter(|why| took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_)));
+        let Some(why) = slow else {
+            *state = State::default();
+            return;
+        };
+        state.slow_failures += 1;
+        if state.slow_failures >= FAILURES {
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            state.open = Some((Instant::now() + state.pause, why.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn failure() -> CallError {
+        CallError::Timeout("https://x/".to_owned())
+    }
+
+    async fn fail(circuit: &Circuit) {
+        let entered = circuit.enter(TIMEOUT).unwrap();
+        tokio::time::advance(TIMEOUT).await;
+        entered.record(TIMEOUT, Some(&failure()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_webhook_that_does_not_answer_fails_at_once_until_it_is_tried_again() {
+        let circuit = Circuit::default();
+        for _ in 0..FAILURES {
+            fail(&circuit).await;
+        }
+        for pause in [1, 2, 4, 8, 15, 15] {
+            tokio::time::advance(Duration::from_secs(pause) - Duration::from_millis(1)).await;
+            assert_eq!(circuit.enter(TIMEOUT).err(), Some(failure()), "still open");
+            tokio::time::advance(Duration::from_millis(2)).await;
+            let probe = circuit.enter(TIMEOUT).unwrap();
+            assert!(circuit.enter(TIMEOUT).is_err(), "one call is tried, others still fail");
+            probe.record(TIMEOUT, Some(&failure()));
+        }
+        tokio::time::advance(LONGEST_PAUSE).await;
+        circuit.enter(TIMEOUT).unwrap().record(TIMEOUT, None);
+        for _ in 0..FAILURES {
+            fail(&circuit).await;
+        }
+        assert!(circuit.enter(TIMEOUT).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_is_given_up_is_followed_by_another() {
+        let circuit = Circuit::default();
+        for _ in 0..FAILURES {
+            fail(&circuit).await;
+        }
+        tokio::time::advance(FIRST_PAUSE).await;
+        let _given_up = circuit.enter(TIMEOUT).unwrap();
+        tokio::time::advance(TIMEOUT).await;
+        assert!(circuit.enter(TIMEOUT).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quick_failures_and_error_responses_do_not_open_it() {
+        let circuit = Circuit::default();
+        for _ in 0..10 {
+            let refused = CallError::Transport("refused".to_owned());
+            circuit
+                .enter(TIMEOUT)
+                .unwrap()
+                .record(Duration::from_millis(1), Some(&refused));
+            let answered = CallError::Status(500, "no".to_owned());
+            circuit.enter(TIMEOUT).unwrap().record(TIMEOUT, Some(&answered));
+        }
+        assert!(circuit.enter(TIMEOUT).is_ok());
+    }
+}

@@ -1,0 +1,106 @@
+//! A webhook on loopback, with a certificate of its own.
+
+use super::{ResolveService, Webhooks};
+use crate::proxy::outbound::Outbound;
+use crate::proxy::tls::TlsBuilder;
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+
+/// A running webhook; it ends with the test's runtime.
+pub(crate) struct FakeWebhook {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The `caBundle` that verifies it.
+    pub ca_bundle: String,
+    /// Connections accepted.
+    pub connections: Arc<AtomicUsize>,
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+impl FakeWebhook {
+    /// Starts a webhook for these host names that responds with `respond`.
+    pub async fn start<F, R>(names: &[&str], respond: F) -> Self
+    where
+        F: Fn(Request<Bytes>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                let (acceptor, respond) = (acceptor.clone(), respond.clone());
+                tokio::spawn(async move {
+                    let Ok(tls) = acceptor.accept(tcp).await else { return };
+                    let service = service_fn(move |req: Request<Incoming>| {
+                        let respond = respond.clone();
+                        async move {
+                            let (parts, body) = req.into_parts();
+                            let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+                            let response = respond(Request::from_parts(parts, body)).await;
+                            Ok::<_, Infallible>(response.map(Full::new))
+                        }
+                    });
+                    let http = hyper::server::conn::http1::Builder::new();
+                    let _ = http.serve_connection(TokioIo::new(tls), service).await;
+                });
+            }
+        });
+        Self {
+            address,
+            ca_bundle: base64::engine::general_purpose::STANDARD.encode(made.cert.pem()),
+            connections,
+        }
+    }
+
+    /// The number of connections accepted so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Resolves every Service to the given addresses.
+pub(crate) struct Fixed(pub Result<Vec<Arc<str>>, String>);
+
+impl ResolveService for Fixed {
+    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Vec<Arc<str>>, String> {
+        self.0.clone()
+    }
+}
+
+/// Webhooks whose Services resolve to these addresses.
+pub(crate) fn webhooks(services: Result<Vec<Arc<str>>, String>) -> Webhooks {
+    Webhooks::new(
+        TlsBuilder::new(provider()),
+        Outbound::direct(),
+        Arc::new(Fixed(services)),
+    )
+}

@@ -1,0 +1,158 @@
+//! Conversion of custom resources between the versions of their definition (upstream:
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`). Entry point: [`Conversions::versions`], which makes the
+//! versions of a definition. [`DefinitionVersions::storage`] serves the objects in one of them.
+//!
+//! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review` makes and
+//! checks, and `declarative` follows rules in an annotation of the definition.
+
+pub mod declarative;
+mod none;
+mod ownership;
+pub mod review;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use super::schema::KindSchema;
+use crate::apimachinery::field::aggregate;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::client::webhook::{Webhook, WebhookConfig, Webhooks};
+use crate::registry::Schema;
+use crate::registry::converting::{Conversion, ConvertingStorage, KindVersion, KindVersions};
+use crate::registry::resource::SelectableFields;
+use crate::storage::Storage;
+use crate::telemetry::conversion::ConversionMetrics;
+use declarative::Declarative;
+use none::OnlyVersion;
+use ownership::VersionedSchema;
+use shape::SchemaShape;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use webhook::{Caller, LIMITS, WebhookConversion};
+
+/// Makes the conversions of definitions.
+pub struct Conversions {
+    webhooks: Webhooks,
+    metrics: ConversionMetrics,
+    /// Webhooks in use. Definitions with the same `clientConfig`, such as those of one operator, share connections and
+    /// limits.
+    known: Mutex<Vec<(WebhookConfig, Weak<Webhook>)>>,
+}
+
+/// One version of a definition, compiled.
+pub struct CompiledVersion {
+    /// Its name, such as `v1`.
+    pub name: String,
+    /// Its schema.
+    pub schema: Arc<KindSchema>,
+    /// Its selectable fields.
+    pub fields: Option<SelectableFields>,
+}
+
+/// The versions of a definition, with the conversion between them.
+pub struct DefinitionVersions {
+    kind: Arc<KindVersions>,
+    /// In the order of `kind.versions`.
+    schemas: Vec<Arc<KindSchema>>,
+}
+
+impl DefinitionVersions {
+    /// The storage of the `version`th one, on top of the storage of all objects.
+    pub fn storage(&self, inner: Arc<dyn Storage>, version: usize) -> Arc<dyn Storage> {
+        Arc::new(ConvertingStorage::new(inner, self.kind.clone(), version))
+    }
+
+    /// The schema of the `version`th one, with field ownership across versions.
+    pub fn schema(self: &Arc<Self>, version: usize) -> Arc<dyn Schema> {
+        Arc::new(VersionedSchema::new(self.clone(), version))
+    }
+}
+
+impl Conversions {
+    /// Conversions by these webhooks.
+    pub fn new(webhooks: Webhooks, metrics: ConversionMetrics) -> Self {
+        Self {
+            webhooks,
+            metrics,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result are theirs.
+    ///
+    /// # Errors
+    /// Upstream's text if the webhook's configuration cannot be used; the definition then serves no request.
+    pub fn versions(
+        &self,
+        definition: &Value,
+        versions: &[CompiledVersion],
+    ) -> Result<Arc<DefinitionVersions>, String> {
+        let group = definition.str_at(&["spec", "group"]);
+        let specs = definition.at(&["spec", "versions"]).items();
+        let storage = specs.iter().find(|v| v.get("storage").as_bool() == Some(true));
+        let storage = storage.map_or("", |v| v.str_at(&["name"]));
+        let stored = versions.iter().position(|v| v.name == storage);
+        let conversion = self.conversion(definition)?;
+        let all = versions.iter().map(|v| KindVersion {
+            api_version: GroupVersion::new(group, &v.name).to_string().into(),
+            shape: Some(Arc::new(SchemaShape::new(v.schema.clone()))),
+            fields: v.fields.clone(),
+        });
+        let kind = KindVersions {
+            versions: all.collect(),
+            stored: stored.ok_or("the definition has no storage version")?,
+            conversion,
+        };
+        Ok(Arc::new(DefinitionVersions {
+            kind: Arc::new(kind),
+            schemas: versions.iter().map(|v| v.schema.clone()).collect(),
+        }))
+    }
+
+    fn conversion(&self, definition: &Value) -> Result<Arc<dyn Conversion>, String> {
+        let conversion = definition.at(&["spec", "conversion"]);
+        match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
+            ("" | "None", Some(rules)) => {
+                // Checked again: a definition may have been stored by another server, which ignores the annotation.
+                let errors = declarative::validate(definition);
+                match errors.is_empty() {
+                    true => Ok(Arc::new(Declarative::new(definition, rules)?)),
+                    false => Err(aggregate(&errors)),
+                }
+            }
+            ("" | "None", None) => Ok(Arc::new(OnlyVersion)),
+            ("Webhook", _) => {
+                let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))
+                    .map_err(|why| format!("could not get REST client: {why}"))?;
+                let review_versions = conversion.at(&["webhook", "conversionReviewVersions"]).items();
+                Ok(Arc::new(WebhookConversion {
+                    review_version: review::Version::choose(review_versions.iter().filter_map(Value::as_str)),
+                    caller: Arc::new(Caller {
+                        definition: definition.name().to_owned(),
+                        webhook: self.webhook(&config)?,
+                        metrics: self.metrics.clone(),
+                    }),
+                }))
+            }
+            (other, _) => Err(format!(
+                "unknown conversion strategy {other:?} for CRD {}",
+                definition.name()
+            )),
+        }
+    }
+
+    fn webhook(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, webhook)| webhook.strong_count() > 0);
+        let same = known.iter().find(|(of, _)| of == config);
+        if let Some(webhook) = same.and_then(|(_, webhook)| webhook.upgrade()) {
+            return Ok(webhook);
+        }
+        let webhook = self.webhooks.connect(config, LIMITS);
+        let webhook = Arc::new(webhook.map_err(|why| format!("could not get REST client: {why}"))?);
+        known.push((config.clone(), Arc::downgrade(&webhook)));
+        Ok(webhook)
+    }
+}

@@ -1,0 +1,119 @@
+//! Paths of rules: `.spec.size`, or `.spec.ports[*].number` for a field of every item.
+
+use crate::apimachinery::value::{Map, Str, Value};
+use std::fmt;
+
+/// Keys from the root of an object, or of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Keys(pub Vec<Str>);
+
+/// The way to the items of lists and the values of maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Items(pub Vec<Keys>);
+
+/// Keys that the rules of a version do not reach.
+const RESERVED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Parses a path into the way to its items, which is empty without `[*]`, and the keys below.
+pub(super) fn parse(text: &str) -> Result<(Items, Keys), String> {
+    let wrong = |why: &str| Err(format!("{text:?} is no path: {why}"));
+    let mut parts = text.split("[*]").map(Keys::parse).collect::<Option<Vec<_>>>();
+    let Some(last) = parts.as_mut().and_then(Vec::pop) else {
+        return wrong("it must have the form .a.b or .a[*].b");
+    };
+    let items = Items(parts.unwrap_or_default());
+    let first = items.0.first().unwrap_or(&last);
+    if RESERVED.iter().any(|key| first.0[0] == *key) {
+        return wrong("apiVersion, kind and metadata are the same in all versions");
+    }
+    Ok((items, last))
+}
+
+impl Keys {
+    fn parse(text: &str) -> Option<Self> {
+        let keys = text.strip_prefix('.')?.split('.');
+        let keys: Vec<Str> = keys.map(Str::new).collect();
+        let is_plain = |key: &Str| {
+            !key.is_empty()
+                && key
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'$'))
+        };
+        keys.iter().all(is_plain).then_some(Self(keys))
+    }
+
+    /// The value there, which may be null.
+    pub fn get<'v>(&self, v: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(v, |v, key| v.as_object()?.get(key))
+    }
+
+    /// Removes the value.
+    pub fn take(&self, v: &mut Value) -> Option<Value> {
+        let keys: Vec<&str> = self.0.iter().map(Str::as_str).collect();
+        v.unset(&keys)
+    }
+
+    /// Removes the value, and the objects around it that become empty by that.
+    pub fn take_with_parents(&self, v: &mut Value) -> Option<Value> {
+        fn take(keys: &[Str], map: &mut Map) -> Option<Value> {
+            let (first, rest) = keys.split_first()?;
+            if rest.is_empty() {
+                return map.remove(first);
+            }
+            let inner = map.get_mut(first)?.as_object_mut()?;
+            let taken = take(rest, inner)?;
+            if inner.is_empty() {
+                map.remove(first);
+            }
+            Some(taken)
+        }
+        take(&self.0, v.as_object_mut()?)
+    }
+
+    /// Sets the value, creating the objects around it.
+    pub fn put(&self, v: &mut Value, value: Value) {
+        let keys: Vec<&str> = self.0.iter().map(Str::as_str).collect();
+        v.set(&keys, value);
+    }
+
+    /// The keys of the object around the value; `None` at the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (_, parent) = self.0.split_last()?;
+        (!parent.is_empty()).then(|| Self(parent.to_vec()))
+    }
+}
+
+impl Items {
+    /// Calls `f` for every item that is an object.
+    pub fn each(&self, v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
+        fn each(way: &[Keys], v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
+            let Some((first, rest)) = way.split_first() else {
+                return f(v);
+            };
+            let keys: Vec<&str> = first.0.iter().map(Str::as_str).collect();
+            match v.at_mut(&keys) {
+                Some(Value::Array(items)) => items.iter_mut().for_each(|item| each(rest, item, f)),
+                Some(Value::Object(map)) => map.iter_mut().for_each(|(_, item)| each(rest, item, f)),
+                _ => {}
+            }
+        }
+        let mut only_objects = |v: &mut Value| {
+            if v.as_object().is_some() {
+                f(v);
+            }
+        };
+        each(&self.0, v, &mut only_objects);
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|key| write!(f, ".{key}"))
+    }
+}
+
+impl fmt::Display for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|keys| write!(f, "{keys}[*]"))
+    }
+}

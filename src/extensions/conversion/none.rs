@@ -1,0 +1,20 @@
+//! The strategy `None`.
+
+use crate::apimachinery::value::Value;
+use crate::registry::converting::{Conversion, Converting, KindVersion};
+
+/// Changes only `apiVersion`. What the target version does not know is removed by its schema.
+pub(super) struct OnlyVersion;
+
+impl Conversion for OnlyVersion {
+    fn convert(&self, mut objects: Vec<Value>, to: &KindVersion) -> Converting {
+        for object in &mut objects {
+            object.set(&["apiVersion"], to.api_version.clone());
+        }
+        Converting::Done(Ok(objects))
+    }
+
+    fn changes_only_version(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,127 @@
+//! Field ownership across versions: managed fields name the version they were recorded in, and a write through another
+//! one must know what its changes are there.
+
+use super::DefinitionVersions;
+use crate::api::openapi::Dialect;
+use crate::apimachinery::apply::managed;
+use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, Versions};
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::extensions::schema::{KindSchema, Typed};
+use crate::registry::Schema;
+use crate::registry::converting::Converting;
+use crate::registry::schema::{ManagerInfo, reset_set};
+use std::sync::Arc;
+
+/// The schema of one version of a definition, which knows the others.
+pub(super) struct VersionedSchema {
+    all: Arc<DefinitionVersions>,
+    version: usize,
+}
+
+impl VersionedSchema {
+    pub fn new(all: Arc<DefinitionVersions>, version: usize) -> Self {
+        Self { all, version }
+    }
+
+    fn own(&self) -> &KindSchema {
+        &self.all.schemas[self.version]
+    }
+
+    fn across(&self) -> Across<'_> {
+        Across {
+            all: &self.all,
+            own: self.version,
+        }
+    }
+}
+
+impl Schema for VersionedSchema {
+    fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
+        self.own().normalize(object)
+    }
+
+    fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>> {
+        self.own().strategic_merge(object, patch)
+    }
+
+    fn manage_update(
+        &self,
+        live: Option<&Value>,
+        new: &mut Value,
+        who: &ManagerInfo<'_>,
+        reset: &[&str],
+    ) -> Result<()> {
+        managed::update_managed_fields_across(
+            self.own().structural().typed(),
+            live,
+            new,
+            &who.writer(),
+            &reset_set(reset),
+            &self.across(),
+        );
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        live: Option<&Value>,
+        patch: Value,
+        who: &ManagerInfo<'_>,
+        force: bool,
+        reset: &[&str],
+    ) -> Result<Value> {
+        let request = ApplyRequest {
+            writer: who.writer(),
+            force,
+            reset: &reset_set(reset),
+        };
+        let typed = self.own().structural().typed();
+        apply::apply_across(typed, live, &patch, &request, &self.across()).map(|a| a.object)
+    }
+
+    fn openapi(&self, dialect: Dialect) -> Option<Value> {
+        self.own().openapi(dialect)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Across<'s> {
+    all: &'s DefinitionVersions,
+    /// Index of the version that is written.
+    own: usize,
+}
+
+impl<'s> Versions<Typed<'s>> for Across<'s> {
+    fn at(&self, object: &Value, wanted: &str) -> AtVersion<Typed<'s>> {
+        let kind = &self.all.kind;
+        let Some(i) = kind.index_of(wanted) else {
+            return AtVersion::Unknown;
+        };
+        let typed = self.all.schemas[i].structural().typed();
+        let mut object = object.clone();
+        if object.api_version().is_empty() {
+            object.set(&["apiVersion"], kind.versions[self.own].api_version.clone());
+        }
+        if object.api_version() == wanted {
+            return AtVersion::Converted(object, typed);
+        }
+        match kind.conversion.convert(vec![object], &kind.versions[i]) {
+            Converting::Done(Ok(mut objects)) if objects.len() == 1 => AtVersion::Converted(objects.remove(0), typed),
+            // Where only a webhook knows better, fields count as the same in all versions: ownership is computed while
+            // the object is being written, which must not wait for a call per manager.
+            _ => AtVersion::Same,
+        }
+    }
+
+    fn shape(&self, wanted: &str) -> Option<usize> {
+        let i = self.all.kind.index_of(wanted)?;
+        if !self.all.kind.conversion.changes_only_version() {
+            return Some(i);
+        }
+        // The first version with the same schema.
+        let fingerprint = self.all.schemas[i].fingerprint();
+        self.all.schemas.iter().position(|s| s.fingerprint() == fingerprint)
+    }
+}

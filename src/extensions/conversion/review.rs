@@ -1,0 +1,221 @@
+//! ConversionReviews: the request, and what is accepted as its response. No I/O.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{ErrorList, FieldPath, aggregate, quote};
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::meta::{validate_annotations, validate_labels};
+use crate::apimachinery::value::Value;
+
+const GROUP: &str = "apiextensions.k8s.io";
+const KIND: &str = "ConversionReview";
+
+/// The version of a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `v1`
+    V1,
+    /// `v1beta1`, whose responses need neither kind nor UID.
+    V1Beta1,
+}
+
+/// Part of an error that is not about the whole response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unacceptable {
+    /// `invalid object at …`
+    Object(String),
+    /// `invalid metadata …`
+    Metadata(String),
+}
+
+impl Version {
+    /// The first of `conversionReviewVersions` that is known.
+    pub fn choose<'v>(mut offered: impl Iterator<Item = &'v str>) -> Option<Self> {
+        offered.find_map(|v| match v {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        })
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+/// The body of a request for `objects`, which are encoded. Upstream sends an empty response along.
+pub fn request(version: Version, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256 + objects.iter().map(|o| o.len() + 1).sum::<usize>());
+    out.extend_from_slice(
+        format!(
+            "{{\"kind\":\"{KIND}\",\"apiVersion\":\"{GROUP}/{}\",\"request\":{{\"uid\":\"{uid}\",\"desiredAPIVersion\":",
+            version.name()
+        )
+        .as_bytes(),
+    );
+    json::encode_str(desired, &mut out);
+    out.extend_from_slice(b",\"objects\":[");
+    for (i, object) in objects.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(object);
+    }
+    out.extend_from_slice(b"]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\"result\":{\"metadata\":{}}}}\n");
+    out
+}
+
+/// The converted objects of a response.
+///
+/// # Errors
+/// Upstream's text for a response that is malformed, or that reports a failure.
+pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec<Value>, String> {
+    let mut review = json::decode(body).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
+    check_type(version, &review)?;
+    let response = review.get("response");
+    if response.is_null() {
+        return Err("no response provided".to_owned());
+    }
+    let got = response.str_at(&["uid"]);
+    if version == Version::V1 && got != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
+    }
+    let result = response.get("result");
+    let status = result.str_at(&["status"]);
+    if status != "Success" {
+        return Err(match result.str_at(&["message"]) {
+            "" => format!("response.result.status was '{status}', not 'Success'"),
+            message => message.to_owned(),
+        });
+    }
+    match review.unset(&["response", "convertedObjects"]) {
+        Some(Value::Array(objects)) => Ok(objects),
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(_) => Err("response.convertedObjects is not a list".to_owned()),
+    }
+}
+
+/// Checks the kind of a response as upstream's decoder does, which takes what is missing for the expected.
+fn check_type(version: Version, review: &Value) -> Result<(), String> {
+    let (api_version, kind) = (review.api_version(), review.str_at(&["kind"]));
+    let wanted = format!("{GROUP}/{}", version.name());
+    let other = match version {
+        Version::V1 => Version::V1Beta1,
+        Version::V1Beta1 => Version::V1,
+    };
+    if kind == KIND && api_version == format!("{GROUP}/{}", other.name()) {
+        return Err(format!(
+            "converting ({}.{KIND}) to ({}.{KIND}): unknown conversion",
+            other.name(),
+            version.name()
+        ));
+    }
+    let differs = |got: &str, wanted: &str| !got.is_empty() && got != wanted;
+    if differs(api_version, &wanted) || differs(kind, KIND) {
+        let shown = if api_version.is_empty() { &wanted } else { api_version };
+        return Err(format!(
+            "no kind {} is registered for version {}",
+            quote(kind),
+            quote(shown)
+        ));
+    }
+    if version == Version::V1 && (api_version.is_empty() || kind.is_empty()) {
+        let gv = GroupVersion::parse(api_version).unwrap_or_default();
+        return Err(format!(
+            "expected webhook response of {GROUP}/v1, Kind={KIND}, got {}/{}, Kind={kind}",
+            gv.group, gv.version
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a converted object against the original, and returns it with the original's metadata. Only labels and
+/// annotations are taken from the converted one.
+///
+/// # Errors
+/// [`Unacceptable`], in upstream's words.
+pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
+    let wrong = |why: String| Err(Unacceptable::Object(why));
+    let got = converted.api_version();
+    if got != desired {
+        return wrong(format!("invalid groupVersion (expected {desired}, received {got})"));
+    }
+    let (expected, got) = (original.str_at(&["kind"]), converted.str_at(&["kind"]));
+    if expected != got {
+        return wrong(format!("invalid kind (expected {expected}, received {got})"));
+    }
+    for (what, key) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
+        let (before, after) = (original.meta(key), converted.meta(key));
+        if before != after {
+            return wrong(format!("must have the same {what}: {before} != {after}"));
+        }
+    }
+    let metadata = restored(original.get("metadata"), &converted).map_err(Unacceptable::Metadata)?;
+    converted.set(&["metadata"], metadata);
+    Ok(converted)
+}
+
+/// The original's metadata with the labels and annotations of the converted object.
+fn restored(original: &Value, converted: &Value) -> Result<Value, String> {
+    let Some(object) = converted.as_object() else {
+        return Err("missing metadata in converted object".to_owned());
+    };
+    let Some(given) = object.get("metadata") else {
+        return Err("missing metadata in converted object".to_owned());
+    };
+    if given.as_object().is_none() {
+        return Err(format!(
+            "invalid metadata of type {} in converted object",
+            go_type(given)
+        ));
+    }
+    let mut metadata = original.clone();
+    for part in ["labels", "annotations"] {
+        let (before, after) = (original.get(part), given.get(part));
+        if after.is_null() {
+            metadata.unset(&[part]);
+            continue;
+        }
+        let Some(pairs) = after.as_object() else {
+            return Err(format!(
+                "invalid metadata.{part} of type {} in converted object",
+                go_type(after)
+            ));
+        };
+        if let Some((key, value)) = pairs.iter().find(|(_, value)| value.as_str().is_none()) {
+            return Err(format!(
+                "metadata.{part}[{key}] must be a string, but is {} in converted object",
+                go_type(value)
+            ));
+        }
+        if before != after {
+            let mut errors = ErrorList::new();
+            match part {
+                "labels" => validate_labels(after, &FieldPath::new("metadata").child("labels"), &mut errors),
+                // Upstream's path lacks the last letter.
+                _ => validate_annotations(after, &FieldPath::new("metadata").child("annotation"), &mut errors),
+            }
+            if !errors.is_empty() {
+                return Err(aggregate(&errors));
+            }
+        }
+        metadata.set(&[part], after.clone());
+    }
+    Ok(metadata)
+}
+
+/// The Go type of a decoded value, which upstream's messages show.
+fn go_type(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+        _ => "float64",
+    }
+}

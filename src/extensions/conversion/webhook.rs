@@ -1,0 +1,212 @@
+//! The strategy `Webhook`.
+
+use super::review::{self, Unacceptable, Version};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::names;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::client::webhook::{Call, CallError, Limits, Webhook};
+use crate::registry::converting::{Conversion, Converting, KindVersion, NotConverted};
+use crate::tasks::compute;
+use crate::telemetry::conversion::{ConversionFailure, ConversionMetrics};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bounds on the use of one webhook. Waiting callers hold the objects that they want converted.
+pub(super) const LIMITS: Limits = Limits {
+    calls: 16,
+    waiting: 256,
+};
+/// As upstream.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A review with this many bytes of objects, or this many objects, is followed by another. Large lists then need several
+/// calls, which share the work between the webhook's replicas and bound the memory for its response.
+const REVIEW_BYTES: usize = 2 << 20;
+const REVIEW_OBJECTS: usize = 1000;
+/// Reviews of one list that are sent at the same time.
+const REVIEWS: usize = 4;
+/// Limits of a response, relative to the size of the request: converted objects are of similar size.
+const RESPONSE_FACTOR: usize = 4;
+const RESPONSE_BYTES: usize = 1 << 20;
+/// Responses from this size on are decoded on the compute pool.
+const LARGE: usize = 32 << 10;
+/// About what decoding a response allocates, by byte.
+const MEMORY_PER_BYTE: usize = 8;
+/// A call is slow, and logged, if it takes this long and this much longer per object, as upstream's traces.
+const SLOW_MS: u64 = 50;
+const SLOW_MS_PER_OBJECT: u64 = 8;
+
+/// Asks a webhook.
+pub(super) struct WebhookConversion {
+    /// `None` if the webhook takes none that we know.
+    pub review_version: Option<Version>,
+    pub caller: Arc<Caller>,
+}
+
+/// The webhook of a definition.
+pub(super) struct Caller {
+    /// The name of the definition.
+    pub definition: String,
+    pub webhook: Arc<Webhook>,
+    pub metrics: ConversionMetrics,
+}
+
+/// One review.
+struct Review {
+    caller: Arc<Caller>,
+    version: Version,
+    uid: String,
+    body: Bytes,
+    objects: Vec<Value>,
+    /// `apiVersion` of the result.
+    desired: String,
+}
+
+impl Conversion for WebhookConversion {
+    fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting {
+        let Some(version) = self.review_version else {
+            return Converting::Done(Err(NotConverted("no supported conversion review versions".to_owned())));
+        };
+        let reviews = reviews(&self.caller, version, objects, &to.api_version);
+        Converting::Pending(Box::pin(async move {
+            let calls = stream::iter(reviews.into_iter().map(Review::call));
+            let converted: Vec<Vec<Value>> = calls.buffered(REVIEWS).try_collect().await?;
+            Ok(converted.into_iter().flatten().collect())
+        }))
+    }
+
+    fn asks_others(&self) -> bool {
+        true
+    }
+
+    /// Webhooks may change labels and annotations.
+    fn keeps_labels(&self) -> bool {
+        false
+    }
+}
+
+/// Distributes objects over reviews.
+fn reviews(caller: &Arc<Caller>, version: Version, objects: Vec<Value>, desired: &str) -> Vec<Review> {
+    let mut reviews = Vec::new();
+    let (mut chunk, mut encoded, mut size) = (Vec::new(), Vec::new(), 0);
+    let mut finish = |objects: Vec<Value>, encoded: Vec<Vec<u8>>| {
+        let uid = names::uid();
+        reviews.push(Review {
+            caller: caller.clone(),
+            version,
+            body: review::request(version, &uid, desired, &encoded).into(),
+            uid,
+            objects,
+            desired: desired.to_owned(),
+        });
+    };
+    for object in objects {
+        let bytes = json::to_vec(&object);
+        if !chunk.is_empty() && (size + bytes.len() > REVIEW_BYTES || chunk.len() == REVIEW_OBJECTS) {
+            finish(std::mem::take(&mut chunk), std::mem::take(&mut encoded));
+            size = 0;
+        }
+        size += bytes.len();
+        chunk.push(object);
+        encoded.push(bytes);
+    }
+    if !chunk.is_empty() {
+        finish(chunk, encoded);
+    }
+    reviews
+}
+
+impl Review {
+    async fn call(self) -> Result<Vec<Value>, NotConverted> {
+        let began = Instant::now();
+        let caller = self.caller.clone();
+        let (count, first) = (self.objects.len(), &self.objects[0]);
+        let version_of =
+            |api_version: &str| GroupVersion::parse(api_version).map_or_else(String::new, |gv| gv.version.to_string());
+        let (from, to) = (version_of(first.api_version()), version_of(&self.desired));
+        let what = gvk(first);
+        let outcome = self.exchange(&what).await;
+        let took = began.elapsed();
+        let failure = outcome.as_ref().err().map(|(failure, _)| *failure);
+        let definition = &caller.definition;
+        caller.metrics.called(definition, &from, &to, took, failure);
+        if took > Duration::from_millis(SLOW_MS + SLOW_MS_PER_OBJECT * count as u64) {
+            tracing::info!(%definition, %to, objects = count, ?took, "a conversion webhook is slow");
+        }
+        outcome.map_err(|(_, why)| NotConverted(why))
+    }
+
+    async fn exchange(self, what: &str) -> Result<Vec<Value>, (ConversionFailure, String)> {
+        let failed = |why: String| {
+            let text = format!("conversion webhook for {what} failed: {why}");
+            (ConversionFailure::Call, text)
+        };
+        let max_response = RESPONSE_BYTES + RESPONSE_FACTOR * self.body.len();
+        let called = self.caller.webhook.post(Call {
+            body: self.body.clone(),
+            timeout: TIMEOUT,
+            max_response,
+        });
+        let body = called.await.map_err(|e| failed(call_error(&e)))?;
+        let (size, what) = (body.len(), what.to_owned());
+        let read = move || self.read(&body, &what);
+        if size < LARGE {
+            return read();
+        }
+        let read = compute::offload(size * MEMORY_PER_BYTE, async move { read() }).await;
+        read.unwrap_or_else(|e| Err(failed(format!("{e:?}"))))
+    }
+
+    /// The objects of a response.
+    fn read(self, body: &[u8], what: &str) -> Result<Vec<Value>, (ConversionFailure, String)> {
+        let converted = review::converted_objects(self.version, &self.uid, body).map_err(|why| {
+            let text = format!("conversion webhook for {what} failed: {why}");
+            (ConversionFailure::Call, text)
+        })?;
+        let (got, wanted) = (converted.len(), self.objects.len());
+        if got != wanted {
+            let text = format!("conversion webhook for {what} returned {got} objects, expected {wanted}");
+            return Err((ConversionFailure::Partial, text));
+        }
+        let pairs = self.objects.iter().zip(converted).enumerate();
+        let accepted = pairs.map(|(i, (original, converted))| {
+            review::accept(original, converted, &self.desired).map_err(|why| {
+                let text = refusal(&gvk(original), &why, i, wanted > 1);
+                (ConversionFailure::InvalidObject, text)
+            })
+        });
+        accepted.collect()
+    }
+}
+
+/// Upstream spells it differently for one object and for one of several.
+fn refusal(what: &str, why: &Unacceptable, index: usize, of_several: bool) -> String {
+    let (kind, why) = match (why, of_several) {
+        (Unacceptable::Object(why), true) => (format!("invalid converted object at index {index}"), why),
+        (Unacceptable::Metadata(why), true) => (format!("invalid metadata in object at index {index}"), why),
+        (Unacceptable::Metadata(why), false) => ("invalid metadata".to_owned(), why),
+        // The checks of version and kind name the only index, those of identity do not.
+        (Unacceptable::Object(why), false) if why.starts_with("invalid ") => {
+            ("invalid object at index 0".to_owned(), why)
+        }
+        (Unacceptable::Object(why), false) => ("invalid object".to_owned(), why),
+    };
+    format!("conversion webhook for {what} returned {kind}: {why}")
+}
+
+/// `group/version, Kind=Kind`, as Go prints it.
+fn gvk(object: &Value) -> String {
+    format!("{}, Kind={}", object.api_version(), object.str_at(&["kind"]))
+}
+
+fn call_error(error: &CallError) -> String {
+    match error {
+        // Upstream's client has a timeout of its own here, and says so.
+        CallError::Timeout(_) => format!("{error} (Client.Timeout exceeded while awaiting headers)"),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Catalog`]: the definitions by group and plural, with the versions that are in use.
+
+use super::deprecation::deprecation;
+use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
+use super::{Definition, Version};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::extensions::conversion::declarative;
+use crate::registry::CustomKinds;
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The definitions of a group by plural.
+pub(super) type Group = OrdMap<Str, Arc<Defined>>;
+
+/// All definitions. Readers see a snapshot; the informer's task is the only writer.
+pub(super) struct Catalog {
+    groups: ArcSwap<OrdMap<Str, Group>>,
+    builder: Arc<Builder>,
+}
+
+/// A definition, and its versions as far as they are in use.
+pub(super) struct Defined {
+    pub definition: Arc<Definition>,
+    /// In the order of `definition.versions`.
+    versions: Vec<Arc<LazyVersion>>,
+    /// Shared by all states of one definition, so that versions built earlier see the change.
+    terminating: Arc<AtomicBool>,
+}
+
+impl Defined {
+    /// The next state of a definition. Versions that the change does not concern are taken over from `old`; the watches
+    /// of all others end.
+    fn new(definition: Arc<Definition>, old: Option<&Self>) -> Self {
+        let old = old.filter(|old| old.definition.uid == definition.uid);
+        let terminating = old.map_or_else(Arc::default, |old| old.terminating.clone());
+        terminating.store(definition.conditions.terminating, Ordering::Release);
+        let versions = match old {
+            None => definition.versions.iter().map(|_| Arc::default()).collect(),
+            // Conditions and metadata do not concern what is served.
+            Some(old) if old.serves_as(&definition) => old.versions.clone(),
+            Some(old) => old.kept(&definition),
+        };
+        Self {
+            definition,
+            versions,
+            terminating,
+        }
+    }
+
+    fn serves_as(&self, new: &Definition) -> bool {
+        let old = &self.definition;
+        (old.generation, &old.accepted, &old.conversion_rules) == (new.generation, &new.accepted, &new.conversion_rules)
+    }
+
+    /// The versions for a changed definition: used ones whose schema and settings are the same are kept, others begin
+    /// anew.
+    fn kept(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
+        let used = self.versions.iter().any(|v| v.is_used());
+        let trees = used.then(|| (self.definition.tree(), definition.tree()));
+        let keep = |version: &Version| {
+            let place = self.definition.versions.iter().position(|v| v.name == version.name)?;
+            let lazy = self.versions.get(place).filter(|lazy| lazy.is_used())?;
+            let (old, new) = trees.as_ref()?;
+            let same = basis(old, &version.name) == basis(new, &version.name);
+            (same && deprecation(&self.definition, version) == deprecation(definition, version)).then(|| lazy.clone())
+        };
+        definition
+            .versions
+            .iter()
+            .map(|v| keep(v).unwrap_or_default())
+            .collect()
+    }
+
+    /// Ends the watches of all versions that `next`, the state that follows, does not serve.
+    fn retire(&self, next: Option<&Self>) {
+        let kept = |lazy: &Arc<LazyVersion>| {
+            next.is_some_and(|next| {
+                let mut pairs = next.versions.iter().zip(&next.definition.versions);
+                pairs.any(|(l, version)| version.served && Arc::ptr_eq(l, lazy))
+            })
+        };
+        self.versions
+            .iter()
+            .filter(|lazy| !kept(lazy))
+            .for_each(|lazy| lazy.retire());
+    }
+
+    /// A version, built if it was not used before.
+    pub async fn version(&self, version: &Version, builder: &Arc<Builder>) -> Result<Arc<ServedVersion>, Unavailable> {
+        let place = self.definition.versions.iter().position(|v| v == version);
+        let lazy = place.and_then(|i| self.versions.get(i));
+        let lazy = lazy.ok_or_else(|| Unavailable::Broken(format!("there is no version {}", version.name)))?;
+        lazy.get(builder, &self.definition, version, &self.terminating).await
+    }
+}
+
+impl CustomKinds for Catalog {
+    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+        let groups = self.groups.load();
+        let mut all = groups.get(group)?.values().map(|d| &d.definition);
+        let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
+        Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+}
+
+/// What a version is built from. A change of anything else does not concern it.
+fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
+    let spec = definition.get("spec");
+    let versions = spec.get("versions").items();
+    let stored = versions.iter().find(|v| v.get("storage").as_bool() == Some(true));
+    [
+        versions
+            .iter()
+            .find(|v| v.str_at(&["name"]) == version)
+            .unwrap_or(&Value::Null),
+        // Writes end in the storage version.
+        stored.unwrap_or(&Value::Null),
+        spec.get("scope"),
+        spec.get("conversion"),
+        definition.at(&["metadata", "annotations", declarative::ANNOTATION]),
+        spec.get("preserveUnknownFields"),
+        definition.at(&["status", "acceptedNames"]),
+    ]
+}
+
+impl Catalog {
+    pub fn new(builder: Builder) -> Self {
+        Self {
+            groups: ArcSwap::default(),
+            builder: Arc::new(builder),
+        }
+    }
+
+    pub fn builder(&self) -> &Arc<Builder> {
+        &self.builder
+    }
+
+    /// The definition of a resource.
+    pub fn get(&self, group: &str, plural: &str) -> Option<Arc<Defined>> {
+        self.groups.load().get(group)?.get(plural).cloned()
+    }
+
+    /// The definitions of a group.
+    pub fn group(&self, group: &str) -> Group {
+        self.groups.load().get(group).cloned().unwrap_or_default()
+    }
+
+    /// All definitions by group.
+    pub fn groups(&self) -> OrdMap<Str, Group> {
+        OrdMap::clone(&self.groups.load())
+    }
+
+    /// Follows a change of a definition. Not called concurrently.
+    pub fn apply(&self, change: &Change<'_, Definition>) {
+        let mut groups = OrdMap::clone(&self.groups.load());
+        // Group and plural are immutable, and the name consists of them.
+        let Some(of) = change.new.or(change.old) else { return };
+        let plural = of.requested.plural();
+        let group = groups.entry(of.group.clone()).or_default();
+        let old = group.get(plural).cloned();
+        let next = change
+            .new
+            .map(|new| Arc::new(Defined::new(new.clone(), old.as_deref())));
+        match &next {
+            Some(next) => drop(group.insert(plural.into(), next.clone())),
+            None => drop(group.remove(plural)),
+        }
+        if group.is_empty() {
+            groups.remove(&of.group);
+        }
+        self.groups.store(Arc::new(groups));
+        let Some(old) = old else { return };
+        old.retire(next.as_deref());
+        // Not while the object is the same, whose custom resources stay.
+        if next.is_none_or(|next| next.definition.uid != old.definition.uid) {
+            self.builder.storages().remove(GroupResource::new(&of.group, plural));
+        }
+    }
+
+    /// Closes the storages of removed definitions. Never returns.
+    pub async fn close_removed(&self) {
+        self.builder.storages().close_removed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json::to_vec;
+    use crate::json;
+
+    /// A definition with the storage version v1 and another version, each with a schema of this description.
+    fn definition(uid: &str, generation: i64, schemas: [&str; 2]) -> Arc<Definition> {
+        let version = |name: &str, schema: &str| {
+            json!({"name": (name), "served": true, "storage": (name == "v1"),
+                "schema": {"openAPIV3Schema": {"type": "object", "description": (schema)}}})
+        };
+        let versions = vec![version("v1", schemas[0]), version("v2", schemas[1])];
+        let mut tree = json!({"metadata": {"name": "as.x.io", "uid": (uid), "generation": (generation)},
+            "spec": {"group": "x.io", "names": {"plural": "as"}}});
+        tree.set(&["spec", "versions"], versions);
+        Arc::new(Definition {
+            stored: to_vec(&tree).into(),
+            ..Definition::from_value(&tree, 1)
+        })
+    }
+
+    /// Which versions of a used definition a change keeps, after the others were retired.
+    fn kept(next: Arc<Definition>) -> [bool; 2] {
+        let used = Defined::new(definition("u", 1, ["a", "b"]), None);
+        used.versions.iter().for_each(|v| v.set_broken());
+        let next = Defined::new(next, Some(&used));
+        used.retire(Some(&next));
+        [0, 1].map(|i| {
+            let kept = Arc::ptr_eq(&used.versions[i], &next.versions[i]);
+            assert_eq!(
+                used.versions[i].is_retired(),
+                !kept,
+                "watches end with the version they read"
+            );
+            kept
+        })
+    }
+
+    #[test]
+    fn a_change_replaces_only_the_versions_it_concerns() {
+        assert_eq!(
+            kept(definition("u", 1, ["a", "b"])),
+            [true, true],
+            "the spec is the same"
+        );
+        assert_eq!(
+            kept(definition("u", 2, ["a", "b"])),
+            [true, true],
+            "nothing served has changed"
+        );
+        assert_eq!(kept(definition("u", 2, ["a", "c"])), [true, false]);
+        assert_eq!(
+            kept(definition("u", 2, ["c", "b"])),
+            [false, false],
+            "writes end in the storage version"
+        );
+        assert_eq!(
+            kept(definition("other", 1, ["a", "b"])),
+            [false, false],
+            "another object"
+        );
+    }
+}

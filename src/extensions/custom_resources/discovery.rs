@@ -1,0 +1,248 @@
+//! Discovery of custom resources: the documents of groups and versions, computed from the established definitions, and
+//! their parts of aggregated discovery and OpenAPI.
+
+use super::catalog::{Catalog, Defined, Group};
+use super::version::Builder;
+use super::{Definition, Version};
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::endpoints::discovery::aggregated::{self, Priorities, Source};
+use crate::endpoints::discovery::resources::{self, Described};
+use crate::endpoints::discovery::{api_group, compare_versions};
+use crate::endpoints::install::PublishedDocuments;
+use crate::endpoints::openapi::{group_version_document, v3};
+use crate::extensions::naming::Names;
+use crate::registry::{Resource, Verbs};
+use crate::tasks::Signal;
+use crate::telemetry::Telemetry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// Position of custom resources among all groups, as upstream's.
+const PRIORITIES: Priorities = Priorities {
+    group: 1000,
+    version: 100,
+};
+/// The verbs while the definition is being deleted.
+const TERMINATING: Verbs = Verbs::ALL
+    .without(Verbs::CREATE)
+    .without(Verbs::UPDATE)
+    .without(Verbs::PATCH);
+
+/// The established definitions that serve a version, with that version.
+fn serving<'a>(group: &'a Group, version: &'a str) -> impl Iterator<Item = (&'a Definition, &'a Version)> {
+    let established = group
+        .values()
+        .map(|d| &*d.definition)
+        .filter(|d| d.conditions.established);
+    established.filter_map(move |d| d.served(version).map(|v| (d, v)))
+}
+
+/// The served versions of a group in order of preference.
+fn versions(group: &Group) -> Vec<&str> {
+    let established = group.values().filter(|d| d.definition.conditions.established);
+    let versions = established.flat_map(|d| &d.definition.versions).filter(|v| v.served);
+    let mut names: Vec<&str> = versions.map(|v| v.name.as_str()).collect();
+    names.sort_by(|a, b| compare_versions(b, a));
+    names.dedup();
+    names
+}
+
+/// `/apis/<group>`, or `None` if no established definition serves the group.
+pub(super) fn group(name: &str, group: &Group) -> Option<Value> {
+    let versions = versions(group);
+    (!versions.is_empty()).then(|| api_group(name, &versions))
+}
+
+/// `/apis/<group>/<version>`, or `None` if no established definition serves it.
+pub(super) fn version(name: &str, version: &str, group: &Group) -> Option<Value> {
+    serving(group, version).next()?;
+    let rows = serving(group, version).map(|(d, v)| described(d, v));
+    Some(resources::list(&GroupVersion::new(name, version), rows))
+}
+
+fn described<'a>(definition: &'a Definition, version: &Version) -> Described<'a> {
+    let names = &definition.accepted;
+    let kind = GroupVersionKind::new(&definition.group, &version.name, names.kind());
+    let mut subresources = Vec::new();
+    if version.status {
+        subresources.push(("status", kind.clone(), Verbs::GET_PATCH_UPDATE));
+    }
+    if version.scale {
+        let scale = GroupVersionKind::new("autoscaling", "v1", "Scale");
+        subresources.push(("scale", scale, Verbs::GET_PATCH_UPDATE));
+    }
+    Described {
+        kind,
+        plural: names.plural(),
+        singular: names.singular(),
+        short_names: names.short(),
+        categories: names.categories(),
+        namespaced: definition.namespaced,
+        verbs: match definition.conditions.terminating {
+            true => TERMINATING,
+            false => Verbs::ALL,
+        },
+        storage_version_hash: definition.storage_version_hash(),
+        subresources,
+    }
+}
+
+/// Publishes the groups in aggregated discovery and OpenAPI, whenever a definition changes.
+pub(super) struct Discovery {
+    catalog: Arc<Catalog>,
+    published: PublishedDocuments,
+    telemetry: Telemetry,
+    /// Groups whose definitions have changed.
+    changed: Mutex<HashSet<Str>>,
+    notify: Notify,
+}
+
+impl Discovery {
+    pub fn new(catalog: Arc<Catalog>, published: PublishedDocuments, telemetry: Telemetry) -> Self {
+        Self {
+            catalog,
+            published,
+            telemetry,
+            changed: Mutex::default(),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Notes a change. Several changes of a group are published together.
+    pub fn note(&self, change: &Change<'_, Definition>) {
+        if let Some(of) = change.new.or(change.old) {
+            self.changed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(of.group.clone());
+            self.notify.notify_one();
+        }
+    }
+
+    /// Publishes changes, once the definitions are known. Never returns.
+    pub async fn run(self: Arc<Self>, synced: Signal) {
+        synced.wait().await;
+        let mut shown: HashMap<Str, BTreeMap<GroupVersion, Vec<Shown>>> = HashMap::new();
+        loop {
+            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut documents_changed = false;
+            for name in changed {
+                let group = self.catalog.group(&name);
+                let before = shown.remove(&name).unwrap_or_default();
+                let now = self.publish(&name, &group, &before);
+                documents_changed |= now != before;
+                if !now.is_empty() {
+                    shown.insert(name, now);
+                }
+            }
+            if documents_changed {
+                self.publish_openapi_v2();
+            }
+            self.notify.notified().await;
+        }
+    }
+
+    fn publish(
+        &self,
+        name: &str,
+        group: &Group,
+        before: &BTreeMap<GroupVersion, Vec<Shown>>,
+    ) -> BTreeMap<GroupVersion, Vec<Shown>> {
+        let mut now = BTreeMap::new();
+        for version in versions(group) {
+            let gv = GroupVersion::new(name, version);
+            let rows = || serving(group, version).map(|(d, v)| described(d, v));
+            let document = resources::aggregated(&gv, rows(), true);
+            self.published
+                .apis
+                .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
+            let shown: Vec<Shown> = serving(group, version).map(|(d, _)| Shown::of(d)).collect();
+            if before.get(&gv) != Some(&shown) {
+                self.publish_openapi(&gv, group);
+                let names = rows().map(|r| (r.plural, r.subresources.iter().map(|(name, ..)| *name).collect()));
+                let names: Vec<(&str, Vec<&str>)> = names.collect();
+                self.telemetry.requests.serve(name, version, names.into_iter());
+            }
+            now.insert(gv, shown);
+        }
+        for gv in before.keys().filter(|gv| !now.contains_key(gv)) {
+            self.published.apis.remove_group_version(Source::CUSTOM, gv);
+            self.published.openapi.remove(&v3::key(gv));
+        }
+        now
+    }
+
+    /// The document is built by the first request for it, from the definitions as they are now.
+    fn publish_openapi(&self, gv: &GroupVersion, group: &Group) {
+        let definitions: Vec<Arc<Defined>> = group
+            .values()
+            .filter(|d| d.definition.conditions.established && d.definition.served(&gv.version).is_some())
+            .cloned()
+            .collect();
+        let (of, builder) = (gv.clone(), self.catalog.builder().clone());
+        let hash = hash(definitions.iter().map(|d| &*d.definition));
+        let build = move || group_version_document(&of, &rows(&builder, &of.version, definitions.iter()));
+        self.published
+            .openapi
+            .set_temporary(&v3::key(gv), hash, Arc::new(build));
+    }
+
+    /// As [`publish_openapi`](Self::publish_openapi), for the document of all groups.
+    fn publish_openapi_v2(&self) {
+        let catalog = self.catalog.clone();
+        self.published.openapi_v2.set_custom(Arc::new(move || {
+            let groups = catalog.groups();
+            let all = groups.iter().flat_map(|(name, group)| {
+                let builder = catalog.builder();
+                versions(group).into_iter().map(move |version| {
+                    let established = group.values().filter(|d| d.definition.conditions.established);
+                    let serving = established.filter(|d| d.definition.served(version).is_some());
+                    (GroupVersion::new(name, version), rows(builder, version, serving))
+                })
+            });
+            all.collect()
+        }));
+    }
+}
+
+/// The rows of those definitions whose version can be built.
+fn rows<'a>(
+    builder: &Builder,
+    version: &str,
+    definitions: impl Iterator<Item = &'a Arc<Defined>>,
+) -> Vec<Arc<Resource>> {
+    let built = definitions.filter_map(|d| builder.row(&d.definition, version).ok());
+    built.map(|row| Arc::new(row.resource)).collect()
+}
+
+/// Changes whenever a document of these definitions may change. The same in all gateways that run this version.
+fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
+    let mut text = env!("CARGO_PKG_VERSION").to_owned();
+    for d in definitions {
+        text.push_str(&format!("/{} {} {} {:?}", d.name, d.uid, d.generation, d.accepted));
+    }
+    aggregated::hash(text.as_bytes())
+}
+
+/// Identifies what a definition contributes to OpenAPI.
+#[derive(PartialEq, Eq)]
+struct Shown {
+    name: Str,
+    uid: Str,
+    generation: i64,
+    accepted: Names,
+}
+
+impl Shown {
+    fn of(definition: &Definition) -> Self {
+        Self {
+            name: definition.name.clone(),
+            uid: definition.uid.clone(),
+            generation: definition.generation,
+            accepted: definition.accepted.clone(),
+        }
+    }
+}

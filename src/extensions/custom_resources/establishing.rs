@@ -1,0 +1,76 @@
+//! The establishing controller of CustomResourceDefinitions (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/controller/establish/establishing_controller.go`): a definition whose names are
+//! accepted gets the condition `Established`. Upstream waits five seconds where several API servers run; requests here
+//! wait until their gateway has seen the definition instead.
+
+use super::Definition;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::extensions::conditions;
+use crate::registry::{Context, Store};
+use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::telemetry::Telemetry;
+use std::sync::Arc;
+
+const QUEUE: &str = "crdEstablishing";
+
+/// The establishing controller. Clones share the queue.
+#[derive(Clone)]
+pub(super) struct Establishing {
+    store: Arc<Store>,
+    queue: WorkQueue<Str>,
+}
+
+impl Establishing {
+    pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
+        Self {
+            store,
+            queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
+        }
+    }
+
+    /// Queues a definition that can be established.
+    pub fn note(&self, change: &Change<'_, Definition>) {
+        let ready = |d: &&Arc<Definition>| d.conditions.names_accepted && !d.conditions.established && !d.deleting;
+        if let Some(new) = change.new.filter(ready) {
+            self.queue.add(new.name.clone());
+        }
+    }
+
+    /// Starts the worker in `tasks`; it ends with the group.
+    pub fn start(self, tasks: &TaskGroup) {
+        tasks.spawn_until_stopped("establishing definitions", async move {
+            let own = &self;
+            let work = |name: Str| async move { own.establish(&name).await };
+            own.queue.process(QUEUE, work).await;
+        });
+    }
+
+    async fn establish(&self, name: &str) -> Result<()> {
+        let now = time::now();
+        let change = |live: &Value| {
+            let mut v = live.clone();
+            if conditions::holds(&v, "NamesAccepted") && !conditions::holds(&v, "Established") {
+                conditions::set(
+                    &mut v,
+                    "Established",
+                    "True",
+                    "InitialNamesAccepted",
+                    "the initial names have been accepted",
+                    &now,
+                );
+            }
+            Ok(v)
+        };
+        match self
+            .store
+            .update_with(&Context::system(""), name, "status", change)
+            .await
+        {
+            Err(e) if e.code != 404 => Err(e),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The finalizing controller of CustomResourceDefinitions (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go`): deletes the custom resources of a
+//! definition that is being deleted, and lets it go once none are left.
+//!
+//! ```text
+//! deleted ─▶ Terminating=True InstanceDeletionInProgress
+//!    ├─ never established, or a built-in resource ──────────────────┐
+//!    └─ delete all instances, wait until they are gone ─┬─ gone ────┴─▶ Terminating=False, finalizer removed
+//!                                                       └─ failed ───▶ Terminating=True with the reason, retried
+//! ```
+
+use super::Definition;
+use super::catalog::Catalog;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::{Change, Informer};
+use crate::extensions::conditions;
+use crate::registry::{Context, DeleteOptions, Store};
+use crate::storage::ListOptions;
+use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::telemetry::Telemetry;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The finalizer of every definition that is being deleted.
+pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+const QUEUE: &str = "crd_finalizer";
+/// Definitions finalized concurrently, as upstream: a worker waits for the finalizers of instances.
+const WORKERS: usize = 5;
+/// How long one attempt waits for the instances to go.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Delays between looks at the remaining instances.
+const LOOK_FIRST: Duration = Duration::from_millis(10);
+const LOOK_LAST: Duration = Duration::from_secs(5);
+/// Built-in resources, which a definition may name but whose objects are not its own.
+const BUILT_IN: [(&str, &str); 2] = [
+    ("apiregistration.k8s.io", "apiservices"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+];
+
+/// The finalizing controller. Clones share the queue.
+#[derive(Clone)]
+pub(super) struct Finalizing {
+    store: Arc<Store>,
+    definitions: Informer<Definition>,
+    catalog: Arc<Catalog>,
+    queue: WorkQueue<Str>,
+}
+
+/// A state of the condition `Terminating`.
+struct Terminating {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Terminating {
+    fn going_on(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status: "True",
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn done(reason: &'static str, message: &str) -> Self {
+        Self {
+            status: "False",
+            reason,
+            message: message.to_owned(),
+        }
+    }
+}
+
+impl Finalizing {
+    pub fn new(
+        store: Arc<Store>,
+        definitions: Informer<Definition>,
+        catalog: Arc<Catalog>,
+        telemetry: &Telemetry,
+    ) -> Self {
+        Self {
+            store,
+            definitions,
+            catalog,
+            queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
+        }
+    }
+
+    /// Queues a definition that is being deleted.
+    pub fn note(&self, change: &Change<'_, Definition>) {
+        if let Some(new) = change.new.filter(|d| waits(d)) {
+            // Not again for our own updates of its condition.
+            if change.old.is_none_or(|old| !waits(old)) {
+                self.queue.add(new.name.clone());
+            }
+        }
+    }
+
+    /// Starts the workers in `tasks`; they end with the group.
+    pub fn start(self, tasks: &TaskGroup) {
+        for _ in 0..WORKERS {
+            let own = self.clone();
+            tasks.spawn_until_stopped("finalizing definitions", async move {
+                own.definitions.synced().wait().await;
+                let own = &own;
+                let work = |name: Str| async move { own.finalize(&name).await };
+                own.queue.process(QUEUE, work).await;
+            });
+        }
+    }
+
+    async fn finalize(&self, name: &str) -> Result<()> {
+        let live = match self.store.get_value("", name).await {
+            Err(e) if e.code == 404 => return Ok(()),
+            other => other?,
+        };
+        if !live.is_being_deleted() || !live.finalizers().contains(&FINALIZER) {
+            return Ok(());
+        }
+        let begun = Terminating::going_on("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        let Some(live) = self.write(name, begun, false).await? else {
+            return Ok(());
+        };
+        let resource = (
+            live.str_at(&["spec", "group"]),
+            live.str_at(&["spec", "names", "plural"]),
+        );
+        let end = if BUILT_IN.contains(&resource) {
+            Terminating::done(
+                "OverlappingBuiltInResource",
+                "instances overlap with built-in resources in storage",
+            )
+        } else if !conditions::holds(&live, "Established") {
+            Terminating::done("NeverEstablished", "resource was never established")
+        } else if let Err((failed, e)) = self.delete_instances(resource).await {
+            self.write(name, failed, false).await?;
+            return Err(e);
+        } else {
+            Terminating::done("InstanceDeletionCompleted", "removed all instances")
+        };
+        self.write(name, end, true).await?;
+        Ok(())
+    }
+
+    /// Writes the condition, and removes the finalizer at the end. `None` if the definition is gone.
+    async fn write(&self, name: &str, to: Terminating, end: bool) -> Result<Option<Value>> {
+        let now = time::now();
+        let change = |live: &Value| {
+            let mut v = live.clone();
+            conditions::set(&mut v, "Terminating", to.status, to.reason, &to.message, &now);
+            if end {
+                let left: Vec<Value> = v
+                    .finalizers()
+                    .into_iter()
+                    .filter(|f| *f != FINALIZER)
+                    .map(Value::from)
+                    .collect();
+                match left.is_empty() {
+                    true => v.unset_meta("finalizers"),
+                    false => v.set_meta("finalizers", left),
+                }
+            }
+            Ok(v)
+        };
+        match self
+            .store
+            .update_with(&Context::system(""), name, "status", change)
+            .await
+        {
+            Err(e) if e.code == 404 => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    async fn delete_instances(&self, (group, plural): (&str, &str)) -> std::result::Result<(), (Terminating, Status)> {
+        let failed = |reason, what: &str| {
+            let what = what.to_owned();
+            move |e: Status| {
+                (
+                    Terminating::going_on(reason, format!("could not {what}: {}", e.message)),
+                    e,
+                )
+            }
+        };
+        let not_listed = failed("InstanceDeletionFailed", "list instances");
+        let store = self.instances(group, plural).await.map_err(&not_listed)?;
+        let all = store.list_entries("").await.map_err(not_listed)?;
+        let namespaces: BTreeSet<&str> = all.iter().map(|e| e.namespace()).collect();
+        for namespace in namespaces {
+            let all = ListOptions::latest(namespace);
+            let (cx, options) = (Context::system(namespace), DeleteOptions::default());
+            let deleted = store.delete_collection(&cx, all, &options).await;
+            deleted.map_err(failed("InstanceDeletionFailed", "issue all deletes"))?;
+        }
+        let not_gone = failed("InstanceDeletionCheck", "confirm zero CustomResources remaining");
+        let (until, mut delay) = (Instant::now() + PATIENCE, LOOK_FIRST);
+        loop {
+            if store.list_entries("").await.map_err(&not_gone)?.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() + delay >= until {
+                return Err(not_gone(Status::raw_error("context deadline exceeded")));
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(LOOK_LAST);
+        }
+    }
+
+    /// The store of the instances in the version in which they are stored, without admission: the server deletes them.
+    async fn instances(&self, group: &str, plural: &str) -> Result<Store> {
+        // Later than the status that was just written, so it is the definition that is being deleted.
+        self.definitions.catch_up(&**self.store.storage()).await;
+        let found = self.catalog.get(group, plural);
+        let found = found.ok_or_else(|| Status::raw_error("the definition is gone"))?;
+        let version = found.definition.storage_version();
+        let version = version.ok_or_else(|| Status::raw_error("no version is stored"))?;
+        let served = found.version(version, self.catalog.builder()).await;
+        let served = served.map_err(|e| {
+            Status::raw_error(format!(
+                "unable to find a custom resource client for {plural}.{group}: {e}"
+            ))
+        })?;
+        Ok(served.store().without_admission())
+    }
+}
+
+fn waits(definition: &Definition) -> bool {
+    definition.deleting && definition.finalizers.iter().any(|f| f == FINALIZER)
+}

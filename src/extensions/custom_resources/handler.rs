@@ -1,0 +1,128 @@
+//! Routes requests below `/apis/` to custom resources. What it does not serve falls through to the next server, which
+//! answers 404 as plain text (upstream: `customresource_handler.go`).
+
+use super::Definition;
+use super::catalog::{Catalog, Defined};
+use super::discovery;
+use super::version::Unavailable;
+use crate::apimachinery::status::Status;
+use crate::client::Informer;
+use crate::endpoints::negotiate::Codecs;
+use crate::endpoints::options::Query;
+use crate::endpoints::{discovery as documents, respond};
+use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response, UnprotectedHandler};
+use crate::server::mux::DynHandler;
+use crate::storage::{MinRevision, Storage};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request waits until the informer has seen what was acknowledged before it.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Serves custom resources, and the discovery documents of their groups and versions.
+pub(super) struct CustomResourceHandler {
+    definitions: Informer<Definition>,
+    storage: Arc<dyn Storage>,
+    catalog: Arc<Catalog>,
+    /// Serves everything else.
+    next: DynHandler,
+}
+
+impl CustomResourceHandler {
+    pub fn new(
+        definitions: Informer<Definition>,
+        storage: Arc<dyn Storage>,
+        catalog: Arc<Catalog>,
+        next: DynHandler,
+    ) -> Self {
+        Self {
+            definitions,
+            storage,
+            catalog,
+            next,
+        }
+    }
+
+    /// Makes a definition that a client was told about visible to its next request.
+    async fn catch_up(&self) {
+        if !self.definitions.is_current(&*self.storage) {
+            // A late informer serves what it knows.
+            let _ = tokio::time::timeout(CATCH_UP, self.definitions.catch_up(&*self.storage)).await;
+        }
+    }
+
+    /// The response to a request for discovery; `None` for any other path.
+    fn document(&self, req: &Request, info: &RequestInfo) -> Option<Response> {
+        let path: Vec<&str> = info.path.trim_matches('/').split('/').collect();
+        let found = match path[..] {
+            ["apis", group] => discovery::group(group, &self.catalog.group(group)),
+            ["apis", group, version] => discovery::version(group, version, &self.catalog.group(group)),
+            _ => None,
+        };
+        Some(documents::plain(&found?, req.headers(), &Query::of(req)))
+    }
+
+    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just have written
+    /// the definition.
+    async fn find(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
+        if let Some(found) = self.addressed(info) {
+            return Some(found);
+        }
+        let known = self.catalog.get(&info.api_group, &info.resource);
+        let known = known.map_or(0, |found| found.definition.revision);
+        let key = format!("{}.{}", info.resource, info.api_group);
+        let stored = self.storage.get(&key, MinRevision::Latest).await.ok()??;
+        if stored.revision.0 <= known {
+            return None;
+        }
+        let reached = self.definitions.reach(stored.revision);
+        tokio::time::timeout(CATCH_UP, reached).await.ok()?;
+        self.addressed(info)
+    }
+
+    /// The definition that a request addresses, if it answers such requests.
+    fn addressed(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
+        let found = self.catalog.get(&info.api_group, &info.resource)?;
+        let definition = &found.definition;
+        let fits = match (definition.namespaced, info.namespace.is_empty()) {
+            (false, no_namespace) => no_namespace,
+            // Only reads span namespaces.
+            (true, true) => matches!(info.verb.as_str(), "list" | "watch"),
+            (true, false) => true,
+        };
+        (fits && definition.served(&info.api_version).is_some() && definition.answers()).then_some(found)
+    }
+}
+
+#[async_trait]
+impl UnprotectedHandler for CustomResourceHandler {
+    async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
+        self.catch_up().await;
+        let Some(info) = RequestContext::of(&req).info.clone() else {
+            return self.next.clone().serve(req, authorized).await;
+        };
+        if !info.is_resource {
+            return match self.document(&req, &info) {
+                Some(response) => response,
+                None => self.next.clone().serve(req, authorized).await,
+            };
+        }
+        let Some(found) = self.find(&info).await else {
+            return self.next.clone().serve(req, authorized).await;
+        };
+        let Some(version) = found.definition.served(&info.api_version) else {
+            return self.next.clone().serve(req, authorized).await;
+        };
+        match found.version(version, self.catalog.builder()).await {
+            Ok(served) => served.serve(req, &authorized).await,
+            Err(why) => {
+                let status = match why {
+                    Unavailable::Broken(_) => Status::internal("error resolving resource"),
+                    Unavailable::Busy => Status::too_many_requests(why.to_string(), 1),
+                };
+                respond::status_with(Codecs::default(), &status, req.headers(), &Query::of(&req))
+            }
+        }
+    }
+}

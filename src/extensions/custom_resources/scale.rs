@@ -1,0 +1,244 @@
+//! The scale subresource of custom resources (upstream's `ScaleREST` in
+//! `k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go`).
+//!
+//! Entry point: [`ScalePaths::of_version`], then [`Scale`] to serve it and [`ScaleStrategy`] to validate the fields in
+//! every write.
+
+mod handler;
+mod validation;
+
+pub use validation::ScaleStrategy;
+
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::patch::{go_print, go_type};
+use crate::apimachinery::value::{Str, Value};
+use crate::registry::scale::managers::ReplicasPaths;
+use crate::registry::scale::scale_of;
+use crate::registry::{Schema, Store, Subresource, SubresourceBehaviour, Verbs};
+use handler::ScaleHandler;
+use std::sync::Arc;
+
+/// Where the objects of one version of a definition have what their Scale shows.
+#[derive(Clone, Debug)]
+pub struct ScalePaths {
+    wanted: Path,
+    observed: Path,
+    selector: Option<Path>,
+    managers: ReplicasPaths,
+}
+
+/// A path of field names; unlike a [`JsonPath`](crate::apimachinery::jsonpath::JsonPath), it can be written to.
+#[derive(Clone, Debug)]
+struct Path {
+    /// As the definition has it, with a leading dot.
+    text: Str,
+    names: Vec<Str>,
+}
+
+impl Path {
+    fn parse(text: &str) -> Self {
+        Self {
+            text: text.into(),
+            names: names(text).into_iter().map(Str::new).collect(),
+        }
+    }
+
+    /// The value; null if it is missing.
+    fn get<'v>(&self, object: &'v Value) -> Result<&'v Value, String> {
+        let mut at = object;
+        for (i, name) in self.names.iter().enumerate() {
+            match at {
+                Value::Null => return Ok(at),
+                Value::Object(m) => match m.get(name) {
+                    Some(v) => at = v,
+                    None => return Ok(&Value::Null),
+                },
+                v => return Err(accessor(&self.names[..=i], v, "map[string]interface{}")),
+            }
+        }
+        Ok(at)
+    }
+
+    fn integer(&self, object: &Value) -> Result<Option<i64>, String> {
+        match self.get(object)? {
+            Value::Null => Ok(None),
+            Value::Int(n) => Ok(Some(*n)),
+            v => Err(accessor(&self.names, v, "int64")),
+        }
+    }
+
+    fn string<'v>(&self, object: &'v Value) -> Result<&'v str, String> {
+        match self.get(object)? {
+            Value::Null => Ok(""),
+            Value::String(s) => Ok(s),
+            v => Err(accessor(&self.names, v, "string")),
+        }
+    }
+
+    /// Sets the value and creates missing parents.
+    fn set(&self, object: &mut Value, value: i64) -> Result<(), String> {
+        let mut at = object;
+        for (i, name) in self.names.iter().enumerate() {
+            let Value::Object(m) = at else {
+                let parent = dotted(&self.names[..i]);
+                return Err(format!(
+                    "value cannot be set because {parent} is not a map[string]interface{{}}"
+                ));
+            };
+            let last = i + 1 == self.names.len();
+            if !last && !m.contains_key(name) {
+                m.insert(name.clone(), Value::object());
+            }
+            at = m.entry(name);
+        }
+        *at = Value::Int(value);
+        Ok(())
+    }
+}
+
+fn names(path: &str) -> Vec<&str> {
+    path.strip_prefix('.').unwrap_or(path).split('.').collect()
+}
+
+fn dotted(names: &[Str]) -> String {
+    names.iter().flat_map(|name| [".", name]).collect()
+}
+
+fn accessor(names: &[Str], v: &Value, expected: &str) -> String {
+    let (path, shown, found) = (dotted(names), go_print(v), go_type(v));
+    format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
+}
+
+impl ScalePaths {
+    /// The paths of a version of a definition, given the definition's `spec`; `None` if the version has no scale
+    /// subresource.
+    pub fn of_version(spec: &Value, version: &str) -> Option<Self> {
+        let group = spec.str_at(&["group"]);
+        let replicas = |v: &Value| {
+            v.at(&["subresources", "scale"])
+                .as_object()
+                .map(|m| m.str("specReplicasPath").to_owned())
+        };
+        let versions = spec.get("versions").items();
+        let named = |v: &Value| format!("{group}/{}", v.str_at(&["name"]));
+        let all: Vec<(String, Option<String>)> = versions.iter().map(|v| (named(v), replicas(v))).collect();
+        let all = all
+            .iter()
+            .map(|(name, path)| (name.as_str(), path.as_deref().map(names)));
+        let of = versions.iter().find(|v| v.str_at(&["name"]) == version)?;
+        let scale = of.at(&["subresources", "scale"]);
+        scale.as_object()?;
+        let path = |key| Path::parse(scale.str_at(&[key]));
+        Some(Self {
+            wanted: path("specReplicasPath"),
+            observed: path("statusReplicasPath"),
+            selector: Some(scale.str_at(&["labelSelectorPath"]))
+                .filter(|p| !p.is_empty())
+                .map(Path::parse),
+            managers: ReplicasPaths::new(&format!("{group}/{version}"), all),
+        })
+    }
+
+    /// The Scale of an object, and whether the object has the number of wanted replicas.
+    ///
+    /// # Errors
+    /// Upstream's message if a field has the wrong type.
+    fn scale(&self, object: &Value) -> Result<(Value, bool), String> {
+        let wanted = self.wanted.integer(object)?;
+        let observed = self.observed.integer(object)?.unwrap_or(0);
+        let selector = self.selector.as_ref().map_or(Ok(""), |path| path.string(object))?;
+        // Go keeps the lower half of larger numbers; validation refuses them.
+        let narrow = |n: i64| i64::from(n as i32);
+        let scale = scale_of(object, narrow(wanted.unwrap_or(0)), narrow(observed), selector);
+        Ok((scale, wanted.is_some()))
+    }
+}
+
+/// The subresource of a kind. Its requests are refused until [`bind`](Self::bind) is called.
+pub struct Scale(Arc<ScaleHandler>);
+
+impl Scale {
+    /// The subresource with these paths; `schema` is that of `autoscaling/v1` Scale.
+    pub fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
+        Self(Arc::new(ScaleHandler::new(paths, schema)))
+    }
+
+    /// The entry for the resource.
+    pub fn subresource(&self) -> Subresource {
+        Subresource {
+            name: "scale",
+            kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
+            verbs: Verbs::GET_PATCH_UPDATE,
+            behaviour: SubresourceBehaviour::Custom(self.0.clone()),
+        }
+    }
+
+    /// Sets the store of the objects, whose resource must not contain this subresource: it would own itself.
+    pub fn bind(&self, parent: &Store) {
+        self.0.bind(parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    pub(super) fn spec() -> Value {
+        json!({"group": "g", "versions": [
+            {"name": "v1", "subresources": {"scale": {"specReplicasPath": ".spec.deep.size", "statusReplicasPath": ".status.n",
+                                                      "labelSelectorPath": ".status.selector"}}},
+            {"name": "v2", "subresources": {"status": {}}}]})
+    }
+
+    pub(super) fn paths() -> ScalePaths {
+        ScalePaths::of_version(&spec(), "v1").expect("v1 has a scale subresource")
+    }
+
+    #[test]
+    fn a_scale_shows_the_declared_paths() {
+        assert!(ScalePaths::of_version(&spec(), "v2").is_none());
+        let object = json!({
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}},
+            "spec": {"deep": {"size": 3}}, "status": {"n": 1, "selector": "a=b"}});
+        let (scale, found) = paths().scale(&object).expect("a scale");
+        assert!(found);
+        assert_eq!(
+            scale,
+            json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+                   "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+                   "spec": {"replicas": 3}, "status": {"replicas": 1, "selector": "a=b"}})
+        );
+        let (_, found) = paths().scale(&json!({"spec": {}})).expect("a scale");
+        assert!(!found);
+        for (object, want) in [
+            (
+                json!({"spec": {"deep": {"size": "x"}}}),
+                ".spec.deep.size accessor error: x is of the type string, expected int64",
+            ),
+            (
+                json!({"spec": {"deep": [1]}}),
+                ".spec.deep.size accessor error: [1] is of the type []interface {}, expected map[string]interface{}",
+            ),
+            (
+                json!({"status": {"selector": 1}}),
+                ".status.selector accessor error: 1 is of the type int64, expected string",
+            ),
+        ] {
+            assert_eq!(paths().scale(&object).expect_err("a wrong type"), want);
+        }
+    }
+
+    #[test]
+    fn setting_creates_parents_and_keeps_other_values() {
+        let path = Path::parse(".spec.deep.size");
+        let mut object = json!({"spec": {"x": 1}});
+        path.set(&mut object, 5).expect("settable");
+        assert_eq!(object, json!({"spec": {"x": 1, "deep": {"size": 5}}}));
+        let mut other = json!({"spec": {"deep": null}});
+        assert_eq!(
+            path.set(&mut other, 5).expect_err("null is no map"),
+            "value cannot be set because .spec.deep is not a map[string]interface{}"
+        );
+    }
+}

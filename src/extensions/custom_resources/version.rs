@@ -1,0 +1,392 @@
+//! One served version of a definition: its row, its store and its endpoint, built by the first request for it.
+
+use super::deprecation::deprecation;
+use super::scale::{Scale, ScalePaths, ScaleStrategy};
+use super::storages::Opened;
+use super::terminating::RefuseCreates;
+use super::{Definition, Storages, Version, columns, selectable};
+use crate::admission::Admission;
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::value::{Str, Value};
+use crate::endpoints::ApiGroupVersion;
+use crate::endpoints::discovery::resources::storage_version_hash;
+use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
+use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
+use crate::registry::resource::Backing;
+use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
+use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
+use crate::request::{Authorized, Request, Response};
+use crate::tasks::{Signal, off_thread};
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::OnceCell;
+
+/// About what compiling a schema allocates, by byte of its definition.
+const MEMORY_PER_BYTE: usize = 12;
+
+/// A version ready to serve requests.
+pub(super) struct ServedVersion {
+    row: Arc<Resource>,
+    store: Arc<Store>,
+    endpoint: ApiGroupVersion,
+}
+
+/// A version that is built when it is first used. A definition that cannot be served keeps the reason.
+pub(super) struct LazyVersion {
+    built: OnceCell<Result<Arc<ServedVersion>, String>>,
+    retired: Signal,
+}
+
+/// Why a version cannot serve a request now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// The definition has no such version, or it cannot be served.
+    Broken(String),
+    /// The compute pool is full, or the process is ending.
+    Busy,
+}
+
+/// Builds versions.
+pub(super) struct Builder {
+    storages: Opened,
+    conversions: Conversions,
+    admission: Arc<dyn Admission>,
+    endpoint: ApiGroupVersion,
+    schemas: Schemas,
+    /// The schema of `autoscaling/v1` Scale.
+    scale: Arc<dyn Schema>,
+}
+
+/// The row of a version.
+pub(super) struct Row {
+    pub resource: Resource,
+    /// The scale subresource, if it has one; not bound to a store yet.
+    scale: Option<Scale>,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    served: usize,
+}
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Broken(why) => f.write_str(why),
+            Self::Busy => f.write_str("the server is too busy to build the resource"),
+        }
+    }
+}
+
+impl ServedVersion {
+    /// The store of the custom resources.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Serves a request for the resource.
+    pub async fn serve(&self, req: Request, authorized: &Authorized) -> Response {
+        let served = (self.row.clone(), self.store.clone());
+        self.endpoint.serve_custom(&served, req, authorized).await
+    }
+}
+
+impl Default for LazyVersion {
+    fn default() -> Self {
+        Self {
+            built: OnceCell::new(),
+            retired: Signal::new("a custom resource was replaced"),
+        }
+    }
+}
+
+impl LazyVersion {
+    /// True if the version was built.
+    pub fn is_used(&self) -> bool {
+        self.built.initialized()
+    }
+
+    /// Ends the watches, now and of requests that are still on their way.
+    pub fn retire(&self) {
+        self.retired.fire();
+    }
+
+    #[cfg(test)]
+    pub fn set_broken(&self) {
+        let _ = self.built.set(Err("not built in tests".to_owned()));
+    }
+
+    #[cfg(test)]
+    pub fn is_retired(&self) -> bool {
+        self.retired.fired()
+    }
+
+    /// The version, built if this is its first use.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: another caller goes on building.
+    pub async fn get(
+        &self,
+        builder: &Arc<Builder>,
+        definition: &Arc<Definition>,
+        version: &Version,
+        terminating: &Arc<AtomicBool>,
+    ) -> Result<Arc<ServedVersion>, Unavailable> {
+        let build = || builder.build(definition, version, terminating, &self.retired);
+        let built = self.built.get_or_try_init(build).await?;
+        built.clone().map_err(Unavailable::Broken)
+    }
+}
+
+impl Builder {
+    pub fn new(
+        storages: Arc<dyn Storages>,
+        conversions: Conversions,
+        admission: Arc<dyn Admission>,
+        endpoint: ApiGroupVersion,
+        scale: Arc<dyn Schema>,
+    ) -> Self {
+        Self {
+            storages: Opened::new(storages),
+            conversions,
+            admission,
+            endpoint,
+            schemas: Schemas::default(),
+            scale,
+        }
+    }
+
+    /// The open storages.
+    pub fn storages(&self) -> &Opened {
+        &self.storages
+    }
+
+    async fn build(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        version: &Version,
+        terminating: &Arc<AtomicBool>,
+        retired: &Signal,
+    ) -> Result<Result<Arc<ServedVersion>, String>, Unavailable> {
+        let bytes = definition.stored.len();
+        let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
+        let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
+        let row = match row.ok_or(Unavailable::Busy)? {
+            Ok(row) => row,
+            Err(why) => {
+                tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
+                return Ok(Err(why));
+            }
+        };
+        let Row {
+            resource,
+            scale,
+            versions,
+            served,
+        } = row;
+        let stored = self.storages.get(&resource.group_resource()).await;
+        let storage = versions.storage(stored.ok_or(Unavailable::Busy)?, served);
+        let admission = Arc::new(RefuseCreates {
+            inner: self.admission.clone(),
+            terminating: terminating.clone(),
+        });
+        if let Some(scale) = scale {
+            let mut parent = resource.clone();
+            parent.subresources.retain(|s| s.name != "scale");
+            scale.bind(&Store::new(Arc::new(parent), storage.clone(), admission.clone()));
+        }
+        let row = Arc::new(resource);
+        let endpoint = ApiGroupVersion {
+            gv: row.gvk().group_version(),
+            retired: Some(retired.clone()),
+            ..self.endpoint.clone()
+        };
+        Ok(Ok(Arc::new(ServedVersion {
+            store: Arc::new(Store::new(row.clone(), storage, admission)),
+            row,
+            endpoint,
+        })))
+    }
+
+    /// The row of a version. Compiles its schema, which takes long if it is large, and those of the other versions, since
+    /// stored objects may be in any of them.
+    ///
+    /// # Errors
+    /// Why the version cannot be served, for the log.
+    pub fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
+        let names = &definition.accepted;
+        for (what, name) in [
+            ("resource", names.plural()),
+            ("kind", names.kind()),
+            ("list kind", names.list_kind()),
+        ] {
+            if name.is_empty() {
+                return Err(format!("the server could not properly serve the {what}"));
+            }
+        }
+        let tree = definition.tree();
+        let mut all = Vec::new();
+        for spec in tree.at(&["spec", "versions"]).items() {
+            let name = spec.str_at(&["name"]);
+            let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
+            let schema = spec.at(&["schema", "openAPIV3Schema"]);
+            let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
+            all.push(CompiledVersion {
+                name: name.to_owned(),
+                // Extracted where selectors need them.
+                fields: None,
+                schema: Arc::new(KindSchema::shared(gvk, structural, source)),
+            });
+        }
+        let served = all.iter().position(|v| v.name == version);
+        let of = definition.versions.iter().find(|v| v.name == version);
+        let (Some(served), Some(of)) = (served, of) else {
+            return Err(format!("there is no version {version:?}"));
+        };
+        let versions = self.conversions.versions(&tree, &all)?;
+        let gvr = GroupVersionResource::new(&definition.group, version, names.plural());
+        let mut subresources = Vec::new();
+        if of.status {
+            subresources.push(Subresource {
+                name: "status",
+                kind: GroupVersionKind::new(&definition.group, version, names.kind()),
+                verbs: Verbs::GET_PATCH_UPDATE,
+                behaviour: SubresourceBehaviour::Status,
+            });
+        }
+        let paths = ScalePaths::of_version(tree.get("spec"), version);
+        let inner: Arc<dyn RestStrategy> = match &paths {
+            Some(paths) => Arc::new(ScaleStrategy(paths.clone())),
+            None => Arc::new(Plain),
+        };
+        let scale = paths.map(|paths| Scale::new(paths, self.scale.clone()));
+        subresources.extend(scale.as_ref().map(Scale::subresource));
+        let reversed: Vec<&str> = definition.group.rsplit('.').collect();
+        let structural = all[served].schema.structural().clone();
+        let spec = &tree.at(&["spec", "versions"]).items()[served];
+        let resource = Resource {
+            kind: names.kind().into(),
+            list_kind: names.list_kind().into(),
+            singular: names.singular().into(),
+            short_names: names.short().to_vec(),
+            categories: names.categories().to_vec(),
+            namespaced: definition.namespaced,
+            verbs: Verbs::ALL,
+            backing: Backing::Stored {
+                prefix: prefix(&gvr.group_resource()),
+            },
+            schema: versions.schema(served),
+            definition: Str::from(format!("{}.{version}.{}", reversed.join("."), names.kind())),
+            columns: Some(columns::of_version(spec)),
+            selectable: Some(selectable::of_version(spec, Some(structural.clone()))),
+            strategy: Arc::new(SchemaStrategy::new(structural, of.status, inner)),
+            deprecation: of.deprecated.then(|| deprecation(definition, of).into()),
+            unstructured: true,
+            returns_deleted: false,
+            unconditional_update: false,
+            create_on_update: false,
+            meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
+            storage_version_hash: definition.storage_version_hash(),
+            subresources,
+            gvr,
+        };
+        Ok(Row {
+            resource,
+            scale,
+            versions,
+            served,
+        })
+    }
+}
+
+/// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
+/// fields everywhere; only stored ones can be like that.
+fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
+    let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
+    if !schema.is_null() && !preserves {
+        return Cow::Borrowed(schema);
+    }
+    let mut open = schema.clone();
+    open.set(&["type"], "object");
+    preserve(&mut open);
+    Cow::Owned(open)
+}
+
+/// Lets a schema, and all those below it, preserve unknown fields.
+fn preserve(schema: &mut Value) {
+    let Some(m) = schema.as_object_mut() else { return };
+    m.insert("x-kubernetes-preserve-unknown-fields", true);
+    if let Some(Value::Object(properties)) = m.get_mut("properties") {
+        properties.iter_mut().for_each(|(_, property)| preserve(property));
+    }
+    for word in ["items", "additionalProperties"] {
+        if let Some(below) = m.get_mut(word) {
+            preserve(below);
+        }
+    }
+}
+
+/// The key prefix of a custom resource's objects, as upstream's.
+pub fn prefix(resource: &GroupResource) -> String {
+    format!("/registry/{}/{}/", resource.group, resource.resource)
+}
+
+impl Definition {
+    /// The hash in discovery, which tells clients about a change of the storage version. Empty if that is not served.
+    pub(super) fn storage_version_hash(&self) -> Str {
+        let stored = self.storage_version().filter(|v| v.served);
+        stored.map_or_else(Str::default, |v| {
+            Str::from(storage_version_hash(&self.group, &v.name, self.accepted.kind()))
+        })
+    }
+}
+
+/// Compiled schemas, shared by content: versions of a definition often have the same one.
+#[derive(Default)]
+struct Schemas(Mutex<HashMap<[u8; 32], Weak<StructuralSchema>>>);
+
+impl Schemas {
+    /// The compiled schema, and the JSON it was compiled from.
+    fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), String> {
+        let source = Bytes::from(json::to_vec(schema));
+        let sum = digest::digest(&digest::SHA256, &source);
+        let mut key = [0; 32];
+        key.copy_from_slice(sum.as_ref());
+        if let Some(known) = self.lock().get(&key).and_then(Weak::upgrade) {
+            return Ok((known, source));
+        }
+        let compiled = Arc::new(StructuralSchema::compile(schema).map_err(|e| e.to_string())?);
+        let mut all = self.lock();
+        all.retain(|_, schema| schema.strong_count() > 0);
+        all.insert(key, Arc::downgrade(&compiled));
+        Ok((compiled, source))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<StructuralSchema>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn old_definitions_keep_unknown_fields() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+        assert_eq!(*kept(&json!({}), &schema), schema);
+        for (spec, schema) in [
+            (json!({}), Value::Null),
+            (json!({"preserveUnknownFields": true}), schema.clone()),
+        ] {
+            let structural = StructuralSchema::parse(&kept(&spec, &schema)).expect("structural");
+            let mut object = json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}});
+            assert_eq!(structural.prune(&mut object), Vec::<String>::new());
+            assert_eq!(object, json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}}));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Upstream's internal form of a definition, in which it is validated. What is the same in all versions (schema,
+//! subresources, columns, selectable fields) moves to the top of the spec, and the paths in error messages show it
+//! (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+
+static NULL: Value = Value::Null;
+
+/// What a version has, or all of them have.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) schema: &'a Value,
+    pub(super) subresources: &'a Value,
+    pub(super) columns: &'a Value,
+    pub(super) selectable: &'a Value,
+}
+
+pub(super) struct Version<'a> {
+    /// The version as it was sent.
+    pub(super) sent: &'a Value,
+    /// What it does not share with all others.
+    pub(super) own: Parts<'a>,
+}
+
+pub(super) struct Internal<'a> {
+    pub(super) versions: Vec<Version<'a>>,
+    /// What all versions share.
+    pub(super) shared: Parts<'a>,
+}
+
+impl<'a> Parts<'a> {
+    const NONE: Self = Self {
+        schema: &NULL,
+        subresources: &NULL,
+        columns: &NULL,
+        selectable: &NULL,
+    };
+
+    /// The OpenAPI schema, if there is one.
+    pub(super) fn open_api_schema(&self) -> Option<&'a Value> {
+        Some(self.schema.get("openAPIV3Schema")).filter(|s| !s.is_null())
+    }
+
+    pub(super) fn has_status(&self) -> bool {
+        !self.subresources.get("status").is_null()
+    }
+}
+
+impl<'a> Internal<'a> {
+    pub(super) fn of(definition: &'a Value) -> Self {
+        let sent = definition.at(&["spec", "versions"]).items();
+        let mut versions: Vec<Version<'a>> = sent
+            .iter()
+            .map(|v| Version {
+                sent: v,
+                own: Parts {
+                    schema: v.get("schema"),
+                    subresources: v.get("subresources"),
+                    columns: v.get("additionalPrinterColumns"),
+                    selectable: v.get("selectableFields"),
+                },
+            })
+            .collect();
+        let mut shared = Parts::NONE;
+        let members: [for<'p> fn(&'p mut Parts<'a>) -> &'p mut &'a Value; 4] = [
+            |p| &mut p.schema,
+            |p| &mut p.subresources,
+            |p| &mut p.columns,
+            |p| &mut p.selectable,
+        ];
+        for member in members {
+            let Some(first) = versions.first_mut().map(|v| *member(&mut v.own)) else {
+                break;
+            };
+            if versions.iter_mut().all(|v| *member(&mut v.own) == first) {
+                *member(&mut shared) = first;
+                versions.iter_mut().for_each(|v| *member(&mut v.own) = &NULL);
+            }
+        }
+        Self { versions, shared }
+    }
+
+    /// Every schema of the definition, once.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> {
+        let own = self.versions.iter().filter_map(|v| v.own.open_api_schema());
+        self.shared.open_api_schema().into_iter().chain(own)
+    }
+
+    /// The subresources of a version, whether it shares them or not.
+    pub(super) fn has_status(&self, version: &Version<'a>) -> bool {
+        match self.versions.iter().any(|v| !v.own.subresources.is_null()) {
+            true => version.own.has_status(),
+            false => self.shared.has_status(),
+        }
+    }
+
+    /// The versions as upstream prints them. Schemas and what else belongs to one version only are not printed.
+    pub(super) fn print_versions(&self) -> String {
+        let member = |v: &Value, key: &str| json::to_string(v.get(key));
+        let flag = |v: &Value, key: &str| v.get(key).as_bool() == Some(true);
+        let all = self.versions.iter().map(|Version { sent: v, .. }| {
+            format!(
+                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+                member(v, "name"),
+                flag(v, "served"),
+                flag(v, "storage"),
+                flag(v, "deprecated"),
+                member(v, "deprecationWarning"),
+            )
+        });
+        format!("[{}]", all.collect::<Vec<_>>().join(","))
+    }
+}

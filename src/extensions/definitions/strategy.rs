@@ -1,0 +1,218 @@
+//! Strategy of CustomResourceDefinitions, following upstream's
+//! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
+
+use super::validation;
+use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::extensions::conditions;
+use crate::extensions::custom_resources::FINALIZER;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
+
+/// Strategy of CustomResourceDefinitions.
+pub struct CustomResourceDefinition;
+
+/// Name of the version with `storage: true`, or `""`.
+fn storage_version(v: &Value) -> &str {
+    let versions = v.at(&["spec", "versions"]).items();
+    let found = versions.iter().find(|x| x.get("storage").as_bool() == Some(true));
+    found.map_or("", |x| x.str_at(&["name"]))
+}
+
+fn set_if_empty(v: &mut Value, path: &[&str], value: impl Into<Value>) {
+    if v.at(path).is_empty_value() {
+        v.set(path, value);
+    }
+}
+
+/// Copies a top-level member from `old`, or removes it if `old` has none.
+fn restore(new: &mut Value, old: &Value, member: &str) {
+    match old.get(member) {
+        Value::Null => drop(new.unset(&[member])),
+        was => new.set(&[member], was.clone()),
+    }
+}
+
+/// Adds the storage version to `status.storedVersions`.
+fn note_storage_version(v: &mut Value) {
+    let stored = storage_version(v).to_owned();
+    let mut all = v.at(&["status", "storedVersions"]).items().to_vec();
+    if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
+        all.push(stored.into());
+        v.set(&["status", "storedVersions"], all);
+    }
+}
+
+impl Strategy for CustomResourceDefinition {
+    fn default(&self, v: &mut Value) {
+        let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
+        if !kind.is_empty() {
+            set_if_empty(v, &["spec", "names", "singular"], kind.to_lowercase());
+            set_if_empty(v, &["spec", "names", "listKind"], format!("{kind}List"));
+        }
+        if v.at(&["spec", "conversion"]).is_null() {
+            v.set(&["spec", "conversion", "strategy"], "None");
+        }
+        const SERVICE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "service"];
+        if let Some(service) = v.at_mut(&SERVICE).filter(|s| !s.is_null())
+            && service.get("port").is_null()
+        {
+            service.set(&["port"], 443i64);
+        }
+        if v.at(&["status", "storedVersions"]).items().is_empty() {
+            note_storage_version(v);
+        }
+    }
+
+    fn prepare_create(&self, v: &mut Value) {
+        let status =
+            crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
+        v.set(&["status"], status);
+        note_storage_version(v);
+        v.set_meta("generation", 1i64);
+    }
+
+    fn validate_create(&self, v: &Value) -> ErrorList {
+        validation::create(v)
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, "status");
+        if new.get("spec") != old.get("spec") {
+            let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+            new.set_meta("generation", was + 1);
+        }
+        // Versions are only ever added here, since objects may still be stored in an older one. An administrator
+        // removes them through the status after migrating.
+        note_storage_version(new);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        validation::update(new, old)
+    }
+
+    /// As upstream, only the spec is restored: the controllers change finalizers through the status subresource.
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        restore(new, old, "spec");
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        validation::status(new)
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        validation::format_warnings(new, old)
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["spec"],
+            _ => &["status"],
+        }
+    }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+/// The first delete only marks the definition. The finalizing controller deletes the custom resources and then removes
+/// the finalizer.
+impl DeleteStrategy for CustomResourceDefinition {
+    fn check(&self, _v: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self, v: &Value) -> bool {
+        !v.is_being_deleted()
+    }
+
+    fn grace(&self, _v: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn mark(&self, v: &mut Value, old: &Value) {
+        if old.is_being_deleted() {
+            return;
+        }
+        // Unlike for other kinds, the propagation policy does not matter.
+        let mut finalizers = old.finalizers();
+        if !finalizers.contains(&FINALIZER) {
+            finalizers.push(FINALIZER);
+        }
+        let finalizers: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
+        v.set_meta("finalizers", finalizers);
+        v.unset_meta("deletionGracePeriodSeconds");
+        v.set_meta("generation", old.at(&["metadata", "generation"]).clone());
+        conditions::set(
+            v,
+            "Terminating",
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            &time::now(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn names_and_stored_versions_are_defaulted() {
+        let mut v = json!({"spec": {"names": {"kind": "Widget", "plural": "widgets"}, "versions": [{"name": "v1", "storage": true}]}});
+        CustomResourceDefinition.default(&mut v);
+        CustomResourceDefinition.prepare_create(&mut v);
+        assert_eq!(v.str_at(&["spec", "names", "listKind"]), "WidgetList");
+        assert_eq!(v.str_at(&["spec", "names", "singular"]), "widget");
+        assert_eq!(v.str_at(&["spec", "conversion", "strategy"]), "None");
+        assert_eq!(v.at(&["status", "storedVersions"]), &json!(["v1"]));
+        let mut new = v.clone();
+        new.set(
+            &["spec", "versions"],
+            json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]),
+        );
+        CustomResourceDefinition.prepare_update(&mut new, &v);
+        assert_eq!(new.at(&["status", "storedVersions"]), &json!(["v1", "v2"]));
+        assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn a_status_update_may_change_metadata_but_not_the_spec() {
+        let old = json!({"metadata": {"finalizers": ["a"]}, "spec": {"group": "g"}, "status": {}});
+        let mut new = json!({"metadata": {"finalizers": []}, "spec": {"group": "h"}, "status": {"storedVersions": []}});
+        CustomResourceDefinition.prepare_status_update(&mut new, &old);
+        assert_eq!(
+            new,
+            json!({"metadata": {"finalizers": []}, "spec": {"group": "g"}, "status": {"storedVersions": []}})
+        );
+        assert_eq!(CustomResourceDefinition.reset_fields("status"), ["spec"]);
+    }
+    #[test]
+    fn the_first_delete_marks_the_definition() {
+        let old = json!({"metadata": {"generation": 3, "finalizers": ["x.io/own"]}, "status": {"conditions": [
+            {"type": "Established", "status": "True"}]}});
+        assert!(CustomResourceDefinition.holds(&old));
+        let mut new = old.clone();
+        new.set_meta("generation", 4i64);
+        new.set_meta("deletionTimestamp", "now");
+        new.set_meta("deletionGracePeriodSeconds", 0i64);
+        CustomResourceDefinition.mark(&mut new, &old);
+        assert_eq!(new.finalizers(), ["x.io/own", FINALIZER]);
+        assert_eq!(new.at(&["metadata", "generation"]), &3i64.into());
+        assert_eq!(new.at(&["metadata", "deletionGracePeriodSeconds"]), &Value::Null);
+        let condition = conditions::find(&new, "Terminating").unwrap();
+        assert_eq!(condition.str_at(&["reason"]), "InstanceDeletionPending");
+        assert!(
+            !CustomResourceDefinition.holds(&new),
+            "the finalizer holds it from now on"
+        );
+        let mut again = new.clone();
+        CustomResourceDefinition.mark(&mut again, &new);
+        assert_eq!(again, new);
+    }
+}

@@ -1,0 +1,85 @@
+//! `spec.conversion`. Paths are those of upstream's internal form, without `webhook`.
+
+use super::ratchet::Options;
+use super::supported;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::validation::dns1035_label;
+use crate::apimachinery::value::Value;
+use crate::client::webhook_config;
+use crate::proxy::tls;
+use base64::Engine;
+use std::collections::HashSet;
+
+/// The versions of ConversionReview that exist.
+pub(super) const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Options, at: &FieldPath) {
+    if conversion.is_null() {
+        return;
+    }
+    supported(out, conversion, "strategy", at, &["None", "Webhook"]);
+    let webhook = conversion.get("webhook");
+    let (client, versions) = (webhook.get("clientConfig"), webhook.get("conversionReviewVersions"));
+    let (client_at, versions_at) = (at.child("webhookClientConfig"), at.child("conversionReviewVersions"));
+    if conversion.str_at(&["strategy"]) != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if !client.is_null() {
+            out.push(FieldError::forbidden(&client_at, why));
+        }
+        if !versions.items().is_empty() {
+            out.push(FieldError::forbidden(&versions_at, why));
+        }
+        return;
+    }
+    if client.is_null() {
+        out.push(FieldError::required(
+            &client_at,
+            "required when strategy is set to Webhook",
+        ));
+    } else {
+        out.extend(webhook_config::client_config(client, &client_at));
+        if !options.invalid_ca_bundle
+            && let Err(why) = ca_bundle(client)
+        {
+            let at = client_at.child("caBundle");
+            out.push(FieldError::invalid(&at, client.get("caBundle").clone(), why));
+        }
+    }
+    review_versions(out, versions, options, &versions_at);
+}
+
+/// Checks the CA bundle of a client configuration; an absent one is fine.
+pub(super) fn ca_bundle(client: &Value) -> Result<(), String> {
+    let text = client.str_at(&["caBundle"]);
+    if text.is_empty() {
+        return Ok(());
+    }
+    // Decoding the object has checked that it is base64.
+    let pem = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .unwrap_or_default();
+    tls::check_bundle(&pem)
+}
+
+fn review_versions(out: &mut ErrorList, versions: &Value, options: &Options, at: &FieldPath) {
+    if versions.items().is_empty() {
+        return out.push(FieldError::required(at, ""));
+    }
+    let (mut seen, mut known) = (HashSet::new(), false);
+    for (i, version) in versions.items().iter().enumerate() {
+        let version = version.as_str().unwrap_or("");
+        let at = at.index(i);
+        if !seen.insert(version) {
+            out.push(FieldError::invalid(&at, version, "duplicate version"));
+            continue;
+        }
+        for why in dns1035_label(version) {
+            out.push(FieldError::invalid(&at, version, why));
+        }
+        known |= REVIEW_VERSIONS.contains(&version);
+    }
+    if options.recognized_review_version && !known {
+        let why = "must include at least one of v1, v1beta1";
+        out.push(FieldError::invalid(at, versions.clone(), why));
+    }
+}

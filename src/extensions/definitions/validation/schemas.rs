@@ -1,0 +1,123 @@
+//! The schemas of a definition: that there are some, and what may be at their root. Their content is checked by
+//! [`definition::check`].
+
+use super::ratchet::Options;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::extensions::definitions::internal::Internal;
+use crate::extensions::schema::definition;
+
+/// Keywords that the root may have although status is validated with a part of the schema: their Go names, in upstream's
+/// order, and in JSON.
+const ROOT_KEYWORDS: [(&str, &str); 22] = [
+    ("Description", "description"),
+    ("Type", "type"),
+    ("Format", "format"),
+    ("Title", "title"),
+    ("Maximum", "maximum"),
+    ("ExclusiveMaximum", "exclusiveMaximum"),
+    ("Minimum", "minimum"),
+    ("ExclusiveMinimum", "exclusiveMinimum"),
+    ("MaxLength", "maxLength"),
+    ("MinLength", "minLength"),
+    ("Pattern", "pattern"),
+    ("MaxItems", "maxItems"),
+    ("MinItems", "minItems"),
+    ("UniqueItems", "uniqueItems"),
+    ("MultipleOf", "multipleOf"),
+    ("Required", "required"),
+    ("Items", "items"),
+    ("Properties", "properties"),
+    ("ExternalDocs", "externalDocs"),
+    ("Example", "example"),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields"),
+    ("XValidations", "x-kubernetes-validations"),
+];
+
+/// True if a schema has something that only works in structural schemas.
+pub(super) fn needs_structure(internal: &Internal<'_>) -> bool {
+    const EXTENSIONS: [&str; 6] = [
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-validations",
+    ];
+    let mut extended = |s: &Value| EXTENSIONS.iter().any(|w| !s.get(w).is_null());
+    has_defaults(internal) || internal.schemas().any(|s| definition::any(s, &mut extended))
+}
+
+pub(super) fn has_defaults(internal: &Internal<'_>) -> bool {
+    internal
+        .schemas()
+        .any(|s| definition::any(s, &mut |s| !s.get("default").is_null()))
+}
+
+/// Every version needs a schema.
+pub(super) fn present(
+    out: &mut ErrorList,
+    internal: &Internal<'_>,
+    options: &Options,
+    preserve: bool,
+    path: &FieldPath,
+) {
+    if internal.shared.open_api_schema().is_some() || !options.schema_required && preserve {
+        return;
+    }
+    let why = if options.schema_required {
+        ""
+    } else {
+        "because otherwise all fields are pruned"
+    };
+    for (i, version) in internal.versions.iter().enumerate() {
+        let served = version.sent.get("served").as_bool() == Some(true);
+        if version.own.open_api_schema().is_none() && (options.schema_required || served) {
+            let at = path.child("versions").index(i).child("schema").child("openAPIV3Schema");
+            out.push(FieldError::required(&at, why));
+        }
+    }
+}
+
+/// The schema at `path`, if there is one.
+pub(super) fn schema(
+    out: &mut ErrorList,
+    schema: Option<&Value>,
+    has_status: bool,
+    options: &Options,
+    path: &FieldPath,
+) {
+    let Some(schema) = schema else { return };
+    let at = path.child("openAPIV3Schema");
+    if has_status {
+        root_keywords(out, schema, &at);
+    }
+    if schema.get("nullable").as_bool() == Some(true) {
+        out.push(FieldError::forbidden(
+            &at.child("nullable"),
+            "nullable cannot be true at the root",
+        ));
+    }
+    out.extend(definition::check(schema, &at, &options.schema).1);
+}
+
+/// With a status subresource `status` is validated by its own part of the schema, so the root may have nothing that
+/// would then be lost.
+fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
+    let ty = schema.str_at(&["type"]);
+    if !ty.is_empty() && ty != "object" {
+        let why =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        return out.push(FieldError::invalid(&at.child("type"), ty, why));
+    }
+    let unset = |v: &Value| v.is_empty_value() && v.as_f64().is_none();
+    let allowed = |(key, v): (&str, &Value)| {
+        ROOT_KEYWORDS.iter().any(|(_, keyword)| *keyword == key) || unset(v) && key != "additionalProperties"
+    };
+    if schema.as_object().is_some_and(|m| !m.iter().all(allowed)) {
+        let names = ROOT_KEYWORDS.map(|(name, _)| name).join(" ");
+        let why =
+            format!("only [{names}] fields are allowed at the root of the schema if the status subresource is enabled");
+        out.push(FieldError::invalid(at, schema.clone(), why));
+    }
+}

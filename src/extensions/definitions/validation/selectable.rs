@@ -1,0 +1,70 @@
+//! Selectable fields.
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::extensions::definitions::internal::Parts;
+use crate::extensions::schema::definition::{ArrayNotation, resolve};
+use crate::interrupt::checkpoint;
+use std::collections::HashSet;
+
+/// Maximum number of selectable fields of a version.
+pub(super) const MAX: usize = 8;
+
+/// The fields that all versions share. Upstream refuses them if the versions differ in their schema.
+pub(super) fn shared(out: &mut ErrorList, parts: &Parts<'_>, too_many: bool, path: &FieldPath) {
+    let missing = "may only be set when validations.schema is included";
+    fields(out, parts, !parts.schema.is_null(), missing, too_many, path);
+}
+
+/// The fields of one version.
+pub(super) fn own(out: &mut ErrorList, parts: &Parts<'_>, too_many: bool, path: &FieldPath) {
+    let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
+    fields(out, parts, parts.open_api_schema().is_some(), missing, too_many, path);
+}
+
+fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &str, too_many: bool, path: &FieldPath) {
+    let fields = parts.selectable.items();
+    if fields.is_empty() {
+        return;
+    }
+    let at = path.child("selectableFields");
+    if !has_schema {
+        return out.push(FieldError::invalid(&at, "", missing));
+    }
+    let schema = parts.schema.get("openAPIV3Schema");
+    let mut unique: HashSet<Vec<String>> = HashSet::new();
+    for (i, field) in fields.iter().enumerate() {
+        checkpoint();
+        let at = at.index(i).child("jsonPath");
+        let path = field.str_at(&["jsonPath"]);
+        if path.is_empty() {
+            out.push(FieldError::required(&at, ""));
+            continue;
+        }
+        let (names, schema) = match resolve(path, schema, ArrayNotation::Refused) {
+            Ok(found) => found,
+            Err(why) => {
+                out.push(FieldError::invalid(&at, path, format!("is an invalid path: {why}")));
+                continue;
+            }
+        };
+        if names.first().is_some_and(|n| n == "metadata") {
+            out.push(FieldError::invalid(&at, path, "must not point to fields in metadata"));
+        }
+        if !matches!(schema.str_at(&["type"]), "string" | "boolean" | "integer") {
+            let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            out.push(FieldError::invalid(&at, path, why));
+        }
+        if !unique.insert(names) {
+            out.push(FieldError::duplicate(&at, path));
+        }
+    }
+    if unique.len() > MAX && !too_many {
+        out.push(FieldError::too_many(&at, unique.len(), MAX));
+    }
+}
+
+/// The fields of a version of a stored definition, for comparison with a new one.
+pub(super) fn count(fields: &Value) -> usize {
+    fields.items().len()
+}

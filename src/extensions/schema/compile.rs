@@ -1,0 +1,159 @@
+//! Turns the JSON of a schema into [`Node`]s, without judging it: what a keyword cannot express is skipped, because
+//! [`keywords`](super::keywords) and [`structural`](super::structural) have reported it, or because a definition that
+//! was stored long ago must still work as far as it can.
+
+use super::format::{FormatCheck, Formats};
+use super::limits::{self, MAX_DEPTH};
+use super::pattern::Pattern;
+use super::rules::Rule;
+use super::{Additional, Bound, Checks, CompileError, Default, ListKind, Node, Type};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Compiles the schema of an object.
+pub(super) fn root(schema: &Value) -> Result<Node, CompileError> {
+    limits::check(schema)?;
+    let mut compiler = Compiler {
+        patterns: HashMap::new(),
+    };
+    compiler.node(schema, 0)
+}
+
+struct Compiler<'s> {
+    /// Many fields of generated definitions have the same pattern (those of quantities, for example).
+    patterns: HashMap<&'s str, Option<Arc<Pattern>>>,
+}
+
+fn flag(s: &Value, name: &str) -> bool {
+    s.get(name).as_bool() == Some(true)
+}
+
+fn strings(v: &Value) -> Box<[Str]> {
+    v.items().iter().filter_map(Value::as_str).map(Str::new).collect()
+}
+
+fn count(s: &Value, name: &str) -> Option<usize> {
+    s.get(name).as_i64().and_then(|n| usize::try_from(n).ok())
+}
+
+impl<'s> Compiler<'s> {
+    fn node(&mut self, s: &'s Value, depth: usize) -> Result<Node, CompileError> {
+        checkpoint();
+        if depth > MAX_DEPTH {
+            return Err(CompileError::TooDeep);
+        }
+        let mut node = Node {
+            ty: Type::parse(s.str_at(&["type"])),
+            nullable: flag(s, "nullable"),
+            int_or_string: flag(s, "x-kubernetes-int-or-string"),
+            embedded: flag(s, "x-kubernetes-embedded-resource"),
+            preserve_unknown: flag(s, "x-kubernetes-preserve-unknown-fields"),
+            atomic_map: s.str_at(&["x-kubernetes-map-type"]) == "atomic",
+            required: strings(s.get("required")),
+            default: Some(s.get("default"))
+                .filter(|d| !d.is_null())
+                .map(|d| Box::new(default(d))),
+            list: match s.str_at(&["x-kubernetes-list-type"]) {
+                "set" => ListKind::Set,
+                "map" => ListKind::Map(strings(s.get("x-kubernetes-list-map-keys"))),
+                _ => ListKind::Atomic,
+            },
+            rules: Rule::list(s.get("x-kubernetes-validations")),
+            ..Node::default()
+        };
+        let properties = s.get("properties").as_object().into_iter().flat_map(|m| m.iter());
+        let mut compiled = Vec::new();
+        for (name, property) in properties {
+            compiled.push((Str::new(name), self.node(property, depth + 1)?));
+        }
+        // Keys of a map are sorted, which lookups rely on.
+        node.properties = compiled.into();
+        node.additional = match s.get("additionalProperties") {
+            Value::Bool(b) => Additional::Any(*b),
+            schema @ Value::Object(_) => Additional::Schema(Box::new(self.node(schema, depth + 1)?)),
+            _ => Additional::Absent,
+        };
+        if let items @ Value::Object(_) = s.get("items") {
+            node.items = Some(Box::new(self.node(items, depth + 1)?));
+        }
+        node.checks = self.checks(s, &node, depth)?.map(Box::new);
+        Ok(node)
+    }
+
+    fn checks(&mut self, s: &'s Value, node: &Node, depth: usize) -> Result<Option<Checks>, CompileError> {
+        const WORDS: [&str; 16] = [
+            "enum",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "format",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+        ];
+        if WORDS.iter().all(|w| s.get(w).is_empty_value()) && !WORDS.iter().any(|w| s.get(w).as_f64().is_some()) {
+            return Ok(None);
+        }
+        let bound = |word: &str, exclusive: &str| {
+            let at = s.get(word).as_f64()?;
+            let exclusive = flag(s, exclusive);
+            Some(Bound { at, exclusive })
+        };
+        let mut list = |word: &str| -> Result<Box<[Node]>, CompileError> {
+            let branches = s.get(word).items().iter();
+            branches.map(|b| self.node(b, depth + 1)).collect()
+        };
+        let (all_of, any_of, one_of) = (list("allOf")?, list("anyOf")?, list("oneOf")?);
+        let not = match s.get("not") {
+            not @ Value::Object(_) => Some(Box::new(self.node(not, depth + 1)?)),
+            _ => None,
+        };
+        let types = match node.int_or_string {
+            true => Formats::Strings,
+            false => Formats::of(node.ty),
+        };
+        Ok(Some(Checks {
+            enumeration: s.get("enum").items().into(),
+            minimum: bound("minimum", "exclusiveMinimum"),
+            maximum: bound("maximum", "exclusiveMaximum"),
+            multiple_of: s.get("multipleOf").as_f64(),
+            min_length: count(s, "minLength"),
+            max_length: count(s, "maxLength"),
+            pattern: Some(s.str_at(&["pattern"]))
+                .filter(|p| !p.is_empty())
+                .and_then(|p| self.pattern(p)),
+            format: FormatCheck::parse(types, s.str_at(&["format"])),
+            min_items: count(s, "minItems"),
+            max_items: count(s, "maxItems"),
+            min_properties: count(s, "minProperties"),
+            max_properties: count(s, "maxProperties"),
+            all_of,
+            any_of,
+            one_of,
+            not,
+        }))
+    }
+
+    fn pattern(&mut self, source: &'s str) -> Option<Arc<Pattern>> {
+        let known = self.patterns.entry(source);
+        known.or_insert_with(|| Pattern::new(source).ok().map(Arc::new)).clone()
+    }
+}
+
+fn default(value: &Value) -> Default {
+    Default {
+        value: value.clone(),
+        size: json::to_vec(value).len(),
+    }
+}

@@ -1,0 +1,142 @@
+//! Validation of the defaults in a schema (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go`).
+
+use super::path::At;
+use super::{Node, embedded, prune, validate};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
+use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
+use crate::json;
+
+/// The errors of the defaults in a schema at `path`. Defaults in `additionalProperties` are not validated.
+pub(super) fn check(root: &Node, path: &FieldPath, pruned: bool) -> ErrorList {
+    let mut checker = Checker {
+        base: path,
+        pruned,
+        errors: ErrorList::new(),
+    };
+    checker.node(root, &At::ROOT, &Meta::Outside, root, true);
+    checker.errors
+}
+
+/// Where a schema is in relation to an object with metadata.
+enum Meta<'a> {
+    Outside,
+    /// Below `apiVersion`, `kind` or `metadata` of an object: the steps from it.
+    Inside(Vec<MetaStep<'a>>),
+}
+
+#[derive(Clone, Copy)]
+enum MetaStep<'a> {
+    Member(&'a Str),
+    Item,
+}
+
+struct Checker<'p> {
+    base: &'p FieldPath,
+    pruned: bool,
+    errors: ErrorList,
+}
+
+impl Checker<'_> {
+    /// `object` is the schema of the object with metadata that `node` is in; `is_object` is true if it is `node` itself.
+    fn node<'n>(&mut self, node: &'n Node, at: &At<'_>, meta: &Meta<'n>, object: &'n Node, is_object: bool) {
+        checkpoint();
+        let is_object = is_object || node.embedded;
+        let (object, meta) = if is_object {
+            (node, &Meta::Outside)
+        } else {
+            (object, meta)
+        };
+        if let Some(default) = node.default.as_deref() {
+            let path = at.below(self.base).child("default");
+            match meta {
+                Meta::Outside => self.outside(node, &default.value, &path, is_object),
+                Meta::Inside(steps) => self.inside(node, &default.value, &path, steps, object),
+            }
+        }
+        let below = |step: MetaStep<'n>| match meta {
+            Meta::Outside => Meta::Outside,
+            Meta::Inside(steps) => Meta::Inside(steps.iter().copied().chain([step]).collect()),
+        };
+        if let Some(items) = &node.items {
+            self.node(items, &at.name("items"), &below(MetaStep::Item), object, false);
+        }
+        let properties_at = at.name("properties");
+        for (name, property) in &node.properties {
+            let step = MetaStep::Member(name);
+            let meta = match is_object && prune::is_object_key(name) {
+                true => Meta::Inside(vec![step]),
+                false => below(step),
+            };
+            self.node(property, &properties_at.key(name), &meta, object, false);
+        }
+    }
+
+    fn outside(&mut self, node: &Node, default: &Value, path: &FieldPath, is_object: bool) {
+        if self.pruned && !prune::unknown(node, &mut default.clone(), is_object).is_empty() {
+            self.errors.push(FieldError::invalid(
+                path,
+                default.clone(),
+                "must not have unknown fields",
+            ));
+        }
+        let mut coerced = default.clone();
+        match embedded::coerce(node, &mut coerced, path, is_object) {
+            Err(e) => self.errors.push(e),
+            Ok(_) => {
+                let mut errors = embedded::validate(node, &coerced, path, is_object);
+                if errors.is_empty() {
+                    errors = validate::default_value(node, &coerced, path);
+                }
+                self.errors.extend(errors);
+            }
+        }
+    }
+
+    /// A default within metadata has to be valid in an object that has nothing else.
+    fn inside(&mut self, node: &Node, default: &Value, path: &FieldPath, steps: &[MetaStep<'_>], object: &Node) {
+        let mut whole = default.clone();
+        for step in steps.iter().rev() {
+            whole = match step {
+                MetaStep::Item => Value::Array(vec![whole]),
+                MetaStep::Member(name) => {
+                    let mut parent = Value::object();
+                    parent.set(&[name], whole);
+                    parent
+                }
+            };
+        }
+        for (key, value) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
+            if whole.get(key).is_null() {
+                whole.set(&[key], json!(value));
+            }
+        }
+        let nowhere = FieldPath::default();
+        let problem = match embedded::coerce(object, &mut whole, &nowhere, true) {
+            Err(e) => Some(e.to_string()),
+            Ok(_) => {
+                let errors = embedded::validate(object, &whole, &nowhere, true);
+                (!errors.is_empty()).then(|| aggregate(&errors))
+            }
+        };
+        match problem {
+            Some(why) => {
+                let why = format!("must result in valid metadata: {why}");
+                self.errors.push(FieldError::invalid(path, default.clone(), why));
+            }
+            None => self.errors.extend(validate::default_value(node, default, path)),
+        }
+    }
+}
+
+/// True if no default has fields that the schema does not know.
+pub(super) fn are_pruned(node: &Node) -> bool {
+    checkpoint();
+    let own = node
+        .default
+        .as_deref()
+        .is_none_or(|d| prune::unknown(node, &mut d.value.clone(), node.embedded).is_empty());
+    let items = node.items.as_deref().is_none_or(are_pruned);
+    own && items && node.properties.iter().all(|(_, p)| are_pruned(p))
+}

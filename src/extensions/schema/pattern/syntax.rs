@@ -1,0 +1,396 @@
+//! Parses Go's regular expression syntax (`regexp/syntax`, Perl flags), with Go's error texts, and rewrites it for the
+//! `regex` crate. The entry point is [`translate`].
+//!
+//! Differences between the two: in Go `\d \s \w \b` are ASCII only, a `{` that starts no repetition is a literal, `\Q…\E`
+//! quotes, classes have no set operations, and a repetition cannot be repeated. Captures become plain groups.
+
+use super::class;
+use std::fmt::Write;
+
+/// Why a pattern was refused, and the part of it that is at fault.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    pub(super) what: &'static str,
+    pub(super) part: String,
+}
+
+impl SyntaxError {
+    pub(super) fn new(what: &'static str, part: &str) -> Self {
+        Self {
+            what,
+            part: part.to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "error parsing regexp: {}: `{}`", self.what, self.part)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+pub(super) type Result<T> = std::result::Result<T, SyntaxError>;
+
+/// Maximum nesting depth of groups, as in Go.
+const MAX_DEPTH: usize = 1000;
+/// Maximum count of a repetition, and product of nested ones, as in Go.
+const MAX_REPEAT: u32 = 1000;
+/// Maximum estimated program size; see [`Translated::cost`]. Go's own limit is some ten times higher.
+const MAX_COST: u32 = 200_000;
+
+/// A pattern for the `regex` crate.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// Estimated size of the compiled program, in states; matching takes at most this many steps for each byte.
+    pub(super) cost: u32,
+}
+
+/// The last item of a concatenation, which a repetition would apply to.
+#[derive(Clone, Copy)]
+struct Atom {
+    cost: u32,
+    /// The largest product of the counts of repetitions nested in it.
+    product: u32,
+}
+
+/// An open group.
+struct Group {
+    cost: u32,
+    product: u32,
+    last: Option<Atom>,
+}
+
+impl Group {
+    const EMPTY: Self = Self {
+        cost: 0,
+        product: 1,
+        last: None,
+    };
+
+    fn push(&mut self, atom: Atom) {
+        self.settle();
+        self.last = Some(atom);
+    }
+
+    /// Adds the last item to the totals.
+    fn settle(&mut self) {
+        if let Some(atom) = self.last.take() {
+            self.cost = self.cost.saturating_add(atom.cost);
+            self.product = self.product.max(atom.product);
+        }
+    }
+}
+
+struct Parser<'a> {
+    whole: &'a str,
+    out: String,
+    /// Open groups; the first is the pattern itself.
+    groups: Vec<Group>,
+    /// Where the last item ends in `out`. Flags such as `(?i)` may follow it, and a repetition still applies to the item.
+    item_end: usize,
+}
+
+/// Rewrites a Go pattern.
+pub(super) fn translate(whole: &str) -> Result<Translated> {
+    let mut p = Parser {
+        whole,
+        out: String::with_capacity(whole.len() + 16),
+        groups: vec![Group::EMPTY],
+        item_end: 0,
+    };
+    let mut rest = whole;
+    let mut last_repeat = "";
+    while let Some(c) = rest.chars().next() {
+        let before = rest;
+        let after = &rest[c.len_utf8()..];
+        let mut repeat = "";
+        rest = match c {
+            '(' => p.open(rest)?,
+            '|' => {
+                p.top().settle();
+                p.out.push('|');
+                after
+            }
+            ')' => {
+                p.close()?;
+                after
+            }
+            '^' | '$' => {
+                p.out.push(c);
+                p.atom(1);
+                after
+            }
+            '.' => {
+                p.out.push('.');
+                p.atom(class::DOT_COST);
+                after
+            }
+            '[' => {
+                let (after, cost) = class::bracketed(rest, &mut p.out)?;
+                p.atom(cost);
+                after
+            }
+            '*' | '+' | '?' => {
+                repeat = before;
+                p.repeat(before, after, last_repeat, None)?
+            }
+            '{' => match repetition(rest) {
+                Some((counts, after)) => {
+                    repeat = before;
+                    p.repeat(before, after, last_repeat, Some(counts))?
+                }
+                None => {
+                    p.literal('{');
+                    after
+                }
+            },
+            '\\' => p.escape(rest)?,
+            other => {
+                p.literal(other);
+                after
+            }
+        };
+        last_repeat = repeat;
+    }
+    if p.groups.len() != 1 {
+        return Err(SyntaxError::new("missing closing )", whole));
+    }
+    p.top().settle();
+    let cost = p.top().cost;
+    if cost > MAX_COST {
+        return Err(SyntaxError::new("expression too large", whole));
+    }
+    Ok(Translated { text: p.out, cost })
+}
+
+impl<'a> Parser<'a> {
+    fn top(&mut self) -> &mut Group {
+        self.groups.last_mut().expect("the outermost group is never closed")
+    }
+
+    fn atom(&mut self, cost: u32) {
+        self.push(Atom { cost, product: 1 });
+    }
+
+    /// Adds an item, which was just written.
+    fn push(&mut self, atom: Atom) {
+        self.item_end = self.out.len();
+        self.top().push(atom);
+    }
+
+    fn literal(&mut self, c: char) {
+        push_char(&mut self.out, c);
+        self.atom(c.len_utf8() as u32);
+    }
+
+    fn open(&mut self, rest: &'a str) -> Result<&'a str> {
+        if self.groups.len() > MAX_DEPTH {
+            return Err(SyntaxError::new("expression nests too deeply", self.whole));
+        }
+        let (group, after) = match rest.starts_with("(?") {
+            true => flags(rest, &mut self.out)?,
+            false => {
+                self.out.push_str("(?:");
+                (true, &rest[1..])
+            }
+        };
+        if group {
+            self.groups.push(Group::EMPTY);
+        }
+        Ok(after)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if self.groups.len() == 1 {
+            return Err(SyntaxError::new("unexpected )", self.whole));
+        }
+        self.out.push(')');
+        self.top().settle();
+        let Some(Group { cost, product, .. }) = self.groups.pop() else {
+            return Ok(());
+        };
+        let cost = cost.saturating_add(1);
+        self.push(Atom { cost, product });
+        Ok(())
+    }
+
+    /// Handles `*`, `+`, `?` (`counts` is `None`) and `{…}` at the start of `before`.
+    fn repeat(
+        &mut self,
+        before: &'a str,
+        mut after: &'a str,
+        last_repeat: &str,
+        counts: Option<Counts>,
+    ) -> Result<&'a str> {
+        let written = |after: &str| &before[..before.len() - after.len()];
+        if counts.is_some_and(Counts::too_large) {
+            return Err(SyntaxError::new("invalid repeat count", written(after)));
+        }
+        after = after.strip_prefix('?').unwrap_or(after);
+        if !last_repeat.is_empty() {
+            let both = &last_repeat[..last_repeat.len() - after.len()];
+            return Err(SyntaxError::new("invalid nested repetition operator", both));
+        }
+        let missing = || SyntaxError::new("missing argument to repetition operator", written(after));
+        let atom = self.top().last.ok_or_else(missing)?;
+        let (times, product) = match counts {
+            None => (1, atom.product),
+            Some(Counts { max: Some(0), .. }) => (0, 1),
+            Some(Counts { min, max }) => {
+                let times = max.unwrap_or(min).max(1);
+                (times.max(min.saturating_add(1)), times.saturating_mul(atom.product))
+            }
+        };
+        let repeats = counts.is_some_and(|c| c.min >= 2 || c.max.is_some_and(|m| m >= 2));
+        if repeats && product > MAX_REPEAT {
+            return Err(SyntaxError::new("invalid repeat count", written(after)));
+        }
+        let cost = atom.cost.saturating_mul(times).saturating_add(1);
+        if cost > MAX_COST || self.groups.iter().any(|g| g.cost > MAX_COST) {
+            return Err(SyntaxError::new("expression too large", self.whole));
+        }
+        self.top().last = Some(Atom { cost, product });
+        self.out.insert_str(self.item_end, written(after));
+        self.item_end += written(after).len();
+        Ok(after)
+    }
+
+    /// Handles a backslash outside of a class.
+    fn escape(&mut self, rest: &'a str) -> Result<&'a str> {
+        let c = rest[1..].chars().next();
+        let after = c.map_or("", |c| &rest[1 + c.len_utf8()..]);
+        match c {
+            Some('A') => self.out.push_str("\\A"),
+            Some('z') => self.out.push_str("\\z"),
+            Some('b') => self.out.push_str("(?-u:\\b)"),
+            // A byte-wise `\B` could match inside a multi-byte character, but `str` positions are never inside one.
+            Some('B') => self.out.push_str("(?-u:\\B)"),
+            Some('C') => return Err(SyntaxError::new("invalid escape sequence", "\\C")),
+            Some('Q') => {
+                let (quoted, after) = after.split_once("\\E").unwrap_or((after, ""));
+                quoted.chars().for_each(|c| self.literal(c));
+                return Ok(after);
+            }
+            _ => {
+                if let Some((after, cost)) = class::unicode(rest, &mut self.out)? {
+                    self.atom(cost);
+                    return Ok(after);
+                }
+                if let Some((ranges, negated, after)) = class::perl(rest) {
+                    let not = if negated { "^" } else { "" };
+                    let _ = write!(self.out, "[{not}{ranges}]");
+                    self.atom(class::DOT_COST);
+                    return Ok(after);
+                }
+                let (code, after) = class::escaped(rest)?;
+                match char::from_u32(code) {
+                    Some(c) => self.literal(c),
+                    None => {
+                        // A surrogate never occurs in a text.
+                        self.out.push_str(class::NOTHING);
+                        self.atom(1);
+                    }
+                }
+                return Ok(after);
+            }
+        }
+        self.atom(1);
+        Ok(after)
+    }
+}
+
+/// Appends a literal, escaped where the `regex` crate needs it.
+pub(super) fn push_char(out: &mut String, c: char) {
+    if c.is_alphanumeric() || c == '_' {
+        out.push(c);
+    } else {
+        let _ = write!(out, "\\x{{{:x}}}", u32::from(c));
+    }
+}
+
+/// The counts of a `{min,max}`; `max` is `None` without an upper limit.
+#[derive(Clone, Copy)]
+struct Counts {
+    min: u32,
+    max: Option<u32>,
+}
+
+impl Counts {
+    fn too_large(self) -> bool {
+        self.min > MAX_REPEAT || self.max.is_some_and(|m| m > MAX_REPEAT || m < self.min)
+    }
+}
+
+/// Parses a repetition `{n}`, `{n,}` or `{n,m}` at the start of `s`; anything else is a literal brace.
+fn repetition(s: &str) -> Option<(Counts, &str)> {
+    let (min, s) = number(s.strip_prefix('{')?)?;
+    let (max, s) = match s.strip_prefix(',') {
+        None => (Some(min), s),
+        Some(s) if s.starts_with('}') => (None, s),
+        Some(s) => {
+            let (max, s) = number(s)?;
+            (Some(max), s)
+        }
+    };
+    Some((Counts { min, max }, s.strip_prefix('}')?))
+}
+
+/// A decimal number without leading zeros; too large ones saturate.
+fn number(s: &str) -> Option<(u32, &str)> {
+    let end = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
+    let (digits, rest) = s.split_at(end);
+    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    Some((digits.parse().unwrap_or(u32::MAX), rest))
+}
+
+/// Handles `(?` at the start of `s`: a named capture, flags, or a group with flags. Returns whether a group was opened.
+fn flags<'a>(s: &'a str, out: &mut String) -> Result<(bool, &'a str)> {
+    let name = if s.len() > 4 && s[2..].starts_with("P<") {
+        Some(4)
+    } else {
+        (s.len() > 3 && s[2..].starts_with('<')).then_some(3)
+    };
+    if let Some(start) = name {
+        let Some(end) = s.find('>') else {
+            return Err(SyntaxError::new("invalid named capture", s));
+        };
+        let valid = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        if end <= start || !s[start..end].chars().all(valid) {
+            return Err(SyntaxError::new("invalid named capture", &s[..=end]));
+        }
+        out.push_str("(?:");
+        return Ok((true, &s[end + 1..]));
+    }
+    let (mut on, mut off, mut negative, mut seen) = (String::new(), String::new(), false, false);
+    for (i, c) in s.char_indices().skip(2) {
+        match c {
+            'i' | 'm' | 's' | 'U' => {
+                seen = true;
+                on.retain(|f| f != c);
+                let list = if negative { &mut off } else { &mut on };
+                if !list.contains(c) {
+                    list.push(c);
+                }
+            }
+            '-' if !negative => (negative, seen) = (true, false),
+            ':' | ')' if !negative || seen => {
+                let off = if off.is_empty() { off } else { format!("-{off}") };
+                if c == ':' || !on.is_empty() || !off.is_empty() {
+                    let _ = write!(out, "(?{on}{off}{c}");
+                }
+                return Ok((c == ':', &s[i + 1..]));
+            }
+            other => {
+                let part = &s[..i + other.len_utf8()];
+                return Err(SyntaxError::new("invalid or unsupported Perl syntax", part));
+            }
+        }
+    }
+    // Upstream's rule for `(?i` without an end.
+    Err(SyntaxError::new("invalid or unsupported Perl syntax", s))
+}

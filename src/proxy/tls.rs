@@ -1,0 +1,187 @@
+//! TLS configurations towards backends: trust anchors, server name and client certificate. Entry point:
+//! [`TlsBuilder::build`]. The verification itself is in `verify`.
+
+use super::certificate_warnings::CountingVerdict;
+use super::verify::{AnyServer, GoLike, Verdict, Verifier};
+use crate::telemetry::X509Warnings;
+use bytes::Bytes;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// All inputs of a TLS configuration. Backends with equal inputs share connections.
+#[derive(Clone)]
+pub struct TlsInputs {
+    /// Skip verification of the backend's certificate.
+    pub insecure: bool,
+    /// CA certificates in PEM; empty for those of the system.
+    pub ca_bundle: Bytes,
+    /// The name that the certificate must be valid for; also sent as SNI.
+    pub server_name: String,
+    /// The client certificate to present on request.
+    pub identity: Option<Arc<CertifiedKey>>,
+}
+
+/// The TLS configurations for one set of inputs.
+pub struct ClientTls {
+    /// Offers h2, then http/1.1.
+    pub any: Arc<ClientConfig>,
+    /// Offers http/1.1 only, for upgrades.
+    pub http1: Arc<ClientConfig>,
+    /// The name to verify; `None` if the configured one is not a valid name, in which case every TLS dial fails.
+    pub server_name: Option<ServerName<'static>>,
+}
+
+/// Builds TLS configurations and caches the system's root certificates.
+pub struct TlsBuilder {
+    provider: Arc<CryptoProvider>,
+    system_roots: OnceLock<Arc<RootCertStore>>,
+    certificate_warnings: Option<X509Warnings>,
+}
+
+impl TlsInputs {
+    /// Whether both describe the same configuration. Client certificates are compared by pointer.
+    pub fn same(&self, other: &Self) -> bool {
+        let identity = match (&self.identity, &other.identity) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        identity
+            && self.insecure == other.insecure
+            && self.ca_bundle == other.ca_bundle
+            && self.server_name == other.server_name
+    }
+}
+
+// === impl TlsBuilder ===
+
+impl TlsBuilder {
+    /// Creates a builder that uses this crypto provider.
+    pub fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self {
+            provider,
+            system_roots: OnceLock::new(),
+            certificate_warnings: None,
+        }
+    }
+
+    /// Counts deprecated properties of backends' certificates.
+    pub fn with_metrics(mut self, certificate_warnings: X509Warnings) -> Self {
+        self.certificate_warnings = Some(certificate_warnings);
+        self
+    }
+
+    /// Builds the configurations for these inputs. Takes a few hundred microseconds, so it is
+    /// done per change, not per request.
+    ///
+    /// # Errors
+    /// Upstream's error text for a CA bundle that cannot be used.
+    pub fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
+        let verdict: Box<dyn Verdict> = if inputs.insecure {
+            Box::new(AnyServer)
+        } else if inputs.ca_bundle.is_empty() {
+            let roots = self.system_roots.get_or_init(|| Arc::new(load_system_roots())).clone();
+            Box::new(GoLike::new(roots, Vec::new(), &self.provider))
+        } else {
+            let (roots, certs) = parse_bundle(&inputs.ca_bundle)?;
+            Box::new(GoLike::new(Arc::new(roots), certs, &self.provider))
+        };
+        let verdict = match &self.certificate_warnings {
+            None => verdict,
+            Some(certificate_warnings) => Box::new(CountingVerdict {
+                verdict,
+                certificate_warnings: certificate_warnings.clone(),
+            }),
+        };
+        let verifier = Arc::new(Verifier {
+            verdict,
+            provider: self.provider.clone(),
+        });
+        let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, String> {
+            let builder = ClientConfig::builder_with_provider(self.provider.clone())
+                .with_safe_default_protocol_versions()
+                .map_err(|e| e.to_string())?
+                .dangerous()
+                .with_custom_certificate_verifier(verifier.clone());
+            let mut c = match &inputs.identity {
+                Some(key) => builder.with_client_cert_resolver(Arc::new(ShowAlways(key.clone()))),
+                None => builder.with_no_client_auth(),
+            };
+            c.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+            Ok(Arc::new(c))
+        };
+        Ok(ClientTls {
+            any: config(&[b"h2", b"http/1.1"])?,
+            http1: config(&[b"http/1.1"])?,
+            server_name: ServerName::try_from(inputs.server_name.clone()).ok(),
+        })
+    }
+}
+
+fn load_system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for e in &found.errors {
+        tracing::warn!("a system root certificate was left out: {e}");
+    }
+    roots.add_parsable_certificates(found.certs);
+    roots
+}
+
+/// Checks that a `caBundle` can be used.
+///
+/// # Errors
+/// Upstream's text.
+pub fn check_bundle(pem: &[u8]) -> Result<(), String> {
+    parse_bundle(pem).map(drop)
+}
+
+fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
+    let unusable = |why: &str| format!("unable to load root certificates: {why}");
+    let mut roots = RootCertStore::empty();
+    let mut certs = Vec::new();
+    let mut blocks = 0;
+    for cert in CertificateDer::pem_slice_iter(pem) {
+        // As upstream, ignore trailing data that is not PEM.
+        let Ok(cert) = cert else { break };
+        blocks += 1;
+        if let Err(e) = roots.add(cert.clone()) {
+            return Err(unusable(&format!("failed to parse certificate: {e}")));
+        }
+        certs.push(cert);
+    }
+    if blocks == 0 {
+        let text = String::from_utf8_lossy(pem);
+        return Err(unusable(
+            if text.contains("-----BEGIN ") && text.contains("-----END ") {
+                "no valid certificate authority data seen"
+            } else {
+                "unable to parse bytes as PEM block"
+            },
+        ));
+    }
+    Ok((roots, certs))
+}
+
+#[derive(Debug)]
+struct ShowAlways(Arc<CertifiedKey>);
+
+impl rustls::client::ResolvesClientCert for ShowAlways {
+    fn resolve(&self, _roots: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
+    }
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for TlsInputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TlsInputs({}, insecure: {})", self.server_name, self.insecure)
+    }
+}

@@ -1,0 +1,73 @@
+//! The passage of a write through admission. The types prescribe the order: [`mutate`] is the only way to a [`Mutated`],
+//! and only that can run the validating phase. What a kind prepares and validates lies between the two.
+
+use super::store::{Store, WriteOptions};
+use super::strategy::Context;
+use crate::admission::{Admission, Attributes, Operation};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use std::sync::Arc;
+
+/// A write that the mutating phase has admitted.
+pub(super) struct Mutated<'a> {
+    admission: &'a dyn Admission,
+    attributes: Attributes,
+}
+
+/// Runs the mutating phase of a write of `name`. `old` is the stored object, for updates and deletes.
+///
+/// # Errors
+/// The Status of the plugin that rejects the write.
+pub(super) async fn mutate<'a>(
+    store: &'a Store,
+    cx: &Context,
+    (operation, name): (Operation, &str),
+    old: Option<Arc<Value>>,
+    options: &WriteOptions,
+    object: &mut Value,
+) -> Result<Mutated<'a>> {
+    let attributes = Attributes {
+        operation,
+        kind: options.kind.clone().unwrap_or_else(|| store.resource.gvk()),
+        resource: store.resource.gvr.clone(),
+        subresource: options.subresource.clone(),
+        namespace: cx.namespace.clone(),
+        name: name.to_owned(),
+        user: cx.user.clone(),
+        dry_run: cx.dry_run,
+        old_object: old,
+        options: options.options.clone(),
+        warnings: cx.warnings.clone(),
+        audit: cx.audit.clone(),
+    };
+    store.admission.mutate(&attributes, object).await?;
+    Ok(Mutated {
+        admission: &*store.admission,
+        attributes,
+    })
+}
+
+impl Mutated<'_> {
+    /// Runs the validating phase.
+    ///
+    /// # Errors
+    /// The Status of the plugin that rejects the write.
+    pub async fn validate(&self, object: &Value) -> Result<()> {
+        self.admission.validate(&self.attributes, object).await
+    }
+
+    /// [`validate`](Self::validate) for an object whose name was generated after the mutating phase.
+    ///
+    /// # Errors
+    /// The Status of the plugin that rejects the write.
+    pub async fn validate_named(&self, name: &str, object: &Value) -> Result<()> {
+        if name == self.attributes.name {
+            return self.validate(object).await;
+        }
+        let attributes = Attributes {
+            name: name.to_owned(),
+            ..self.attributes.clone()
+        };
+        self.admission.validate(&attributes, object).await
+    }
+}

@@ -1,0 +1,72 @@
+//! [`Flights`]: conversions that wait for somebody else, shared by all who need the same objects. Hundreds of watchers of
+//! one event then cost one call of a webhook.
+//!
+//! A conversion goes on while one of those who wait for it does, whoever started it.
+
+use crate::storage::{Entry, Error};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The converted entries of a batch, in its order.
+pub(super) type Converted = Result<Arc<[Arc<Entry>]>, Error>;
+type Flight = BoxFuture<'static, Converted>;
+
+/// Conversions that are not finished, by the address of each stored entry: while one is, it keeps its entries.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<HashMap<usize, (WeakShared<Flight>, usize)>>);
+
+/// What a reader waits for.
+pub(super) struct Boarding {
+    /// Conversions of others that contain an entry of this reader: its position, itself, and its index there.
+    pub joined: Vec<(usize, Arc<Entry>, Shared<Flight>, usize)>,
+    /// The positions of the entries that this reader converts, and the conversion.
+    pub own: Option<(Vec<usize>, Shared<Flight>)>,
+}
+
+fn address(entry: &Arc<Entry>) -> usize {
+    Arc::as_ptr(entry) as usize
+}
+
+impl Flights {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, (WeakShared<Flight>, usize)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the conversions under way, and prepares that of the rest with `convert`.
+    pub fn board(&self, todo: Vec<(usize, Arc<Entry>)>, convert: impl FnOnce(Vec<Arc<Entry>>) -> Flight) -> Boarding {
+        let mut flights = self.lock();
+        let (mut joined, mut positions, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, entry) in todo {
+            let flight = flights.get(&address(&entry));
+            match flight.and_then(|(flight, index)| Some((flight.upgrade()?, *index))) {
+                Some((flight, index)) => joined.push((position, entry, flight, index)),
+                None => {
+                    positions.push(position);
+                    entries.push(entry);
+                }
+            }
+        }
+        let mut own = None;
+        if !entries.is_empty() {
+            let addresses: Vec<usize> = entries.iter().map(address).collect();
+            let flight = convert(entries).shared();
+            if let Some(weak) = flight.downgrade() {
+                let indices = addresses.into_iter().enumerate();
+                flights.extend(indices.map(|(index, address)| (address, (weak.clone(), index))));
+            }
+            own = Some((positions, flight));
+        }
+        Boarding { joined, own }
+    }
+
+    /// Forgets a conversion that is finished, and those that were given up.
+    pub fn land(&self, entries: &[Arc<Entry>]) {
+        let mut flights = self.lock();
+        for entry in entries {
+            flights.remove(&address(entry));
+        }
+        flights.retain(|_, (flight, _)| flight.upgrade().is_some());
+    }
+}

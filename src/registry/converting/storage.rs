@@ -1,0 +1,197 @@
+//! [`ConvertingStorage`]: the storage of one served version.
+
+use super::reader::Reader;
+use super::selection::Selection;
+use super::watch::ConvertingWatch;
+use super::{Converting, KindVersions};
+use crate::apimachinery::codec::json;
+use crate::storage::{
+    Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Select,
+    Storage, Watch, WatchOptions,
+};
+use crate::tasks::compute;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Storage of one version of a kind, on top of the storage of the kind.
+pub struct ConvertingStorage {
+    inner: Arc<dyn Storage>,
+    kind: Arc<KindVersions>,
+    served: usize,
+    reader: Arc<Reader>,
+}
+
+/// Objects to read per page of a list whose selector is evaluated after conversion.
+const PAGE: usize = 500;
+/// Memory for a list that extracts fields from stored objects.
+const SCAN: usize = 1 << 20;
+
+impl ConvertingStorage {
+    /// The storage of the version with index `served`; `inner` stores the objects.
+    pub fn new(inner: Arc<dyn Storage>, kind: Arc<KindVersions>, served: usize) -> Self {
+        let reader = Reader::new(kind.clone(), served, inner.budget().cloned());
+        Self {
+            inner,
+            kind,
+            served,
+            reader: Arc::new(reader),
+        }
+    }
+
+    /// The draft to store of a draft of the served version.
+    async fn stored(&self, mut draft: Draft) -> Result<Draft, Error> {
+        let names = self.kind.conversion.stored_fields();
+        if self.served == self.kind.stored {
+            if names.is_none() {
+                // Extracted when they are needed.
+                draft.fields = Box::default();
+            }
+            return Ok(draft);
+        }
+        let version = &self.kind.versions[self.kind.stored];
+        // The draft was encoded by this server, so it decodes.
+        let served = json::decode(&draft.json).map_err(Error::Failed)?;
+        let objects = match self.kind.conversion.convert(vec![served], version) {
+            Converting::Done(objects) => objects?,
+            Converting::Pending(objects) => objects.await?,
+        };
+        let mut object = objects
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::NotConverted("the conversion returned 0 objects, expected 1".to_owned()))?;
+        if let Some(shape) = &version.shape {
+            shape.converted(&mut object);
+        }
+        let fields = version.fields.as_ref().filter(|_| names.is_some());
+        let fields = fields.map_or_else(Vec::new, |f| (f.extract)(&object));
+        Ok(Draft::new(&object, fields))
+    }
+
+    /// The result of a write in the served version.
+    async fn written(&self, written: Result<Arc<Entry>, Error>) -> Result<Arc<Entry>, Error> {
+        match written {
+            Ok(entry) => self.reader.one(entry).await,
+            Err(Error::Conflict(Some(there))) => Err(Error::Conflict(Some(self.reader.one(there).await?))),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Lists pages until `options.limit` objects pass `test`.
+    async fn search(&self, mut options: ListOptions, test: &dyn Select) -> Result<Listing, Error> {
+        let limit = options.limit;
+        if limit > 0 {
+            options.limit = limit.max(PAGE);
+        }
+        let mut found: Vec<Arc<Entry>> = Vec::new();
+        loop {
+            let (inner, asked) = (self.inner.clone(), options.clone());
+            let page = compute::offload(SCAN, async move { inner.list(asked).await }).await;
+            let mut page = page.map_err(|_| Error::NotReady(1))??;
+            let tested: Vec<bool> = page
+                .entries
+                .iter()
+                .map(|e| self.reader.is_served_as_stored(e))
+                .collect();
+            self.reader.all(&mut page.entries).await?;
+            let entries = page.entries.into_iter().zip(tested);
+            found.extend(entries.filter_map(|(e, tested)| (tested || self.reader.selects(test, &e)).then_some(e)));
+            if limit > 0 && found.len() > limit {
+                page.next = Some(ContinueToken {
+                    revision: Some(page.revision),
+                    start: found[limit].key.to_string(),
+                });
+                found.truncate(limit);
+            }
+            match page.next {
+                Some(next) if limit > 0 && found.len() < limit => options.token = Some(next),
+                next => {
+                    return Ok(Listing {
+                        entries: found,
+                        revision: page.revision,
+                        next,
+                        remaining: None,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Storage for ConvertingStorage {
+    async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        match self.inner.get(key, min).await? {
+            Some(entry) if self.reader.is_served_as_stored(&entry) => Ok(Some(entry)),
+            Some(entry) => self.reader.one(entry).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, mut options: ListOptions) -> Result<Listing, Error> {
+        let selection = Selection::new(&self.kind, &self.reader, &options.predicate);
+        options.predicate = selection.before;
+        if let Some(test) = selection.after {
+            return self.search(options, &*test).await;
+        }
+        let mut listing = self.inner.list(options).await?;
+        self.reader.all(&mut listing.entries).await?;
+        Ok(listing)
+    }
+
+    async fn watch(&self, mut options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        let selection = Selection::new(&self.kind, &self.reader, &options.predicate);
+        options.predicate = selection.before;
+        let inner = self.inner.watch(options).await?;
+        Ok(Box::new(ConvertingWatch::new(
+            inner,
+            self.reader.clone(),
+            selection.after,
+        )))
+    }
+
+    async fn put(&self, key: &str, when: Precondition, draft: Draft, ttl: Option<u64>) -> Result<Arc<Entry>, Error> {
+        let stored = self.stored(draft).await?;
+        if let Precondition::Unchanged(revision) = when
+            && let Some(there) = self.inner.get(key, MinRevision::Any).await?
+            && there.revision == revision
+            && !there.stale
+            && there.unversioned() == stored.json
+        {
+            // Nothing would change, not even the version in which the object is stored.
+            return self.reader.one(there).await;
+        }
+        self.written(self.inner.put(key, when, stored, ttl).await).await
+    }
+
+    async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+        self.written(self.inner.delete(key, unchanged).await).await
+    }
+
+    fn revision(&self) -> Revision {
+        self.inner.revision()
+    }
+
+    fn last_change(&self) -> Revision {
+        self.inner.last_change()
+    }
+
+    fn peek_revision(&self, key: &str) -> Option<Revision> {
+        self.inner.peek_revision(key)
+    }
+
+    fn count(&self) -> usize {
+        self.inner.count()
+    }
+
+    fn peek_size(&self, key: &str) -> usize {
+        self.inner.peek_size(key)
+    }
+
+    fn encoded_bytes(&self) -> Option<u64> {
+        self.inner.encoded_bytes()
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        self.inner.budget()
+    }
+}

@@ -1,0 +1,145 @@
+//! [`StoreLookup`]: finds the store of any resource.
+//!
+//! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the handlers of its
+//! resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it per request.
+
+use super::resource::Backing;
+use super::{Context, Store};
+use crate::admission::Cluster;
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Str;
+use crate::storage::Storage;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// The stores of a server, by resource. Clones share the content.
+#[derive(Clone, Default)]
+pub struct StoreLookup {
+    stores: Arc<ArcSwap<Stores>>,
+    custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
+}
+
+/// The kinds of CustomResourceDefinitions, whose stores come and go.
+pub trait CustomKinds: Send + Sync + 'static {
+    /// The plural of a kind and whether it is namespaced.
+    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+}
+
+#[derive(Clone, Default)]
+struct Stores {
+    by_resource: HashMap<GroupResource, Arc<Store>>,
+    by_kind: HashMap<(Str, Str), Arc<Store>>,
+}
+
+impl StoreLookup {
+    /// Adds stores. Of several versions of a resource, the first one added is found.
+    pub fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
+        self.stores.rcu(|now| {
+            let mut next = Stores::clone(now);
+            for store in stores.clone() {
+                let row = store.resource();
+                next.by_resource
+                    .entry(row.group_resource())
+                    .or_insert_with(|| store.clone());
+                next.by_kind
+                    .entry((row.gvr.group.clone(), row.kind.clone()))
+                    .or_insert_with(|| store.clone());
+            }
+            next
+        });
+    }
+
+    /// Sets the kinds of CustomResourceDefinitions. Later calls have no effect.
+    pub fn set_custom_kinds(&self, kinds: Arc<dyn CustomKinds>) {
+        let _ = self.custom.set(kinds);
+    }
+
+    /// The store of a resource, by group and plural.
+    ///
+    /// # Errors
+    /// 503 if there is none: it is looked up by a handler that is used before all stores are built.
+    pub fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
+        self.find(group, resource)
+            .ok_or_else(|| Status::service_unavailable("the server is still starting"))
+    }
+
+    fn find(&self, group: &str, resource: &str) -> Option<Arc<Store>> {
+        let key = GroupResource::new(group, resource);
+        self.stores.load().by_resource.get(&key).cloned()
+    }
+}
+
+#[async_trait]
+impl Cluster for StoreLookup {
+    fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        let store = self.find(group, resource)?;
+        let stored = matches!(store.resource().backing, Backing::Stored { .. });
+        stored.then(|| store.storage().clone())
+    }
+
+    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+        let stores = self.stores.load();
+        match stores
+            .by_kind
+            .get(&(Str::new(group), Str::new(kind)))
+            .map(|s| s.resource())
+        {
+            Some(row) => Some((row.gvr.resource.to_string(), row.namespaced)),
+            None => self.custom.get()?.resource_of(group, kind),
+        }
+    }
+
+    async fn create_namespace(&self, name: &str) -> Result<()> {
+        let namespace = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (name)}});
+        let store = self.get("", "namespaces")?;
+        store.create_value(&Context::system(""), namespace).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::AdmitAll;
+    use crate::controlplane::resource_builder::GroupVersionBuilder;
+    use crate::controlplane::reviews::NoStorage;
+
+    fn store(group: &'static str, version: &'static str, plural: &str, kind: &str) -> Arc<Store> {
+        let row = GroupVersionBuilder { group, version }.kind(plural, kind);
+        let row = Arc::new(row.namespaced().build());
+        Arc::new(Store::new(row, Arc::new(NoStorage), Arc::new(AdmitAll)))
+    }
+
+    #[test]
+    fn stores_added_later_are_found_through_earlier_clones() {
+        let lookup = StoreLookup::default();
+        let handler = lookup.clone();
+        assert_eq!(handler.get("", "pods").err().map(|s| s.code), Some(503));
+        lookup.add([&store("", "v1", "pods", "Pod")].into_iter());
+        assert_eq!(handler.get("", "pods").unwrap().resource().kind, "Pod");
+        assert!(handler.get("apps", "pods").is_err());
+    }
+
+    #[test]
+    fn first_version_of_a_resource_is_found() {
+        let lookup = StoreLookup::default();
+        let scalers = |version| {
+            store(
+                "autoscaling",
+                version,
+                "horizontalpodautoscalers",
+                "HorizontalPodAutoscaler",
+            )
+        };
+        lookup.add([&scalers("v2"), &scalers("v1")].into_iter());
+        let found = lookup.get("autoscaling", "horizontalpodautoscalers").unwrap();
+        assert_eq!(found.resource().gvr.version, "v2");
+        assert_eq!(
+            lookup.resource_of("autoscaling", "HorizontalPodAutoscaler"),
+            Some(("horizontalpodautoscalers".to_owned(), true))
+        );
+        assert_eq!(lookup.resource_of("autoscaling", "Pod"), None);
+    }
+}

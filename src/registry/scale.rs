@@ -1,0 +1,34 @@
+//! The `autoscaling/v1` Scale object of an object with replicas. [`managers`] translates field ownership between the two.
+
+pub mod managers;
+
+use crate::apimachinery::value::Value;
+
+/// The `apiVersion` of a Scale.
+pub const API_VERSION: &str = "autoscaling/v1";
+
+/// The Scale of `parent`. An empty selector is left out.
+pub fn scale_of(parent: &Value, wanted: i64, observed: i64, selector: &str) -> Value {
+    let mut metadata = Value::object();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        let value = parent.at(&["metadata", key]);
+        if !value.is_null() {
+            metadata.set(&[key], value.clone());
+        }
+    }
+    let mut spec = Value::object();
+    // Go omits a zero count.
+    if wanted != 0 {
+        spec.set(&["replicas"], wanted);
+    }
+    let mut status = Value::object();
+    status.set(&["replicas"], observed);
+    if !selector.is_empty() {
+        status.set(&["selector"], selector);
+    }
+    let mut scale = crate::json!({"kind": "Scale", "apiVersion": API_VERSION});
+    scale.set(&["metadata"], metadata);
+    scale.set(&["spec"], spec);
+    scale.set(&["status"], status);
+    scale
+}

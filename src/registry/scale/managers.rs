@@ -1,0 +1,248 @@
+//! Translates ownership of the replicas between the managed fields of an object and of its Scale
+//! (`k8s.io/apimachinery/pkg/util/managedfields/scalehandler.go`). Entry point: [`ReplicasPaths`].
+//!
+//! ```text
+//! entry of the object            in the Scale              in the object after the write
+//! owns the replicas              owns spec.replicas        unchanged if still in the Scale, else without replicas
+//! does not own the replicas      none                      unchanged
+//! has an unknown version         none                      none
+//! -                              new                       owns the replicas, at the version of the request
+//! ```
+
+use super::API_VERSION;
+use crate::apimachinery::apply::FieldSet;
+use crate::apimachinery::apply::fieldset::PathElement;
+use crate::apimachinery::value::{Str, Value};
+use std::collections::{HashMap, VecDeque};
+
+const MANAGED: [&str; 2] = ["metadata", "managedFields"];
+/// The path in the Scale.
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// Where the versions of a kind have the replicas.
+#[derive(Clone, Debug)]
+pub struct ReplicasPaths {
+    /// The `apiVersion` that the request addresses.
+    own: Str,
+    /// By `apiVersion`; `None` for a version without the subresource.
+    paths: HashMap<Str, Option<Vec<PathElement>>>,
+}
+
+fn elements<'a>(path: impl IntoIterator<Item = &'a str>) -> Vec<PathElement> {
+    path.into_iter()
+        .map(|name| PathElement::Field(Str::new(name)))
+        .collect()
+}
+
+fn fields(entry: &Value) -> FieldSet {
+    FieldSet::decode(entry.get("fieldsV1")).unwrap_or_default()
+}
+
+fn owns(entry: &Value, path: &[PathElement]) -> bool {
+    fields(entry).has(path)
+}
+
+/// Identity of an entry's writer, regardless of the API version.
+fn writer(entry: &Value) -> [&str; 3] {
+    ["manager", "operation", "subresource"].map(|k| entry.str_at(&[k]))
+}
+
+/// The set of one path of fields.
+fn set_of(path: &[PathElement]) -> FieldSet {
+    let mut set = FieldSet::new();
+    set.insert(path);
+    set
+}
+
+/// The entry reduced to one path, at this API version.
+fn reduced(entry: &Value, path: &[PathElement], api_version: &str) -> Value {
+    let mut entry = entry.clone();
+    entry.set(&["apiVersion"], api_version);
+    entry.set(&["fieldsV1"], set_of(path).encode());
+    entry
+}
+
+impl ReplicasPaths {
+    /// A kind with a single version, which has the replicas at `spec.replicas`.
+    pub fn standard(api_version: &str) -> Self {
+        Self::new(api_version, [(api_version, Some(REPLICAS.to_vec()))])
+    }
+
+    /// `own` is the `apiVersion` of the request; `versions` are those of the kind with the fields that lead to the
+    /// replicas, or `None` for a version without the subresource.
+    pub fn new<'a>(own: &str, versions: impl IntoIterator<Item = (&'a str, Option<Vec<&'a str>>)>) -> Self {
+        let versions = versions.into_iter();
+        Self {
+            own: own.into(),
+            paths: versions
+                .map(|(version, path)| (version.into(), path.map(elements)))
+                .collect(),
+        }
+    }
+
+    /// The path at the version of an entry; the outer `None` for an unknown version.
+    fn of(&self, entry: &Value) -> Option<Option<&[PathElement]>> {
+        self.paths.get(entry.str_at(&["apiVersion"])).map(Option::as_deref)
+    }
+
+    /// Sets the Scale's managed fields from the object's entries that own the replicas.
+    pub fn to_scale(&self, parent: &Value, scale: &mut Value) {
+        let in_scale = elements(REPLICAS);
+        let owners = parent.at(&MANAGED).items().iter();
+        let owners: Vec<Value> = owners
+            .filter(|e| self.of(e).flatten().is_some_and(|path| owns(e, path)))
+            .map(|e| reduced(e, &in_scale, API_VERSION))
+            .collect();
+        if !owners.is_empty() {
+            scale.set(&MANAGED, owners);
+        }
+    }
+
+    /// Sets the object's managed fields after a write of the Scale.
+    pub fn to_parent(&self, parent: &Value, scale: &Value, new: &mut Value) {
+        let in_scale = elements(REPLICAS);
+        // An entry of the Scale matches the first unmatched entry of the same writer. Queues per writer keep this
+        // linear.
+        let mut owners: Vec<Option<&Value>> = scale
+            .at(&MANAGED)
+            .items()
+            .iter()
+            .filter(|e| owns(e, &in_scale))
+            .map(Some)
+            .collect();
+        let mut by_writer: HashMap<[&str; 3], VecDeque<usize>> = HashMap::new();
+        for (i, owner) in owners.iter().enumerate() {
+            by_writer
+                .entry(writer(owner.unwrap_or(&Value::Null)))
+                .or_default()
+                .push_back(i);
+        }
+        let mut entries = Vec::new();
+        for entry in parent.at(&MANAGED).items() {
+            let Some(path) = self.of(entry) else { continue };
+            let Some(path) = path.filter(|path| owns(entry, path)) else {
+                entries.push(entry.clone());
+                continue;
+            };
+            if let Some(i) = by_writer.get_mut(&writer(entry)).and_then(VecDeque::pop_front) {
+                owners[i] = None;
+                entries.push(entry.clone());
+                continue;
+            }
+            let rest = fields(entry).difference(&set_of(path));
+            if !rest.is_empty() {
+                let mut entry = entry.clone();
+                entry.set(&["fieldsV1"], rest.encode());
+                entries.push(entry);
+            }
+        }
+        if let Some(Some(path)) = self.paths.get(&self.own) {
+            for owner in owners.into_iter().flatten() {
+                let mut entry = reduced(owner, path, &self.own);
+                // Upstream drops the time of these entries.
+                entry.unset(&["time"]);
+                entries.push(entry);
+            }
+        }
+        // Upstream's order of managed fields entries.
+        let order = |e: &Value| {
+            ["operation", "time", "manager", "apiVersion", "subresource"].map(|k| e.str_at(&[k]).to_owned())
+        };
+        entries.sort_by_cached_key(order);
+        if entries.is_empty() {
+            new.unset(&MANAGED);
+        } else {
+            new.set(&MANAGED, entries);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn parent() -> Value {
+        json!({"metadata": {"managedFields": [
+            {"apiVersion": "apps/v1", "fieldsType": "FieldsV1", "manager": "a", "operation": "Update", "time": "t",
+             "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {}}}}]}})
+    }
+
+    #[test]
+    fn scaling_moves_ownership_of_replicas_to_the_scaler() {
+        let mut scale = json!({});
+        ReplicasPaths::standard("apps/v1").to_scale(&parent(), &mut scale);
+        assert_eq!(scale.at(&MANAGED).items()[0].str_at(&["apiVersion"]), "autoscaling/v1");
+        let mut new = parent();
+        ReplicasPaths::standard("apps/v1").to_parent(&parent(), &scale, &mut new);
+        assert_eq!(new, parent());
+        let other = json!({"metadata": {"managedFields": [
+            {"apiVersion": "autoscaling/v1", "fieldsType": "FieldsV1", "manager": "b", "operation": "Update", "time": "u",
+             "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]}});
+        ReplicasPaths::standard("apps/v1").to_parent(&parent(), &other, &mut new);
+        assert_eq!(
+            new,
+            json!({"metadata": {"managedFields": [
+                {"apiVersion": "apps/v1", "fieldsType": "FieldsV1", "manager": "b", "operation": "Update", "subresource": "scale",
+                 "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+                {"apiVersion": "apps/v1", "fieldsType": "FieldsV1", "manager": "a", "operation": "Update", "time": "t",
+                 "fieldsV1": {"f:spec": {"f:paused": {}}}}]}})
+        );
+        ReplicasPaths::standard("apps/v1").to_parent(&parent(), &json!({}), &mut new);
+        assert_eq!(
+            new.at(&MANAGED).items()[0].get("fieldsV1"),
+            &json!({"f:spec": {"f:paused": {}}})
+        );
+    }
+
+    #[test]
+    fn each_version_has_its_own_path() {
+        let paths = ReplicasPaths::new(
+            "g/v1",
+            [
+                ("g/v1", Some(vec!["spec", "size"])),
+                ("g/v2", Some(vec!["spec", "deep", "count"])),
+                ("g/v3", None),
+            ],
+        );
+        let entry = |manager: &str, version: &str, fields: Value| {
+            let mut entry = json!({"fieldsType": "FieldsV1", "operation": "Update"});
+            entry.set(&["manager"], manager);
+            entry.set(&["apiVersion"], version);
+            entry.set(&["fieldsV1"], fields);
+            entry
+        };
+        let mut parent = json!({});
+        parent.set(
+            &MANAGED,
+            vec![
+                entry("a", "g/v1", json!({"f:spec": {"f:size": {}}})),
+                entry("b", "g/v2", json!({"f:spec": {"f:deep": {"f:count": {}, "f:x": {}}}})),
+                entry("c", "g/v3", json!({"f:spec": {"f:size": {}}})),
+                entry("d", "g/v0", json!({"f:spec": {"f:size": {}}})),
+            ],
+        );
+        let mut scale = json!({});
+        paths.to_scale(&parent, &mut scale);
+        let managers = |v: &Value| -> Vec<String> {
+            v.at(&MANAGED)
+                .items()
+                .iter()
+                .map(|e| e.str_at(&["manager"]).to_owned())
+                .collect()
+        };
+        assert_eq!(managers(&scale), ["a", "b"]);
+        let mut taken = json!({});
+        taken.set(
+            &MANAGED,
+            vec![entry("e", "autoscaling/v1", json!({"f:spec": {"f:replicas": {}}}))],
+        );
+        let mut new = parent.clone();
+        paths.to_parent(&parent, &taken, &mut new);
+        assert_eq!(managers(&new), ["b", "c", "e"]);
+        let left = new.at(&MANAGED).items();
+        assert_eq!(left[0].get("fieldsV1"), &json!({"f:spec": {"f:deep": {"f:x": {}}}}));
+        assert_eq!(left[2].get("fieldsV1"), &json!({"f:spec": {"f:size": {}}}));
+        assert_eq!(left[2].str_at(&["apiVersion"]), "g/v1");
+    }
+}

@@ -1,0 +1,183 @@
+//! Custom resources as an unmodified kubectl uses them.
+
+mod support;
+
+use support::Gateway;
+
+const DEFINITION: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget, shortNames: [wd], categories: [all]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            description: What is wanted.
+            type: object
+            required: [size]
+            properties:
+              size: {type: integer, minimum: 1, description: How large it is.}
+              colour: {type: string, default: green}
+          status:
+            type: object
+            properties: {phase: {type: string}}
+"#;
+
+const WIDGET: &str = "apiVersion: shop.example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}\n";
+
+fn defined() -> (tempfile::TempDir, Gateway) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let created = g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
+    assert!(created.contains("widgets.shop.example.com created"), "{created}");
+    g.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd/widgets.shop.example.com",
+    ]);
+    (dir, g)
+}
+
+#[test]
+fn a_definition_is_served_as_soon_as_it_is_established() {
+    let (_dir, g) = defined();
+    let created = g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
+    assert!(created.contains("widget.shop.example.com/w created"), "{created}");
+    let unchanged = g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
+    assert!(unchanged.contains("unchanged"), "{unchanged}");
+    let shown = g.kubectl(&["get", "wd"]);
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    assert_eq!(words[..3], ["NAME", "AGE", "w"], "{shown}");
+    assert!(
+        g.kubectl(&["get", "all"]).contains("widget.shop.example.com/w"),
+        "the category is known"
+    );
+    let read = |path: &str| g.kubectl(&["get", "widget", "w", "-o", &format!("jsonpath={path}")]);
+    assert_eq!(read("{.spec.size} {.spec.colour} {.metadata.generation}"), "3 green 1");
+
+    g.kubectl(&["patch", "widget", "w", "--type=merge", "-p", r#"{"spec":{"size":4}}"#]);
+    g.kubectl(&[
+        "patch",
+        "widget",
+        "w",
+        "--type=json",
+        "-p",
+        r#"[{"op":"replace","path":"/spec/colour","value":"red"}]"#,
+    ]);
+    let ready = r#"{"status":{"phase":"Ready"},"spec":{"size":9}}"#;
+    g.kubectl(&[
+        "patch",
+        "widget",
+        "w",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        ready,
+    ]);
+    assert_eq!(
+        read("{.spec.size} {.spec.colour} {.status.phase} {.metadata.generation}"),
+        "4 red Ready 3"
+    );
+    let refused = g.kubectl_fails(
+        &["patch", "widget", "w", "--type=merge", "-p", r#"{"spec":{"size":0}}"#],
+        None,
+    );
+    assert!(refused.contains("should be greater than or equal to 1"), "{refused}");
+    let applied = WIDGET.replace("size: 3", "size: 5");
+    let forced = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    assert!(g.kubectl_in(&forced, Some(&applied)).contains("serverside-applied"));
+    assert_eq!(read("{.spec.size}"), "5");
+
+    let explained = g.kubectl(&["explain", "widget.spec"]);
+    assert!(explained.contains("How large it is."), "{explained}");
+    assert!(g.kubectl(&["delete", "widget", "w"]).contains("deleted"));
+    assert!(g.kubectl_fails(&["get", "widget", "w"], None).contains("(NotFound)"));
+}
+
+#[test]
+fn discovery_follows_the_definition() {
+    let (_dir, g) = defined();
+    let listed = || g.kubectl(&["api-resources", "--api-group=shop.example.com", "--no-headers"]);
+    support::wait_for("the resource is discovered", || listed().contains("widgets"));
+    assert_eq!(
+        listed().split_whitespace().collect::<Vec<_>>(),
+        ["widgets", "wd", "shop.example.com/v1", "true", "Widget"]
+    );
+    g.kubectl(&[
+        "wait",
+        "--for=condition=Available",
+        "--timeout=30s",
+        "apiservice/v1.shop.example.com",
+    ]);
+}
+
+#[test]
+fn deleting_a_definition_deletes_its_objects() {
+    let (_dir, g) = defined();
+    g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
+    // kubectl waits until the definition is gone.
+    g.kubectl(&["delete", "crd", "widgets.shop.example.com", "--timeout=30s"]);
+    let refused = g.kubectl_fails(&["get", "--raw", "/apis/shop.example.com/v1/widgets"], None);
+    assert!(
+        refused.contains("the server could not find the requested resource"),
+        "{refused}"
+    );
+    g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
+    g.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd/widgets.shop.example.com",
+    ]);
+    let left = g.kubectl(&["get", "--raw", "/apis/shop.example.com/v1/widgets"]);
+    assert!(left.contains("\"items\":[]"), "{left}");
+}
+
+#[test]
+fn objects_with_finalizers_hold_the_definition() {
+    let (_dir, g) = defined();
+    let held = WIDGET.replace("{name: w}", "{name: w, finalizers: [example.com/hold]}");
+    g.kubectl_in(&["apply", "-f", "-"], Some(&held));
+    g.kubectl(&["delete", "crd", "widgets.shop.example.com", "--wait=false"]);
+    let condition = "jsonpath={.status.conditions[?(@.type==\"Terminating\")].reason}";
+    support::wait_for("the definition is terminating", || {
+        g.kubectl(&["get", "crd", "widgets.shop.example.com", "-o", condition]) == "InstanceDeletionInProgress"
+    });
+    let refused = g.kubectl_fails(&["create", "-f", "-"], Some(&WIDGET.replace("{name: w}", "{name: x}")));
+    let why = "create not allowed while custom resource definition is terminating";
+    assert!(refused.contains(why), "{refused}");
+    let release = r#"{"metadata":{"finalizers":null}}"#;
+    g.kubectl(&["patch", "widget", "w", "--type=merge", "-p", release]);
+    g.kubectl(&["wait", "--for=delete", "crd/widgets.shop.example.com", "--timeout=30s"]);
+}
+
+#[test]
+fn a_changed_schema_takes_effect_at_once() {
+    let (_dir, g) = defined();
+    g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
+    let changed = DEFINITION.replace(
+        "default: green}",
+        "default: green}\n              weight: {type: integer, default: 7}",
+    );
+    g.kubectl_in(&["apply", "-f", "-"], Some(&changed));
+    // Defaults are also set when objects are read.
+    let read = g.kubectl(&[
+        "get",
+        "widget",
+        "w",
+        "-o",
+        "jsonpath={.spec.weight} {.metadata.generation}",
+    ]);
+    assert_eq!(read, "7 1");
+}
