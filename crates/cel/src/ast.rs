@@ -14,6 +14,29 @@ pub(crate) struct Expr {
     pub kind: Kind,
 }
 
+impl Expr {
+    /// Visits the nodes directly below, in the order in which they are evaluated.
+    pub fn children<'e>(&'e self, visit: &mut dyn FnMut(&'e Self)) {
+        match &self.kind {
+            Kind::Literal(_) | Kind::Ident(_) => {}
+            Kind::Select(select) => visit(&select.operand),
+            Kind::Call(call) => call.target.iter().chain(&call.args).for_each(visit),
+            Kind::List(elements) => elements.iter().for_each(|el| visit(&el.value)),
+            Kind::Map(entries) => {
+                for entry in entries {
+                    visit(&entry.key);
+                    visit(&entry.value);
+                }
+            }
+            Kind::Struct(of) => of.fields.iter().for_each(|f| visit(&f.value)),
+            Kind::Fold(fold) => {
+                let parts = [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result];
+                parts.into_iter().for_each(visit);
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     Literal(Literal),
@@ -22,6 +45,7 @@ pub(crate) enum Kind {
     Call(Box<Call>),
     List(Vec<Element>),
     Map(Vec<Entry>),
+    Struct(Box<Struct>),
     Fold(Box<Fold>),
 }
 
@@ -60,6 +84,22 @@ pub(crate) struct Element {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub key: Expr,
+    pub value: Expr,
+    pub optional: bool,
+}
+
+/// The construction of an object: `Object.spec{replicas: 3}`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Struct {
+    pub name: Arc<str>,
+    pub fields: Vec<StructField>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StructField {
+    /// Where the colon is.
+    pub at: u32,
+    pub name: Arc<str>,
     pub value: Expr,
     pub optional: bool,
 }

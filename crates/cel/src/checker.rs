@@ -1,59 +1,104 @@
-//! The type checker: finds the type of every node, or says why an expression has none.
+//! The type checker: finds the type of every node and what every name refers to, or says why an expression has none.
+
+mod call;
+mod validate;
 
 use crate::Environment;
-use crate::ast::{Call, Entry, Expr, Fold, Kind, Literal, op};
-use crate::library;
+use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
+use crate::library::{self, Function};
 use crate::source::Issues;
 use crate::types::{ObjectType, Type};
-use crate::unify::Unifier;
+use crate::unify::{MAX_PARTS, Unifier};
 use std::sync::Arc;
 
 /// What the checker found.
 pub(crate) struct Checked {
     /// The type of each node, by id.
     pub types: Vec<Type>,
-    /// The variables that the expression reads.
+    /// What each node refers to, by id.
+    pub references: Vec<Reference>,
+    /// The declared variables that the expression reads.
     pub variables: Vec<Arc<str>>,
-    /// The function that each call invokes, by id, and whether the call has a target.
-    pub calls: Vec<Option<(&'static library::Function, bool)>>,
+}
+
+/// What a node refers to.
+#[derive(Clone, Default)]
+pub(crate) enum Reference {
+    /// Nothing by name.
+    #[default]
+    None,
+    /// The declared variable with this index in [`Checked::variables`].
+    Variable(usize),
+    /// A type.
+    Type(Type),
+    /// The type of the object that is constructed.
+    Object(Arc<ObjectType>),
+    /// A function.
+    Function(Callee),
+}
+
+/// The function that a call invokes.
+#[derive(Clone, Copy)]
+pub(crate) struct Callee {
+    pub function: &'static Function,
+    /// True for a method; false for a function whose qualified name looks like one.
+    pub member: bool,
+    /// A bit for each overload that the types of the arguments allow.
+    pub overloads: u64,
 }
 
 pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) -> Result<Checked, Issues> {
     let mut checker = Checker {
         env,
         types: vec![Type::Dyn; ids],
+        references: vec![Reference::None; ids],
         scopes: Vec::new(),
         unifier: Unifier::default(),
         errors: Vec::new(),
         variables: Vec::new(),
-        calls: vec![None; ids],
     };
     checker.expr(root);
     if !checker.errors.is_empty() {
         return Err(Issues::place(source, checker.errors));
     }
     let unifier = &checker.unifier;
-    Ok(Checked {
+    let checked = Checked {
         types: checker.types.iter().map(|t| unifier.close(t)).collect(),
+        references: checker.references,
         variables: checker.variables,
-        calls: checker.calls,
-    })
+    };
+    // Literals are validated in expressions that have no other error.
+    let invalid = validate::literals(root, &checked);
+    if invalid.is_empty() {
+        Ok(checked)
+    } else {
+        Err(Issues::place(source, invalid))
+    }
 }
 
 struct Checker<'e> {
     env: &'e Environment,
     types: Vec<Type>,
+    references: Vec<Reference>,
     scopes: Vec<(Arc<str>, Type)>,
     unifier: Unifier,
     errors: Vec<(u32, String)>,
     variables: Vec<Arc<str>>,
-    calls: Vec<Option<(&'static library::Function, bool)>>,
 }
 
 impl Checker<'_> {
     fn error(&mut self, at: u32, message: String) -> Type {
         self.errors.push((at, message));
         Type::Error
+    }
+
+    fn undeclared(&mut self, at: u32, name: &str) -> Type {
+        self.error(at, format!("undeclared reference to '{name}' (in container '')"))
+    }
+
+    fn mismatch(&mut self, at: u32, wanted: &Type, found: &Type) -> Type {
+        let (wanted, found) = (self.unifier.close(wanted), self.unifier.close(found));
+        self.error(at, format!("expected type '{wanted}' but found '{found}'"))
     }
 
     fn expr(&mut self, e: &Expr) -> Type {
@@ -68,96 +113,113 @@ impl Checker<'_> {
                 Literal::String(_) => Type::String,
                 Literal::Bytes(_) => Type::Bytes,
             },
-            Kind::Ident(name) => self.ident(e.at, name),
-            Kind::Select(select) => {
-                let operand = self.expr(&select.operand);
-                let field = self.field(e.at, &operand, &select.field);
-                if select.test { Type::Bool } else { field }
-            }
+            Kind::Ident(name) => match self.identifier(e.id, name) {
+                Some(ty) => ty,
+                None => self.undeclared(e.at, name),
+            },
+            Kind::Select(select) => self.select(e, select),
             Kind::Call(call) => self.call(e, call),
-            Kind::List(elements) => {
-                let mut of = None;
-                for element in elements {
-                    let mut ty = self.expr(&element.value);
-                    if element.optional {
-                        ty = self.unwrap_optional(element.value.at, &ty);
-                    }
-                    of = Some(self.join(element.value.at, of, ty));
-                }
-                Type::list(of.unwrap_or_else(|| self.unifier.fresh()))
-            }
+            Kind::List(elements) => self.list(elements),
             Kind::Map(entries) => self.map(entries),
+            Kind::Struct(of) => self.object(e, of),
             Kind::Fold(fold) => self.fold(fold),
         };
-        let ty = self.unifier.resolve(&ty);
+        let mut ty = self.unifier.resolve(&ty);
+        if self.unifier.parts(&ty) > MAX_PARTS {
+            ty = self.error(e.at, format!("type of the expression has more than {MAX_PARTS} parts"));
+        }
         self.types[e.id] = ty.clone();
         ty
     }
 
-    fn ident(&mut self, at: u32, name: &Arc<str>) -> Type {
-        if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| n == name) {
-            return ty.clone();
+    /// The type of what a name, which may be qualified, refers to.
+    fn identifier(&mut self, id: Id, name: &str) -> Option<Type> {
+        if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| &**n == name) {
+            return Some(ty.clone());
         }
         if let Some(schema) = self.env.variable(name) {
-            if !self.variables.contains(name) {
-                self.variables.push(name.clone());
-            }
-            return schema.ty.clone();
+            let index = self.variables.iter().position(|v| &**v == name).unwrap_or_else(|| {
+                self.variables.push(name.into());
+                self.variables.len() - 1
+            });
+            self.references[id] = Reference::Variable(index);
+            return Some(schema.ty.clone());
         }
-        if library::TYPE_NAMES.contains(&&**name) {
-            return Type::Type;
-        }
-        self.error(at, format!("undeclared reference to '{name}' (in container '')"))
+        let declared = self.env.object_type(name).map(Type::Object);
+        let ty = declared.or_else(|| library::type_named(name))?;
+        self.references[id] = Reference::Type(ty.clone());
+        Some(Type::Type(ty.into()))
     }
 
-    fn field(&mut self, at: u32, operand: &Type, name: &str) -> Type {
-        match self.unifier.resolve(operand) {
-            Type::Dyn => Type::Dyn,
-            Type::Error => Type::Error,
+    fn select(&mut self, e: &Expr, select: &Select) -> Type {
+        if !select.test
+            && let Some(name) = qualified(e)
+            && let Some(ty) = self.identifier(e.id, &name)
+        {
+            return ty;
+        }
+        let operand = self.expr(&select.operand);
+        let field = self.field(e.at, &operand, &select.field, false);
+        if select.test { Type::Bool } else { field }
+    }
+
+    /// The type of a selected field; that of an optional object, or of an optional selection, is optional.
+    fn field(&mut self, at: u32, operand: &Type, name: &str, optional: bool) -> Type {
+        let operand = self.unifier.resolve(operand);
+        let (of, optional) = match &operand {
+            Type::Optional(of) => (self.unifier.resolve(of), true),
+            _ => (operand, optional),
+        };
+        let field = match &of {
             Type::Map(of) => of.1.clone(),
-            Type::Object(of) => self.object_field(at, &of, name),
-            Type::Optional(of) => match self.field(at, &of, name) {
-                Type::Error => Type::Error,
-                field @ Type::Optional(_) => field,
-                field => Type::optional(field),
+            Type::Object(of) => match of.field(name) {
+                Some(field) => field.schema.ty.clone(),
+                None => self.error(at, format!("undefined field '{name}'")),
             },
-            param @ Type::Param(_) => {
-                self.unifier.assignable(&param, &Type::Dyn);
+            Type::Param(_) => {
+                self.unifier.assignable(&Type::Dyn, &of);
                 Type::Dyn
             }
-            ty => self.error(at, format!("type '{ty}' does not support field selection")),
-        }
-    }
-
-    fn object_field(&mut self, at: u32, of: &ObjectType, name: &str) -> Type {
-        match of.field(name) {
-            Some(field) => field.schema.ty.clone(),
-            None => self.error(at, format!("undefined field '{name}'")),
-        }
+            of if of.is_open() => Type::Dyn,
+            of => {
+                let of = self.unifier.close(of);
+                self.error(at, format!("type '{of}' does not support field selection"));
+                Type::Dyn
+            }
+        };
+        if optional { Type::optional(field) } else { field }
     }
 
     fn unwrap_optional(&mut self, at: u32, ty: &Type) -> Type {
         match self.unifier.resolve(ty) {
             Type::Optional(of) => of.as_ref().clone(),
-            open if open.is_open() => open,
-            other => self.error(
-                at,
-                format!("expected type 'optional_type({other})' but found '{other}'"),
-            ),
+            Type::Dyn => Type::Dyn,
+            other => {
+                self.mismatch(at, &Type::optional(other.clone()), &other);
+                other
+            }
         }
     }
 
     /// The type of elements of which one is `ty`: literals hold values of one type.
     fn join(&mut self, at: u32, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
-        if before.is_open() || ty.is_open() {
-            return Type::Dyn;
+        if self.unifier.assignable(&before, &ty) {
+            return self.unifier.general(&before, &ty);
         }
-        if self.unifier.assignable(&ty, &before) {
-            return before;
+        self.mismatch(at, &before, &ty)
+    }
+
+    fn list(&mut self, elements: &[Element]) -> Type {
+        let mut of = None;
+        for element in elements {
+            let mut ty = self.expr(&element.value);
+            if element.optional {
+                ty = self.unwrap_optional(element.value.at, &ty);
+            }
+            of = Some(self.join(element.value.at, of, ty));
         }
-        let (before, ty) = (self.unifier.close(&before), self.unifier.close(&ty));
-        self.error(at, format!("expected type '{before}' but found '{ty}'"))
+        Type::list(of.unwrap_or_else(|| self.unifier.fresh()))
     }
 
     fn map(&mut self, entries: &[Entry]) -> Type {
@@ -176,6 +238,39 @@ impl Checker<'_> {
         Type::map(key, value)
     }
 
+    fn object(&mut self, e: &Expr, of: &Struct) -> Type {
+        let name = of.name.strip_prefix('.').unwrap_or(&of.name);
+        let found = self.env.object_type(name);
+        if found.is_none() {
+            match self.identifier(e.id, name) {
+                None => self.undeclared(e.at, name),
+                Some(Type::Type(_)) => self.error(e.at, format!("'{name}' is not a message type")),
+                Some(ty) => self.error(e.at, format!("'{ty}' is not a type")),
+            };
+        }
+        for field in &of.fields {
+            let mut value = self.expr(&field.value);
+            let wanted = match found.as_ref().map(|of| of.field(&field.name)) {
+                None => Type::Error,
+                Some(Some(field)) => field.schema.ty.clone(),
+                Some(None) => self.error(field.at, format!("undefined field '{}'", field.name)),
+            };
+            if field.optional {
+                value = self.unwrap_optional(field.value.at, &value);
+            }
+            if !self.unifier.assignable(&wanted, &value) {
+                let (name, value) = (&field.name, self.unifier.close(&value));
+                self.error(
+                    field.at,
+                    format!("expected type of field '{name}' is '{wanted}' but provided type is '{value}'"),
+                );
+            }
+        }
+        let Some(found) = found else { return Type::Error };
+        self.references[e.id] = Reference::Object(found.clone());
+        Type::Object(found)
+    }
+
     fn fold(&mut self, fold: &Fold) -> Type {
         let range = self.expr(&fold.range);
         let accumulator = self.expr(&fold.init);
@@ -183,13 +278,12 @@ impl Checker<'_> {
             Type::List(of) if fold.var2.is_some() => (Type::Int, of.as_ref().clone()),
             Type::List(of) => (of.as_ref().clone(), Type::Error),
             Type::Map(of) => of.as_ref().clone(),
-            Type::Dyn => (Type::Dyn, Type::Dyn),
-            Type::Error => (Type::Error, Type::Error),
-            param @ Type::Param(_) => {
-                self.unifier.assignable(&param, &Type::Dyn);
+            open @ (Type::Dyn | Type::Error | Type::Param(_)) => {
+                self.unifier.assignable(&Type::Dyn, &open);
                 (Type::Dyn, Type::Dyn)
             }
             other => {
+                let other = self.unifier.close(&other);
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
@@ -214,116 +308,22 @@ impl Checker<'_> {
     }
 
     fn assert(&mut self, at: u32, wanted: &Type, found: &Type) {
-        if !self.unifier.assignable(found, wanted) {
-            let (wanted, found) = (self.unifier.close(wanted), self.unifier.close(found));
-            self.error(at, format!("expected type '{wanted}' but found '{found}'"));
+        if !self.unifier.assignable(wanted, found) {
+            self.mismatch(at, wanted, found);
         }
     }
+}
 
-    fn call(&mut self, e: &Expr, call: &Call) -> Type {
-        let at = e.at;
-        if &*call.function == op::OPT_SELECT {
-            let operand = self.expr(&call.args[0]);
-            self.expr(&call.args[1]);
-            let Kind::Literal(Literal::String(field)) = &call.args[1].kind else {
-                return Type::Error;
-            };
-            return match self.field(at, &operand, field) {
-                Type::Error => Type::Error,
-                field @ Type::Optional(_) => field,
-                field => Type::optional(field),
-            };
+/// The name that a chain of selections spells.
+fn qualified(e: &Expr) -> Option<String> {
+    match &e.kind {
+        Kind::Ident(name) => Some(name.to_string()),
+        Kind::Select(select) if !select.test => {
+            let mut name = qualified(&select.operand)?;
+            name.push('.');
+            name.push_str(&select.field);
+            Some(name)
         }
-        // `optional.of(x)` is a function with a dot in its name, unless `optional` is a variable.
-        let qualified = call.target.as_ref().and_then(|t| self.qualified(t, &call.function));
-        let function = qualified.as_deref().unwrap_or(&call.function);
-        let mut args = Vec::with_capacity(call.args.len() + 1);
-        let member = qualified.is_none() && call.target.is_some();
-        if let (true, Some(target)) = (member, &call.target) {
-            args.push(self.expr(target));
-        }
-        // Lists that are formatted may be mixed.
-        let errors = self.errors.len();
-        for arg in &call.args {
-            args.push(self.expr(arg));
-        }
-        if function == "format" && member && self.errors.len() > errors {
-            let mixed = |(_, m): &(u32, String)| !m.starts_with("expected type '");
-            let kept = self.errors.split_off(errors);
-            self.errors.extend(kept.into_iter().filter(mixed));
-        }
-        let Some(function) = library::function(function) else {
-            let name = function.to_owned();
-            return self.error(at, format!("undeclared reference to '{name}' (in container '')"));
-        };
-        self.calls[e.id] = Some((function, member));
-        self.resolve(at, function, member, &args, call)
-    }
-
-    fn qualified(&self, target: &Expr, function: &str) -> Option<String> {
-        let Kind::Ident(name) = &target.kind else { return None };
-        let shadowed = self.scopes.iter().any(|(n, _)| n == name) || self.env.variable(name).is_some();
-        let full = format!("{name}.{function}");
-        (!shadowed && library::function(&full).is_some()).then_some(full)
-    }
-
-    fn resolve(&mut self, at: u32, function: &library::Function, member: bool, args: &[Type], call: &Call) -> Type {
-        if args.contains(&Type::Error) {
-            return Type::Error;
-        }
-        let mut found: Option<Type> = None;
-        for overload in &function.overloads {
-            if overload.member != member || overload.params.len() != args.len() {
-                continue;
-            }
-            let first = self.unifier.reserve();
-            let params: Vec<Type> = overload
-                .params
-                .iter()
-                .map(|p| self.unifier.instance(p, first))
-                .collect();
-            if !self.unifier.all_assignable(args, &params) {
-                continue;
-            }
-            let result = self.unifier.instance(&overload.result, first);
-            let result = self.unifier.resolve(&result);
-            found = Some(match found {
-                None => result,
-                Some(before) if before == result => before,
-                Some(_) => Type::Dyn,
-            });
-        }
-        if let Some(found) = found {
-            self.constant(function.name, call);
-            return found;
-        }
-        let names: Vec<String> = args.iter().map(|t| self.unifier.close(t).to_string()).collect();
-        let shape = match (member, names.split_first()) {
-            (true, Some((target, rest))) => format!("{target}.({})", rest.join(", ")),
-            _ => format!("({})", names.join(", ")),
-        };
-        let name = function.name;
-        self.error(
-            at,
-            format!("found no matching overload for '{name}' applied to '{shape}'"),
-        )
-    }
-
-    /// Constant durations, timestamps and regular expressions are checked here.
-    fn constant(&mut self, function: &str, call: &Call) {
-        let (Some(arg), "duration" | "timestamp" | "matches") = (call.args.last(), function) else {
-            return;
-        };
-        let Kind::Literal(Literal::String(text)) = &arg.kind else {
-            return;
-        };
-        let valid = match function {
-            "duration" => crate::time_value::parse_duration(text).is_some(),
-            "timestamp" => crate::time_value::Stamp::parse(text).is_some(),
-            _ => library::regex::compile(text).is_ok(),
-        };
-        if !valid {
-            self.error(arg.at, format!("invalid {function} argument"));
-        }
+        _ => None,
     }
 }

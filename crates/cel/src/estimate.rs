@@ -1,26 +1,50 @@
-//! The static estimate: what an expression costs at most, from its form and the sizes in the schemas.
+//! The static estimate: what an expression costs at most, from its form and the sizes in the schemas. It decides which
+//! rules a definition may have, so that its numbers are cel-go's and Kubernetes', oddities included.
+
+mod call;
+mod size;
 
 use crate::Environment;
-use crate::ast::{Call, Expr, Kind, Literal, op};
-use crate::checker::Checked;
-use crate::cost::{quarter, tenth};
+use crate::ast::{Expr, Fold, Kind, Literal};
+use crate::checker::{Checked, Reference};
+use crate::macros::is_bind;
 use crate::types::{Schema, Type};
+use size::{Entries, Size};
 use std::sync::Arc;
+
+/// Where in the declared schemas a value is from.
+#[derive(Clone, Copy)]
+enum Place<'e> {
+    /// From nowhere. The first step from there ends at the root: cel-go's paths have no name of a variable then, and lose
+    /// their first step for it.
+    Nowhere,
+    /// A place with a schema, or one that the schemas do not have.
+    At(Option<&'e Schema>),
+}
 
 /// What is known about a subexpression.
 #[derive(Clone)]
 struct Known<'e> {
     cost: u64,
-    /// The most elements, characters or bytes that the value has.
-    size: u64,
-    schema: Option<&'e Schema>,
+    place: Place<'e>,
+    /// The size, if it follows from the form.
+    size: Option<Size>,
+    entries: Option<Entries>,
+}
+
+struct Local<'e> {
+    name: Arc<str>,
+    place: Place<'e>,
+    size: Option<Size>,
+    entries: Option<Entries>,
 }
 
 pub(crate) fn estimate(root: &Expr, checked: &Checked, env: &Environment) -> u64 {
     let mut estimator = Estimator {
         checked,
         env,
-        scopes: Vec::new(),
+        root: env.variables.first().map(|(_, schema)| schema),
+        locals: Vec::new(),
     };
     estimator.expr(root).cost
 }
@@ -28,194 +52,222 @@ pub(crate) fn estimate(root: &Expr, checked: &Checked, env: &Environment) -> u64
 struct Estimator<'e> {
     checked: &'e Checked,
     env: &'e Environment,
-    scopes: Vec<(Arc<str>, u64, Option<&'e Schema>)>,
-}
-
-/// The most that a value of the type can have if nothing else is known.
-fn size_of(ty: &Type) -> u64 {
-    match ty {
-        Type::String | Type::Bytes | Type::List(_) | Type::Map(_) | Type::Dyn | Type::Optional(_) => u64::MAX,
-        _ => 1,
-    }
-}
-
-fn schema_size(schema: &Schema) -> u64 {
-    schema.max_size.min(size_of(&schema.ty))
+    root: Option<&'e Schema>,
+    locals: Vec<Local<'e>>,
 }
 
 impl<'e> Estimator<'e> {
-    fn known(&self, e: &Expr, cost: u64, schema: Option<&'e Schema>) -> Known<'e> {
-        let size = schema.map_or_else(|| size_of(&self.checked.types[e.id]), schema_size);
-        Known { cost, size, schema }
+    fn ty(&self, e: &Expr) -> &'e Type {
+        &self.checked.types[e.id]
+    }
+
+    fn step(&self, from: Place<'e>, step: impl FnOnce(&'e Schema) -> Option<&'e Schema>) -> Place<'e> {
+        Place::At(match from {
+            Place::Nowhere => self.root,
+            Place::At(schema) => schema.and_then(step),
+        })
+    }
+
+    /// The size of a value: that which follows from its form, or the largest that its schema allows.
+    fn size(&self, known: &Known<'e>, ty: &Type) -> Option<Size> {
+        known
+            .size
+            .or_else(|| size_at(known.place))
+            .or_else(|| Size::of_type(ty))
     }
 
     fn expr(&mut self, e: &Expr) -> Known<'e> {
         torana_apimachinery::interrupt::checkpoint();
-        match &e.kind {
-            Kind::Literal(literal) => Known {
-                size: match literal {
-                    Literal::String(s) => s.chars().count() as u64,
-                    Literal::Bytes(b) => b.len() as u64,
-                    _ => 1,
-                },
-                ..self.known(e, 0, None)
-            },
-            Kind::Ident(name) => {
-                if let Some((_, size, schema)) = self.scopes.iter().rev().find(|(n, ..)| n == name) {
-                    return Known {
-                        cost: 1,
-                        size: *size,
-                        schema: *schema,
-                    };
-                }
-                self.known(e, 1, self.env.variable(name))
-            }
+        let known = match &e.kind {
+            Kind::Literal(literal) => Known::literal(literal),
+            Kind::Ident(_) => self.identifier(e),
+            Kind::Select(_) if !matches!(self.checked.references[e.id], Reference::None) => self.identifier(e),
             Kind::Select(select) => {
                 let operand = self.expr(&select.operand);
-                let ty = &self.checked.types[select.operand.id];
-                let charged = !select.test && matches!(ty, Type::Map(_) | Type::Object(_));
-                let schema = if select.test {
-                    None
-                } else {
-                    member(operand.schema, Some(&select.field))
-                };
-                self.known(e, operand.cost.saturating_add(charged.into()), schema)
+                let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));
+                if select.test {
+                    return Known::new(operand.cost);
+                }
+                let place = self.step(operand.place, |schema| schema.member(&select.field));
+                Known {
+                    place,
+                    ..Known::new(operand.cost.saturating_add(charged.into()))
+                }
             }
             Kind::List(elements) => {
-                let costs = elements.iter().map(|el| self.expr(&el.value).cost);
-                let cost = costs.fold(10, u64::saturating_add);
+                let (mut cost, mut values) = (10, Size::none(elements.is_empty()));
+                for element in elements {
+                    let known = self.expr(&element.value);
+                    cost = known.cost.saturating_add(cost);
+                    let size = self.size(&known, self.ty(&element.value));
+                    values = values.union(size.unwrap_or(Size::UNKNOWN));
+                }
                 Known {
-                    size: elements.len() as u64,
-                    ..self.known(e, cost, None)
+                    size: Some(Size::exactly(elements.len() as u64)),
+                    entries: Some(Entries {
+                        list: true,
+                        key: Size::exactly(1),
+                        value: values,
+                    }),
+                    ..Known::new(cost)
                 }
             }
             Kind::Map(entries) => {
-                let costs = entries
-                    .iter()
-                    .map(|en| self.expr(&en.key).cost.saturating_add(self.expr(&en.value).cost));
-                let cost = costs.fold(30, u64::saturating_add);
+                let mut cost = 30;
+                let (mut keys, mut values) = (Size::none(entries.is_empty()), Size::none(entries.is_empty()));
+                for entry in entries {
+                    for (e, sizes) in [(&entry.key, &mut keys), (&entry.value, &mut values)] {
+                        let known = self.expr(e);
+                        cost = known.cost.saturating_add(cost);
+                        *sizes = sizes.union(self.size(&known, self.ty(e)).unwrap_or(Size::UNKNOWN));
+                    }
+                }
                 Known {
-                    size: entries.len() as u64,
-                    ..self.known(e, cost, None)
+                    size: Some(Size::exactly(entries.len() as u64)),
+                    entries: Some(Entries {
+                        list: false,
+                        key: keys,
+                        value: values,
+                    }),
+                    ..Known::new(cost)
                 }
             }
-            Kind::Fold(fold) => {
-                let range = self.expr(&fold.range);
-                let init = self.expr(&fold.init);
-                let depth = self.scopes.len();
-                self.scopes.push((fold.accumulator.clone(), init.size, init.schema));
-                let items = range.schema.and_then(|s| s.items.as_deref());
-                let items_size = |ty: Option<&Type>| items.map_or_else(|| ty.map_or(u64::MAX, size_of), schema_size);
-                let (first, second) = match &self.checked.types[fold.range.id] {
-                    Type::List(of) if fold.var2.is_some() => ((1, None), (items_size(Some(of)), items)),
-                    Type::List(of) => ((items_size(Some(of)), items), (1, None)),
-                    Type::Map(of) => ((size_of(&of.0), None), (items_size(Some(&of.1)), items)),
-                    _ => ((u64::MAX, None), (u64::MAX, None)),
-                };
-                self.scopes.push((fold.var.clone(), first.0, first.1));
-                if let Some(var2) = &fold.var2 {
-                    self.scopes.push((var2.clone(), second.0, second.1));
-                }
-                let condition = self.expr(&fold.condition);
-                let step = self.expr(&fold.step);
-                self.scopes.truncate(depth);
-                // Loops that collect have at most one element for each that they visit.
-                let collects = matches!(self.checked.types[fold.init.id], Type::List(_) | Type::Map(_));
-                let accumulated = if collects { range.size.max(init.size) } else { init.size };
-                self.scopes.push((fold.accumulator.clone(), accumulated, init.schema));
-                let result = self.expr(&fold.result);
-                self.scopes.truncate(depth);
-                let round = condition.cost.saturating_add(step.cost);
-                let cost = range.cost.saturating_add(init.cost).saturating_add(result.cost);
-                Known {
-                    cost: cost.saturating_add(range.size.saturating_mul(round)),
-                    ..result
-                }
+            Kind::Struct(of) => {
+                let costs = of.fields.iter().map(|f| self.expr(&f.value).cost);
+                Known::new(costs.fold(40, u64::saturating_add))
             }
+            Kind::Fold(fold) => self.fold(fold),
             Kind::Call(call) => self.call(e, call),
+        };
+        // cel-go keeps the size it finds with the node, where it wins over the place.
+        Known {
+            size: known.size.or_else(|| size_at(known.place)),
+            ..known
         }
     }
 
-    fn call(&mut self, e: &Expr, call: &Call) -> Known<'e> {
-        let member_call = self.checked.calls[e.id].is_some_and(|(_, member)| member);
-        let target = call.target.iter().filter(|_| member_call);
-        let nodes: Vec<&Expr> = target.chain(&call.args).collect();
-        let args: Vec<Known<'e>> = nodes.iter().map(|a| self.expr(a)).collect();
-        let sum = args.iter().fold(0u64, |n, a| n.saturating_add(a.cost));
-        let size = |i: usize| args.get(i).map_or(1, |a: &Known<'e>| a.size);
-        let ty = |i: usize| nodes.get(i).map(|n| &self.checked.types[n.id]);
-        let text = matches!(ty(0), Some(Type::String | Type::Bytes | Type::Dyn));
-        let name = self.checked.calls[e.id].map_or(&*call.function, |(f, _)| f.name);
-        let (own, out, schema) = match name {
-            op::AND | op::OR => (0, 1, None),
-            op::CONDITIONAL => {
-                let worse = args[1].cost.max(args[2].cost);
-                let same = args[1].schema.filter(|s| s.max_size >= size(2));
-                return Known {
-                    cost: args[0].cost.saturating_add(worse),
-                    size: size(1).max(size(2)),
-                    schema: same,
-                };
-            }
-            "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => (tenth(size(0).min(size(1))), 1, None),
-            "_+_" if text => {
-                let total = size(0).saturating_add(size(1));
-                (tenth(total), total, None)
-            }
-            "_+_" => (1, size(0).saturating_add(size(1)), args[0].schema),
-            "@in" if matches!(ty(1), Some(Type::Map(_))) => (1, 1, None),
-            "@in" => (size(1), 1, None),
-            "matches" | "find" | "findAll" => {
-                let cost = tenth(size(0).saturating_add(1)).saturating_mul(quarter(size(1)));
-                (cost, if name == "matches" { 1 } else { size(0) }, None)
-            }
-            "contains" => (tenth(size(0)).saturating_mul(tenth(size(1))), 1, None),
-            "startsWith" | "endsWith" => (tenth(size(1)), 1, None),
-            "bytes" | "string" if text => (tenth(size(0)), size(0), None),
-            "replace" => (size(0).div_ceil(5), size(0).saturating_mul(size(2).max(1)), None),
-            "split" => (size(0).div_ceil(5), size(0), None),
-            "join" => (size(0).div_ceil(10), u64::MAX, None),
-            "lowerAscii" | "upperAscii" | "substring" | "trim" | "charAt" => (tenth(size(0)), size(0), None),
-            "url" | "isURL" | "quantity" | "isQuantity" | "ip" | "isIP" | "cidr" | "isCIDR" | "semver" | "isSemver" => {
-                (tenth(size(0)), 1, None)
-            }
-            "ip.isCanonical" => (size(0).div_ceil(5), 1, None),
-            "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => {
-                let element = match ty(0) {
-                    Some(Type::List(_)) => args[0].schema.and_then(|s| s.items.as_deref()).map_or(1, schema_size),
-                    _ => 1,
-                };
-                (size(0).saturating_mul(tenth(element).max(1)).saturating_add(1), 1, None)
-            }
-            "distinct" | "reverse" | "flatten" | "sort" | "slice" | "@sortByAssociatedKeys" => {
-                (size(0).saturating_add(1), size(0), args[0].schema)
-            }
-            "sets.contains" | "sets.intersects" => (size(0).saturating_mul(size(1)).saturating_add(1), 1, None),
-            "sets.equivalent" => {
-                let product = size(0).saturating_mul(size(1));
-                (product.saturating_mul(2).saturating_add(1), 1, None)
-            }
-            op::INDEX => {
-                let found = member(args[0].schema, None);
-                let known = self.known(e, 0, found);
-                (1, known.size, found)
-            }
-            _ => (1, size_of(&self.checked.types[e.id]), None),
+    fn identifier(&mut self, e: &Expr) -> Known<'e> {
+        if let Kind::Ident(name) = &e.kind
+            && let Some(local) = self.locals.iter().rev().find(|l| l.name == *name)
+        {
+            let size = size_at(local.place)
+                .or_else(|| Size::of_type(self.ty(e)))
+                .or(local.size);
+            return Known {
+                cost: 1,
+                place: local.place,
+                size,
+                entries: local.entries.clone(),
+            };
+        }
+        let schema = match &self.checked.references[e.id] {
+            Reference::Variable(i) => self.env.variable(&self.checked.variables[*i]),
+            _ => None,
         };
         Known {
-            cost: sum.saturating_add(own),
-            size: out,
-            schema,
+            place: Place::At(schema),
+            ..Known::new(1)
+        }
+    }
+
+    fn fold(&mut self, fold: &Fold) -> Known<'e> {
+        let range = self.expr(&fold.range);
+        let init = self.expr(&fold.init);
+        let sum = range.cost.saturating_add(init.cost);
+        let depth = self.locals.len();
+        self.locals.push(Local {
+            name: fold.accumulator.clone(),
+            place: init.place,
+            size: self.size(&init, self.ty(&fold.init)),
+            entries: init.entries.clone(),
+        });
+        if is_bind(fold) {
+            let result = self.expr(&fold.result);
+            self.locals.truncate(depth);
+            return Known {
+                cost: sum.saturating_add(result.cost),
+                size: self.size(&result, self.ty(&fold.result)),
+                entries: result.entries,
+                place: Place::Nowhere,
+            };
+        }
+        let list = match &range.entries {
+            Some(entries) => entries.list,
+            None => matches!(self.ty(&fold.range), Type::List(_)),
+        };
+        let keys = (
+            self.step(range.place, Schema::key),
+            range.entries.as_ref().map(|e| e.key),
+        );
+        let values = (
+            self.step(range.place, Schema::item),
+            range.entries.as_ref().map(|e| e.value),
+        );
+        let mut push = |name: &Arc<str>, (place, size): (Place<'e>, Option<Size>)| {
+            self.locals.push(Local {
+                name: name.clone(),
+                place,
+                size,
+                entries: None,
+            });
+        };
+        match &fold.var2 {
+            Some(var2) => {
+                push(&fold.var, keys);
+                push(var2, values);
+            }
+            None => push(&fold.var, if list { values } else { keys }),
+        }
+        let condition = self.expr(&fold.condition);
+        let step = self.expr(&fold.step);
+        self.locals.truncate(depth + 1);
+        let result = self.expr(&fold.result);
+        self.locals.truncate(depth);
+        let rounds = self.size(&range, self.ty(&fold.range)).unwrap_or(Size::UNKNOWN);
+        let round = condition.cost.saturating_add(step.cost);
+        let cost = sum.saturating_add(result.cost);
+        let (size, entries) = match &fold.init.kind {
+            Kind::List(_) | Kind::Map(_) => (Some(rounds), step.entries),
+            _ => (self.size(&init, self.ty(&fold.init)), None),
+        };
+        Known {
+            cost: cost.saturating_add(rounds.max.saturating_mul(round)),
+            place: Place::Nowhere,
+            size,
+            entries,
         }
     }
 }
 
-/// The schema of a field, or of the elements.
-fn member<'e>(of: Option<&'e Schema>, name: Option<&str>) -> Option<&'e Schema> {
-    let of = of?;
-    match (&of.ty, name) {
-        // The schema is borrowed from the environment, and its types with it.
-        (Type::Object(fields), Some(name)) => fields.field(name).map(|f| &f.schema),
-        _ => of.items.as_deref(),
+fn size_at(place: Place<'_>) -> Option<Size> {
+    match place {
+        Place::At(Some(schema)) if schema.max_size < u64::MAX => Some(Size {
+            min: 0,
+            max: schema.max_size,
+        }),
+        _ => None,
+    }
+}
+
+impl Known<'_> {
+    fn new(cost: u64) -> Self {
+        Self {
+            cost,
+            place: Place::Nowhere,
+            size: None,
+            entries: None,
+        }
+    }
+
+    fn literal(literal: &Literal) -> Self {
+        let size = match literal {
+            Literal::String(s) => s.chars().count() as u64,
+            Literal::Bytes(b) => b.len() as u64,
+            _ => 1,
+        };
+        Self {
+            size: Some(Size::exactly(size)),
+            ..Self::new(0)
+        }
     }
 }

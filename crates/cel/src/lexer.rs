@@ -135,7 +135,7 @@ impl<'s> Lexer<'s> {
 
     fn number(&mut self) -> Option<Token> {
         let start = self.at;
-        let hex = self.peek(0) == Some('0') && matches!(self.peek(1), Some('x' | 'X'));
+        let hex = self.peek(0) == Some('0') && self.peek(1) == Some('x');
         if hex && self.peek(2).is_some_and(|c| c.is_ascii_hexdigit()) {
             self.at += 2;
             while self.peek(0).is_some_and(|c| c.is_ascii_hexdigit()) {
@@ -197,7 +197,7 @@ impl<'s> Lexer<'s> {
         loop {
             match self.peek(n)? {
                 '"' | '\'' => return Some((bytes, raw, n)),
-                'b' | 'B' if !bytes => bytes = true,
+                'b' | 'B' if n == 0 => bytes = true,
                 'r' | 'R' if !raw => raw = true,
                 _ => return None,
             }
@@ -226,13 +226,6 @@ impl<'s> Lexer<'s> {
                     return None;
                 }
                 Some('\\') if !raw => self.escape(bytes, start, &mut out),
-                Some('\\') if self.peek(1).is_some() => {
-                    // A raw string keeps the backslash, and the quote after it does not end the string.
-                    for _ in 0..2 {
-                        push(&mut out, self.chars[self.at]);
-                        self.at += 1;
-                    }
-                }
                 Some(c) => {
                     push(&mut out, c);
                     self.at += 1;

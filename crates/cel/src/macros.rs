@@ -5,7 +5,7 @@ use crate::parser::Parser;
 use std::sync::Arc;
 
 /// The accumulator of every loop. Not an identifier that source text can contain.
-const RESULT: &str = "@result";
+pub(crate) const RESULT: &str = "@result";
 
 type Expanded = Result<Expr, (u32, String)>;
 
@@ -186,6 +186,13 @@ fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) 
         result,
     };
     p.node(at, Kind::Fold(Box::new(fold)))
+}
+
+/// True for the form into which macros bind a value to a name: a loop over nothing.
+pub(crate) fn is_bind(fold: &Fold) -> bool {
+    let nothing = |e: &Expr| matches!(&e.kind, Kind::List(elements) if elements.is_empty());
+    let never = |e: &Expr| matches!(&e.kind, Kind::Literal(Literal::Bool(false)));
+    nothing(&fold.range) && never(&fold.condition) && &*fold.accumulator != RESULT
 }
 
 fn method(p: &mut Parser<'_>, at: u32, target: Expr, function: &str, args: Vec<Expr>) -> Expr {

@@ -1,6 +1,6 @@
 //! A recursive-descent parser. Macros are expanded while the calls are read; see [`macros`](super::macros).
 
-use crate::ast::{Call, Element, Entry, Expr, Kind, Literal, Select, op};
+use crate::ast::{Call, Element, Entry, Expr, Kind, Literal, Select, Struct, StructField, op};
 use crate::lexer::{Lexeme, Lexer, Token};
 use crate::macros;
 use crate::source::Issues;
@@ -33,6 +33,14 @@ const RESERVED: [&str; 17] = [
 
 const PRIMARY: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
+mod precedence_of {
+    pub const OR: u8 = 0;
+    pub const AND: u8 = 1;
+    pub const RELATION: u8 = 2;
+    pub const SUM: u8 = 3;
+    pub const PRODUCT: u8 = 4;
+}
 
 /// The errors of the parser are found one at a time; those of the lexer all at once.
 type Parsed<T> = Result<T, (u32, String)>;
@@ -173,11 +181,11 @@ impl Parser<'_> {
     fn expr(&mut self) -> Parsed<Expr> {
         let before = self.depth;
         self.deeper()?;
-        let condition = self.either()?;
+        let condition = self.operators(0)?;
         let out = match self.accept("?") {
             None => condition,
             Some(at) => {
-                let yes = self.either()?;
+                let yes = self.operators(0)?;
                 self.expect(":")?;
                 let no = self.expr()?;
                 self.call(at, op::CONDITIONAL, vec![condition, yes, no])
@@ -187,21 +195,52 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    fn either(&mut self) -> Parsed<Expr> {
-        self.logical("||", op::OR, Self::both)
+    /// Operators of at least this precedence, by precedence climbing: few frames for each level of nesting.
+    fn operators(&mut self, least: u8) -> Parsed<Expr> {
+        let before = self.depth;
+        let mut left = self.unary()?;
+        while let Some((function, precedence)) = self.operator().filter(|(_, p)| *p >= least) {
+            if precedence <= precedence_of::AND {
+                left = self.logical(left, function, precedence)?;
+                continue;
+            }
+            self.deeper()?;
+            let at = self.advance();
+            let right = self.operators(precedence + 1)?;
+            left = self.call(at, function, vec![left, right]);
+        }
+        self.depth = before;
+        Ok(left)
     }
 
-    fn both(&mut self) -> Parsed<Expr> {
-        self.logical("&&", op::AND, Self::relation)
+    fn operator(&self) -> Option<(&'static str, u8)> {
+        use precedence_of::{AND, OR, PRODUCT, RELATION, SUM};
+        Some(match self.token() {
+            Token::Punct("||") => (op::OR, OR),
+            Token::Punct("&&") => (op::AND, AND),
+            Token::Punct("<") => ("_<_", RELATION),
+            Token::Punct("<=") => ("_<=_", RELATION),
+            Token::Punct(">") => ("_>_", RELATION),
+            Token::Punct(">=") => ("_>=_", RELATION),
+            Token::Punct("==") => (op::EQUALS, RELATION),
+            Token::Punct("!=") => (op::NOT_EQUALS, RELATION),
+            Token::In => (op::IN, RELATION),
+            Token::Punct("+") => (op::ADD, SUM),
+            Token::Punct("-") => ("_-_", SUM),
+            Token::Punct("*") => ("_*_", PRODUCT),
+            Token::Punct("/") => ("_/_", PRODUCT),
+            Token::Punct("%") => ("_%_", PRODUCT),
+            _ => return None,
+        })
     }
 
     /// A chain of `&&` or `||` becomes a balanced tree, so that long ones are not deep.
-    fn logical(&mut self, punct: &str, function: &str, operand: fn(&mut Self) -> Parsed<Expr>) -> Parsed<Expr> {
-        let mut operands = vec![operand(self)?];
+    fn logical(&mut self, first: Expr, function: &'static str, precedence: u8) -> Parsed<Expr> {
+        let mut operands = vec![first];
         let mut places = Vec::new();
-        while let Some(at) = self.accept(punct) {
-            places.push(at);
-            operands.push(operand(self)?);
+        while self.operator().is_some_and(|(f, _)| f == function) {
+            places.push(self.advance());
+            operands.push(self.operators(precedence + 1)?);
         }
         let mut operands = operands.into_iter();
         Ok(self.balance(function, &places, &mut operands))
@@ -215,50 +254,6 @@ impl Parser<'_> {
         let left = self.balance(function, &places[..middle], operands);
         let right = self.balance(function, &places[middle + 1..], operands);
         self.call(places[middle], function, vec![left, right])
-    }
-
-    fn relation(&mut self) -> Parsed<Expr> {
-        let before = self.depth;
-        let mut left = self.sum()?;
-        loop {
-            let function = match self.token() {
-                Token::Punct("<") => "_<_",
-                Token::Punct("<=") => "_<=_",
-                Token::Punct(">") => "_>_",
-                Token::Punct(">=") => "_>=_",
-                Token::Punct("==") => op::EQUALS,
-                Token::Punct("!=") => op::NOT_EQUALS,
-                Token::In => op::IN,
-                _ => break,
-            };
-            self.deeper()?;
-            let at = self.advance();
-            let right = self.sum()?;
-            left = self.call(at, function, vec![left, right]);
-        }
-        self.depth = before;
-        Ok(left)
-    }
-
-    fn sum(&mut self) -> Parsed<Expr> {
-        self.arithmetic(&[("+", op::ADD), ("-", "_-_")], Self::product)
-    }
-
-    fn product(&mut self) -> Parsed<Expr> {
-        self.arithmetic(&[("*", "_*_"), ("/", "_/_"), ("%", "_%_")], Self::unary)
-    }
-
-    fn arithmetic(&mut self, ops: &[(&str, &str)], operand: fn(&mut Self) -> Parsed<Expr>) -> Parsed<Expr> {
-        let before = self.depth;
-        let mut left = operand(self)?;
-        while let Some((_, function)) = ops.iter().find(|(p, _)| self.is(p)) {
-            self.deeper()?;
-            let at = self.advance();
-            let right = operand(self)?;
-            left = self.call(at, function, vec![left, right]);
-        }
-        self.depth = before;
-        Ok(left)
     }
 
     fn unary(&mut self) -> Parsed<Expr> {
@@ -420,6 +415,9 @@ impl Parser<'_> {
         if RESERVED.contains(&&*name) {
             self.errors.push((start, format!("reserved identifier: {name}")));
         }
+        if let Some(parts) = self.message_name() {
+            return self.message(name, parts);
+        }
         match self.accept("(") {
             Some(open) => {
                 let args = self.arguments()?;
@@ -427,6 +425,45 @@ impl Parser<'_> {
             }
             None => Ok(self.node(start, Kind::Ident(name))),
         }
+    }
+
+    /// How many more parts the name of an object has whose construction follows: `.spec.template{`.
+    fn message_name(&self) -> Option<usize> {
+        let token = |i: usize| self.lexemes.get(self.at + i).map(|l| &l.token);
+        let mut i = 0;
+        while matches!(token(i), Some(Token::Punct("."))) && matches!(token(i + 1), Some(Token::Ident(_))) {
+            i += 2;
+        }
+        matches!(token(i), Some(Token::Punct("{"))).then_some(i / 2)
+    }
+
+    fn message(&mut self, first: Arc<str>, parts: usize) -> Parsed<Expr> {
+        let mut name = first.to_string();
+        for _ in 0..parts {
+            self.advance();
+            name.push('.');
+            name.push_str(&self.name()?);
+        }
+        let at = self.advance();
+        let mut fields = Vec::new();
+        while !self.is("}") {
+            let optional = self.accept("?").is_some();
+            let name = self.name()?;
+            let at = self.expect(":")?;
+            let value = self.expr()?;
+            fields.push(StructField {
+                at,
+                name,
+                value,
+                optional,
+            });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("}")?;
+        let name = name.into();
+        Ok(self.node(at, Kind::Struct(Box::new(Struct { name, fields }))))
     }
 
     fn list(&mut self) -> Parsed<Expr> {

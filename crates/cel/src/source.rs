@@ -4,7 +4,10 @@ use std::fmt;
 
 /// What is wrong with an expression: one or more errors, worded and drawn as cel-go does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issues(Vec<Issue>);
+pub struct Issues {
+    list: Vec<Issue>,
+    of_constants: bool,
+}
 
 /// An error at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +28,28 @@ const MAX_ISSUES: usize = 100;
 
 impl Issues {
     pub(crate) fn unplaced(message: String) -> Self {
-        Self(vec![Issue {
-            line: -1,
-            column: 0,
-            message,
-            snippet: None,
-        }])
+        Self {
+            list: vec![Issue {
+                line: -1,
+                column: 0,
+                message,
+                snippet: None,
+            }],
+            of_constants: false,
+        }
+    }
+
+    pub(crate) fn of_constants(message: String) -> Self {
+        Self {
+            of_constants: true,
+            ..Self::unplaced(message)
+        }
+    }
+
+    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it makes a program
+    /// of it ("program instantiation failed").
+    pub fn is_of_constants(&self) -> bool {
+        self.of_constants
     }
 
     /// Places each error, in the order of the source.
@@ -55,12 +74,15 @@ impl Issues {
                 snippet: (text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
             }
         };
-        Self(errors.into_iter().map(place).collect())
+        Self {
+            list: errors.into_iter().map(place).collect(),
+            of_constants: false,
+        }
     }
 
     /// The errors, in the order of the source.
     pub fn iter(&self) -> impl Iterator<Item = &Issue> {
-        self.0.iter()
+        self.list.iter()
     }
 }
 
@@ -78,7 +100,10 @@ fn draw(line: &str, column: usize) -> String {
 
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, issue) in self.0.iter().enumerate() {
+        if self.of_constants {
+            return self.list.iter().try_for_each(|issue| f.write_str(&issue.message));
+        }
+        for (i, issue) in self.list.iter().enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }

@@ -119,8 +119,9 @@ fn expressions_evaluate_to_their_results() {
         ("string(self.since + duration('1h30m'))", "2024-02-29T14:00:15Z"),
         ("string(duration('1.5s'))", "1.5s"),
         ("type(1) == int && type('') != type(1)", "true"),
-        ("int('x')", "error: type conversion error from 'string' to 'int'"),
-        ("int(1e19)", "error: integer overflow"),
+        ("int('x')", "type conversion error from 'string' to 'int'"),
+        ("int(self.name)", "error: type conversion error from 'string' to 'int'"),
+        ("int(1e19)", "integer overflow"),
         ("double('2.5') * 2.0", "5"),
         ("'abc'.matches('^a.c$')", "true"),
         ("'a1b22'.findAll('[0-9]+').join('-')", "1-22"),
@@ -259,8 +260,9 @@ fn cost_is_counted_and_limited() {
     assert_eq!(cost("self.name == 'web'"), (3, 3));
     assert_eq!(cost("self.tags.all(t, t == 'a')").1, 2 + 1 + 5 * (2 + 3));
     let endless = "[0,1,2,3,4,5,6,7,8,9]";
-    let nested =
-        format!("{endless}.all(a, {endless}.all(b, {endless}.all(c, {endless}.all(d, {endless}.all(e, true)))))");
+    let nested = format!(
+        "{endless}.all(a, {endless}.all(b, {endless}.all(c, {endless}.all(d, {endless}.all(e, {endless}.all(f, true))))))"
+    );
     assert_eq!(evaluate(&nested), "cost");
 }
 

@@ -27,6 +27,18 @@ impl Stamp {
         Self::new(t.unix_timestamp(), t.nanosecond())
     }
 
+    /// A timestamp as JSON schemas have it: with a space or a lower-case letter between date and time, too.
+    pub(crate) fn parse_lenient(s: &str) -> Option<Self> {
+        let mut bytes = s.as_bytes().to_vec();
+        if let Some(between) = bytes.get_mut(10).filter(|b| matches!(b, b' ' | b't')) {
+            *between = b'T';
+        }
+        if let Some(zone) = bytes.last_mut().filter(|b| **b == b'z') {
+            *zone = b'Z';
+        }
+        Self::parse(std::str::from_utf8(&bytes).ok()?)
+    }
+
     pub(crate) fn parse_date(s: &str) -> Option<Self> {
         let digits = |range: std::ops::Range<usize>| s.get(range)?.parse::<u16>().ok();
         let shaped = s.len() == 10 && s.bytes().enumerate().all(|(i, b)| matches!(i, 4 | 7) == (b == b'-'));

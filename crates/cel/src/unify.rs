@@ -6,14 +6,14 @@ use crate::types::Type;
 #[derive(Default)]
 pub(crate) struct Unifier {
     bound: Vec<Option<Type>>,
-    /// Parameters in the order in which they were bound, so that a failed attempt can be undone.
-    trail: Vec<usize>,
+    /// What parameters stood for before they were bound, so that a failed attempt can be undone.
+    trail: Vec<(usize, Option<Type>)>,
 }
 
 /// How many parameters an overload has at most.
-const PER_OVERLOAD: usize = 4;
-/// Types are nested no deeper than expressions are.
-const MAX_DEPTH: usize = 256;
+const PER_OVERLOAD: usize = 2;
+/// A type has no more parts than this: those of an expression could double with each of its loops.
+pub(crate) const MAX_PARTS: usize = 1000;
 
 impl Unifier {
     /// A parameter that stands for nothing yet.
@@ -31,14 +31,14 @@ impl Unifier {
 
     /// The type with its parameters replaced by those from `first`.
     pub fn instance(&self, t: &Type, first: u32) -> Type {
-        replace(t, &|n| Type::Param(first + n))
+        rebuild(t, &|n| Type::Param(first + n))
     }
 
     /// What a parameter stands for, or else the type itself.
     pub fn resolve(&self, t: &Type) -> Type {
         let mut t = t;
         while let Type::Param(n) = t {
-            match self.bound.get(*n as usize).and_then(Option::as_ref) {
+            match &self.bound[*n as usize] {
                 Some(next) => t = next,
                 None => break,
             }
@@ -48,88 +48,157 @@ impl Unifier {
 
     /// The type without parameters: those that stand for nothing are dyn.
     pub fn close(&self, t: &Type) -> Type {
-        self.close_to(t, 0)
+        match t {
+            Type::Param(_) => match self.resolve(t) {
+                Type::Param(_) => Type::Dyn,
+                other => self.close(&other),
+            },
+            Type::List(_) | Type::Map(_) | Type::Optional(_) | Type::Type(_) => {
+                rebuild(t, &|n| self.close(&Type::Param(n)))
+            }
+            other => other.clone(),
+        }
     }
 
-    fn close_to(&self, t: &Type, depth: usize) -> Type {
-        if depth > MAX_DEPTH {
-            return Type::Dyn;
+    /// The number of parts of the type, counted up to the limit.
+    pub fn parts(&self, t: &Type) -> usize {
+        let mut left = MAX_PARTS + 1;
+        self.count(t, &mut left);
+        MAX_PARTS + 1 - left
+    }
+
+    fn count(&self, t: &Type, left: &mut usize) {
+        if *left == 0 {
+            return;
         }
-        let inner = |t: &Type| self.close_to(t, depth + 1);
+        *left -= 1;
         match self.resolve(t) {
-            Type::Param(_) => Type::Dyn,
-            Type::List(of) => Type::list(inner(&of)),
-            Type::Optional(of) => Type::optional(inner(&of)),
-            Type::Map(of) => Type::map(inner(&of.0), inner(&of.1)),
-            other => other,
+            Type::List(of) | Type::Optional(of) | Type::Type(of) => self.count(&of, left),
+            Type::Map(of) => {
+                self.count(&of.0, left);
+                self.count(&of.1, left);
+            }
+            _ => {}
         }
     }
 
+    /// True if each type of `from` is acceptable where `to` is wanted; binds parameters.
     pub fn all_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
-        let all = from.iter().zip(to).all(|(f, t)| self.unify(f, t, 0));
+        let all = from.iter().zip(to).all(|(f, t)| self.unify(f, t));
         if !all {
-            self.undo(mark);
+            for (n, before) in self.trail.drain(mark..).rev() {
+                self.bound[n] = before;
+            }
         }
         all
     }
 
-    /// True if a value of type `from` is acceptable as `to`; binds parameters.
+    /// True if the two types go together; binds parameters.
     pub fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         self.all_assignable(std::slice::from_ref(from), std::slice::from_ref(to))
     }
 
-    fn undo(&mut self, mark: usize) {
-        for n in self.trail.drain(mark..) {
-            self.bound[n] = None;
-        }
-    }
-
     fn bind(&mut self, n: u32, to: Type) {
-        self.bound[n as usize] = Some(to);
-        self.trail.push(n as usize);
+        let before = self.bound[n as usize].replace(to);
+        self.trail.push((n as usize, before));
     }
 
-    fn unify(&mut self, from: &Type, to: &Type, depth: usize) -> bool {
-        if depth > MAX_DEPTH {
-            return true;
+    fn unify(&mut self, from: &Type, to: &Type) -> bool {
+        if let Type::Param(n) = to {
+            match self.substitute(*n, from) {
+                Some(fits) => return fits,
+                None => {}
+            }
         }
-        let (from, to) = (self.resolve(from), self.resolve(to));
-        match (&from, &to) {
-            (Type::Param(a), Type::Param(b)) if a == b => true,
-            (_, Type::Param(n)) if !mentions(self, &from, *n, 0) => {
-                self.bind(*n, from.clone());
-                true
-            }
-            (Type::Param(n), _) if !mentions(self, &to, *n, 0) => {
-                self.bind(*n, to.clone());
-                true
-            }
+        if let Type::Param(n) = from {
+            return self.substitute(*n, to).unwrap_or(false);
+        }
+        match (from, to) {
             (a, b) if a.is_open() || b.is_open() => true,
-            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.unify(a, b, depth + 1),
-            (Type::Map(a), Type::Map(b)) => self.unify(&a.0, &b.0, depth + 1) && self.unify(&a.1, &b.1, depth + 1),
-            (Type::Null, Type::Object(_) | Type::Opaque(_) | Type::Duration | Type::Timestamp) => true,
+            (Type::Null, Type::Null) => true,
+            (Type::Null, other) | (other, Type::Null) => {
+                matches!(
+                    other,
+                    Type::Object(_) | Type::Opaque(_) | Type::Optional(_) | Type::Duration | Type::Timestamp
+                )
+            }
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.unify(a, b),
+            (Type::Map(a), Type::Map(b)) => self.unify(&a.0, &b.0) && self.unify(&a.1, &b.1),
+            (Type::Type(_), Type::Type(_)) => true,
             (a, b) => a == b,
         }
     }
-}
 
-fn mentions(unifier: &Unifier, t: &Type, n: u32, depth: usize) -> bool {
-    depth > MAX_DEPTH
-        || match unifier.resolve(t) {
-            Type::Param(m) => m == n,
-            Type::List(of) | Type::Optional(of) => mentions(unifier, &of, n, depth + 1),
-            Type::Map(of) => mentions(unifier, &of.0, n, depth + 1) || mentions(unifier, &of.1, n, depth + 1),
+    /// Whether the parameter can stand for the type; `None` if it stands for nothing and cannot stand for this.
+    fn substitute(&mut self, n: u32, t: &Type) -> Option<bool> {
+        if *t == Type::Param(n) {
+            return Some(true);
+        }
+        let Some(before) = self.bound[n as usize].clone() else {
+            if self.mentions(t, n) {
+                return None;
+            }
+            self.bind(n, t.clone());
+            return Some(true);
+        };
+        if *t == before {
+            return Some(true);
+        }
+        if !self.unify(t, &before) {
+            return Some(false);
+        }
+        // Of two types that go together, the parameter stands for the more general one.
+        let general = if self.no_more_specific(t, &before) {
+            t.clone()
+        } else {
+            before
+        };
+        if !self.mentions(&general, n) {
+            self.bind(n, general);
+        }
+        Some(true)
+    }
+
+    /// The more general of two types that go together.
+    pub fn general(&self, a: &Type, b: &Type) -> Type {
+        if self.no_more_specific(a, b) {
+            a.clone()
+        } else {
+            b.clone()
+        }
+    }
+
+    fn no_more_specific(&self, a: &Type, b: &Type) -> bool {
+        match (a, b) {
+            (Type::Dyn | Type::Param(_), _) => true,
+            (_, Type::Dyn | Type::Param(_)) => false,
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.no_more_specific(a, b),
+            (Type::Map(a), Type::Map(b)) => self.no_more_specific(&a.0, &b.0) && self.no_more_specific(&a.1, &b.1),
+            (Type::Type(_), Type::Type(_)) => true,
+            (a, b) => a == b,
+        }
+    }
+
+    fn mentions(&self, t: &Type, n: u32) -> bool {
+        match t {
+            Type::Param(m) if *m == n => true,
+            Type::Param(m) => self.bound[*m as usize].as_ref().is_some_and(|t| self.mentions(t, n)),
+            Type::List(of) | Type::Optional(of) | Type::Type(of) => self.mentions(of, n),
+            Type::Map(of) => self.mentions(&of.0, n) || self.mentions(&of.1, n),
             _ => false,
         }
+    }
 }
 
-fn replace(t: &Type, with: &dyn Fn(u32) -> Type) -> Type {
+/// The type with its parameters replaced.
+fn rebuild(t: &Type, with: &dyn Fn(u32) -> Type) -> Type {
     match t {
         Type::Param(n) => with(*n),
-        Type::List(of) => Type::list(replace(of, with)),
-        Type::Optional(of) => Type::optional(replace(of, with)),
-        Type::Map(of) => Type::map(replace(&of.0, with), replace(&of.1, with)),
+        Type::List(of) => Type::list(rebuild(of, with)),
+        Type::Optional(of) => Type::optional(rebuild(of, with)),
+        Type::Type(of) => Type::Type(rebuild(of, with).into()),
+        Type::Map(of) => Type::map(rebuild(&of.0, with), rebuild(&of.1, with)),
         other => other.clone(),
     }
 }

@@ -46,7 +46,7 @@ fn parse(s: &str) -> Result<Quantity, &'static str> {
 
 fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::String(s)] = args else { return no_overload() };
-    parse(s).map_or_else(|why| error(why), |q| Ok(Val::Quantity(q)))
+    parse(s).map_or_else(|why| error(why), |q| Ok(Val::Quantity(q.into())))
 }
 
 fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -56,9 +56,9 @@ fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn combine<'a>(args: &[Val<'a>], with: fn(Quantity, Quantity) -> Quantity) -> Out<'a> {
     match args {
-        [Val::Quantity(a), Val::Quantity(b)] => Ok(Val::Quantity(with(*a, *b))),
+        [Val::Quantity(a), Val::Quantity(b)] => Ok(Val::Quantity(with(**a, **b).into())),
         [Val::Quantity(a), Val::Int(n)] => match Quantity::parse(&n.to_string()) {
-            Ok(b) => Ok(Val::Quantity(with(*a, b))),
+            Ok(b) => Ok(Val::Quantity(with(**a, b).into())),
             Err(why) => error(why),
         },
         _ => no_overload(),
@@ -71,7 +71,7 @@ fn compare_to<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn sign<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match args {
-        [Val::Quantity(q)] => Ok(Val::Int((*q).cmp(&Quantity::ZERO) as i64)),
+        [Val::Quantity(q)] => Ok(Val::Int(i64::from(q.signum()))),
         _ => no_overload(),
     }
 }
@@ -80,7 +80,7 @@ fn sign<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 fn integer(args: &[Val<'_>]) -> Result<Option<i64>, crate::value::Fail> {
     let [Val::Quantity(q)] = args else { return no_overload() };
     let n = q.value();
-    let same = Quantity::parse(&n.to_string()).is_ok_and(|back| back.cmp(q).is_eq());
+    let same = Quantity::parse(&n.to_string()).is_ok_and(|back| back.cmp(q.as_ref()).is_eq());
     Ok(same.then_some(n))
 }
 

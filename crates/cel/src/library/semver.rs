@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
-    ("semver", Strict(semver), &["(string) Semver"]),
-    ("isSemver", Strict(is_semver), &["(string) bool"]),
+    ("semver", Strict(semver), &["(string) Semver", "(string, bool) Semver"]),
+    ("isSemver", Strict(is_semver), &["(string) bool", "(string, bool) bool"]),
     ("major", Strict(|a| part(a, 0)), &["Semver.() int"]),
     ("minor", Strict(|a| part(a, 1)), &["Semver.() int"]),
     ("patch", Strict(|a| part(a, 2)), &["Semver.() int"]),
@@ -27,31 +27,86 @@ enum Identifier {
     Word(Box<str>),
 }
 
-fn number(s: &str) -> Option<u64> {
-    let canonical = s == "0" || !s.starts_with('0');
-    (canonical && !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse().ok())?
-}
-
 fn is_identifier(s: &str) -> bool {
     !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-impl Semver {
-    fn parse(s: &str) -> Option<Self> {
-        let (rest, build) = s.split_once('+').map_or((s, None), |(r, b)| (r, Some(b)));
-        if build.is_some_and(|b| !b.split('.').all(is_identifier)) {
-            return None;
+fn number(s: &str, what: &str) -> Result<u64, String> {
+    if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("Invalid character(s) found in {what} number {s:?}"));
+    }
+    if s.len() > 1 && s.starts_with('0') {
+        return Err(format!(
+            "{} number must not contain leading zeroes {s:?}",
+            capital(what)
+        ));
+    }
+    let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
+    s.parse().map_err(|_| range())
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_ascii_uppercase() + rest
+}
+
+fn identifier(s: &str) -> Result<Identifier, String> {
+    if s.is_empty() {
+        return Err("Prerelease is empty".to_owned());
+    }
+    if s.bytes().all(|b| b.is_ascii_digit()) {
+        if s.len() > 1 && s.starts_with('0') {
+            return Err(format!(
+                "Numeric PreRelease version must not contain leading zeroes {s:?}"
+            ));
         }
-        let (core, pre) = rest.split_once('-').map_or((rest, None), |(c, p)| (c, Some(p)));
-        let mut parts = core.split('.').map(number);
-        let numbers = [parts.next()??, parts.next()??, parts.next()??];
-        let identifier = |s| match is_identifier(s) {
-            true if s.bytes().all(|b| b.is_ascii_digit()) => number(s).map(Identifier::Number),
-            true => Some(Identifier::Word(s.into())),
-            false => None,
+        let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
+        return s.parse().map(Identifier::Number).map_err(|_| range());
+    }
+    if is_identifier(s) {
+        Ok(Identifier::Word(s.into()))
+    } else {
+        Err(format!("Invalid character(s) found in prerelease {s:?}"))
+    }
+}
+
+impl Semver {
+    fn parse(s: &str) -> Result<Self, String> {
+        if s.is_empty() {
+            return Err("Version string empty".to_owned());
+        }
+        let mut parts = s.splitn(3, '.');
+        let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err("No Major.Minor.Patch elements found".to_owned());
         };
-        let pre = pre.map_or(Some(Vec::new()), |p| p.split('.').map(identifier).collect())?;
-        parts.next().is_none().then_some(Self { numbers, pre })
+        let (major, minor) = (number(major, "major")?, number(minor, "minor")?);
+        let (patch, build) = patch.split_once('+').map_or((patch, None), |(p, b)| (p, Some(b)));
+        let (patch, pre) = patch.split_once('-').map_or((patch, None), |(p, r)| (p, Some(r)));
+        let numbers = [major, minor, number(patch, "patch")?];
+        let pre = pre.map_or(Ok(Vec::new()), |p| p.split('.').map(identifier).collect())?;
+        for part in build.into_iter().flat_map(|b| b.split('.')) {
+            if part.is_empty() {
+                return Err("Build meta data is empty".to_owned());
+            }
+            if !is_identifier(part) {
+                return Err(format!("Invalid character(s) found in build meta data {part:?}"));
+            }
+        }
+        Ok(Self { numbers, pre })
+    }
+
+    /// Parses what people write: with a `v` before it, without minor and patch, with leading zeros.
+    fn parse_normalized(s: &str) -> Result<Self, String> {
+        let s = s.strip_prefix('v').unwrap_or(s);
+        let mut parts: Vec<String> = s.splitn(3, '.').map(without_zeros).collect();
+        if parts.len() < 3 {
+            let last = parts.last().map_or("", String::as_str);
+            if last.contains(['+', '-']) {
+                return Err("short version cannot contain PreRelease/Build meta data".to_owned());
+            }
+            parts.resize(3, "0".to_owned());
+        }
+        Self::parse(&parts.join("."))
     }
 
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
@@ -64,17 +119,33 @@ impl Semver {
     }
 }
 
+/// The part without leading zeros; one stays before what is no digit.
+fn without_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
+    let rest = part.trim_start_matches('0');
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        rest.to_owned()
+    } else {
+        format!("0{rest}")
+    }
+}
+
+fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
+    match args {
+        [Val::String(s)] | [Val::String(s), Val::Bool(false)] => Ok(Semver::parse(s)),
+        [Val::String(s), Val::Bool(true)] => Ok(Semver::parse_normalized(s)),
+        _ => no_overload(),
+    }
+}
+
 fn semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [Val::String(s)] = args else { return no_overload() };
-    Semver::parse(s).map_or_else(
-        || error(format!("invalid semantic version {}", &**s)),
-        |v| Ok(Val::Semver(Arc::new(v))),
-    )
+    parsed(args)?.map_or_else(error, |v| Ok(Val::Semver(Arc::new(v))))
 }
 
 fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let [Val::String(s)] = args else { return no_overload() };
-    Ok(Val::Bool(Semver::parse(s).is_some()))
+    Ok(Val::Bool(parsed(args)?.is_ok()))
 }
 
 fn part<'a>(args: &[Val<'a>], i: usize) -> Out<'a> {

@@ -60,13 +60,24 @@ impl Reader {
             "bytes" => Type::Bytes,
             "duration" => Type::Duration,
             "timestamp" => Type::Timestamp,
-            "type" => Type::Type,
+            "type" => {
+                self.eat("(");
+                let of = self.ty();
+                self.eat(")");
+                Type::Type(of.into())
+            }
             "A" => Type::Param(0),
             "B" => Type::Param(1),
             "Quantity" => Type::Opaque("kubernetes.Quantity"),
             "URL" => Type::Opaque("kubernetes.URL"),
             "Semver" => Type::Opaque("kubernetes.Semver"),
             "IP" => Type::Opaque("net.IP"),
+            "Format" => Type::Opaque("kubernetes.NamedFormat"),
+            "Authorizer" => Type::AUTHORIZER,
+            "PathCheck" => Type::Opaque("kubernetes.authorization.PathCheck"),
+            "GroupCheck" => Type::Opaque("kubernetes.authorization.GroupCheck"),
+            "ResourceCheck" => Type::RESOURCE_CHECK,
+            "Decision" => Type::Opaque("kubernetes.authorization.Decision"),
             "CIDR" => Type::Opaque("net.CIDR"),
             other => unreachable!("libraries name types that exist: {other}"),
         }

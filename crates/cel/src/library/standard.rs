@@ -2,8 +2,11 @@
 
 use super::{Body, Declaration};
 use crate::time_value::{Stamp, duration_text, parse_duration};
-use crate::value::{Dict, Key, List, Out, Val, error, no_overload};
+use crate::types::ListType;
+use crate::value::{Dict, Key, List, Out, Val, error, identity, no_overload};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use Body::Strict;
@@ -79,7 +82,7 @@ pub(super) const OPERATORS: &[Declaration] = &[
     ("@in", Strict(contains), &["(A, list(A)) bool", "(A, map(A, B)) bool"]),
     (
         "_[_]",
-        Strict(index),
+        Strict(unplanned),
         &[
             "(list(A), int) A",
             "(map(A, B), A) B",
@@ -89,7 +92,7 @@ pub(super) const OPERATORS: &[Declaration] = &[
     ),
     (
         "_[?_]",
-        Strict(optional_index),
+        Strict(unplanned),
         &[
             "(list(A), int) optional(A)",
             "(optional(list(A)), int) optional(A)",
@@ -119,7 +122,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
             "map(A, B).() int",
         ],
     ),
-    ("type", Strict(type_of), &["(A) type"]),
+    ("type", Strict(type_of), &["(A) type(A)"]),
     ("dyn", Strict(dynamic), &["(A) dyn"]),
     ("bool", Strict(to_bool), &["(bool) bool", "(string) bool"]),
     ("bytes", Strict(to_bytes), &["(bytes) bytes", "(string) bytes"]),
@@ -236,21 +239,9 @@ fn greater_or_equal<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     ordered(args, Ordering::is_ge)
 }
 
-fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+pub(super) fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     if let [Val::List(left), Val::List(right)] = args {
-        // A loop's accumulator is not shared, and grows in place.
-        let right = right.to_vec()?;
-        return Ok(match left {
-            List::Shared(items) => {
-                Arc::make_mut(items).extend(right);
-                Val::List(List::Shared(std::mem::take(items)))
-            }
-            List::Tree(..) => {
-                let mut items = left.to_vec()?;
-                items.extend(right);
-                items.into()
-            }
-        });
+        return add_lists(left, right);
     }
     match (&args[0], &args[1]) {
         (Val::Int(a), Val::Int(b)) => int(a.checked_add(*b)),
@@ -262,6 +253,39 @@ fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => stamp(t.plus(*d)),
         _ => no_overload(),
     }
+}
+
+/// Lists whose elements are told apart by value or key are merged: of those that both have, the right one replaces the left.
+fn add_lists<'a>(left: &mut List<'a>, right: &List<'a>) -> Out<'a> {
+    let kind = left.list_type();
+    let right = right.to_vec()?;
+    if *kind != ListType::Atomic {
+        let mut items = left.to_vec()?;
+        let ids = items.iter().enumerate().map(|(i, item)| (identity(item, kind), i));
+        let mut places: BTreeMap<_, usize> = ids.collect();
+        for item in right {
+            match places.entry(identity(&item, kind)) {
+                Entry::Occupied(place) => items[*place.get()] = item,
+                Entry::Vacant(place) => {
+                    place.insert(items.len());
+                    items.push(item);
+                }
+            }
+        }
+        return Ok(Val::List(List::Typed(Arc::new(items), kind)));
+    }
+    Ok(match left {
+        // A list that nothing else refers to grows in place.
+        List::Shared(items) => {
+            Arc::make_mut(items).extend(right);
+            Val::List(List::Shared(std::mem::take(items)))
+        }
+        _ => {
+            let mut items = left.to_vec()?;
+            items.extend(right);
+            items.into()
+        }
+    })
 }
 
 fn subtract<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -319,6 +343,11 @@ fn contains<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     }
 }
 
+/// Lookups are steps of their own in plans.
+fn unplanned<'a>(_: &mut [Val<'a>]) -> Out<'a> {
+    no_overload()
+}
+
 /// A key as errors show it.
 pub(crate) fn shown(key: &Val<'_>) -> String {
     match to_string(&mut [key.clone()]) {
@@ -327,36 +356,20 @@ pub(crate) fn shown(key: &Val<'_>) -> String {
     }
 }
 
-fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
+pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
     match (of, key) {
         (Val::List(list), Val::Int(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
         (Val::List(list), Val::Uint(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
         (Val::List(list), Val::Double(f)) if f.fract() == 0.0 && *f >= 0.0 => list.get(*f as usize),
         (Val::Map(map), key) => map.get(key),
-        (Val::Object(..), Val::String(name)) => crate::eval::field(of, name),
+        (Val::Object(m, ty), Val::String(name)) => {
+            let field = ty.field(name)?;
+            let v = m.get(&field.key).filter(|v| !v.is_null())?;
+            Some(Val::of(v, &field.schema))
+        }
+        (Val::Record(of), Val::String(name)) => of.fields.get(&**name).cloned().map(Ok),
         _ => Some(no_overload()),
     }
-}
-
-fn index<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    if let Val::Optional(_) = args[0] {
-        return optional_index(args);
-    }
-    match element(&args[0], &args[1]) {
-        Some(found) => found,
-        None if matches!(args[0], Val::List(_)) => error(format!("index out of bounds: {}", shown(&args[1]))),
-        None => error(format!("no such key: {}", shown(&args[1]))),
-    }
-}
-
-fn optional_index<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    let of = match &args[0] {
-        Val::Optional(None) => return Ok(Val::Optional(None)),
-        Val::Optional(Some(of)) => of,
-        of => of,
-    };
-    let found = element(of, &args[1]).transpose()?;
-    Ok(Val::Optional(found.map(Arc::new)))
 }
 
 /// The key of a map under construction.

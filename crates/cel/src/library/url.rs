@@ -44,7 +44,7 @@ pub struct Url {
 
 impl Url {
     /// Parses a request URI; the error is worded as Go words it.
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let fail = |why: &str| Err(format!("parse {}: {why}", quote(text)));
         if text.bytes().any(|b| b < b' ' || b == 0x7f) {
             return fail("net/url: invalid control character in URL");
