@@ -11,6 +11,8 @@ if [ -z "${TORANA_BIN:-}" ]; then
 	TORANA_BIN=target/release/torana
 fi
 export TORANA_BIN
+# The same for all builds, even if somebody commits meanwhile.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
 pids=() container='' first=''
