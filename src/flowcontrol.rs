@@ -19,6 +19,7 @@ pub mod retry_after;
 pub mod seat_seconds;
 pub mod seats;
 pub mod shuffle_sharding;
+mod utilization;
 pub mod watch_tracker;
 pub mod work_estimate;
 

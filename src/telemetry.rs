@@ -22,6 +22,7 @@ mod queue;
 pub mod requests;
 pub mod spans;
 mod storage;
+pub mod timed;
 mod watches;
 
 pub use queue::QueueMetrics;

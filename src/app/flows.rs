@@ -12,12 +12,13 @@ use crate::controlplane::bootstrap::flowcontrol;
 use crate::flowcontrol::dump::{self, Dump};
 use crate::flowcontrol::{FlowController, Mandatory};
 use crate::registry::StoreLookup;
-use crate::request::Request;
 use crate::request::info::first_value;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::generic::GenericServer;
-use crate::server::respond::{self, FnHandler};
-use crate::tasks::{Signal, TaskGroup};
+use crate::server::respond;
+use crate::tasks::{Signal, TaskGroup, compute};
 use crate::telemetry::Telemetry;
+use async_trait::async_trait;
 use dangling::Dangling;
 use http::StatusCode;
 use std::sync::Arc;
@@ -106,21 +107,36 @@ impl Consumer {
 
 /// Serves the debug dumps.
 pub fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
-    let all: [(&str, fn(&Request) -> Dump); 3] = [
-        ("dump_priority_levels", |_| Dump::Levels),
-        ("dump_queues", |_| Dump::Queues),
-        ("dump_requests", |req| {
-            let query = req.uri().query().unwrap_or("");
-            let details = first_value(query, "includeRequestDetails");
-            Dump::Requests(details.is_some_and(|value| !value.is_empty()))
-        }),
-    ];
-    for (name, which) in all {
-        let controller = controller.clone();
-        let handler =
-            FnHandler(move |req: &Request| respond::bytes(StatusCode::OK, respond::TEXT, controller.dump(which(req))));
-        server
-            .mux()
-            .unlisted_handle(format!("{}{name}", dump::PATH), Arc::new(handler));
+    for name in ["dump_priority_levels", "dump_queues", "dump_requests"] {
+        let handler = DumpHandler {
+            controller: controller.clone(),
+            name,
+        };
+        let path = format!("{}{name}", dump::PATH);
+        server.mux().unlisted_handle(path, Arc::new(handler));
+    }
+}
+
+struct DumpHandler {
+    controller: Arc<FlowController>,
+    name: &'static str,
+}
+
+#[async_trait]
+impl UnprotectedHandler for DumpHandler {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
+        /// Estimated memory of a dump of some thousand requests.
+        const MEMORY: usize = 4 << 20;
+        let query = req.uri().query().unwrap_or("");
+        let details = first_value(query, "includeRequestDetails").is_some_and(|value| !value.is_empty());
+        let dump = match self.name {
+            "dump_priority_levels" => Dump::Levels,
+            "dump_queues" => Dump::Queues,
+            _ => Dump::Requests(details),
+        };
+        match compute::offload(MEMORY, async move { self.controller.dump(dump) }).await {
+            Ok(text) => respond::bytes(StatusCode::OK, respond::TEXT, text),
+            Err(_) => respond::error_text(StatusCode::SERVICE_UNAVAILABLE, "the compute pool is full"),
+        }
     }
 }

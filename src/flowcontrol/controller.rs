@@ -13,6 +13,7 @@ use super::housekeeping::Housekeeping;
 use super::level::{Level, Permit, TooMany};
 use super::metrics::{Families, Gauges, LevelReading};
 use super::seats::{self, Demand, LevelDemand, Limits};
+use super::utilization::Utilization;
 use super::watch_tracker::{Registered, WatchTracker};
 use super::work_estimate::{ObjectCounts, Surroundings, estimate, is_write};
 use crate::apimachinery::object::ObjectView;
@@ -182,7 +183,14 @@ impl FlowController {
 
     fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
         let (housekeeping, families) = (self.housekeeping.clone(), self.families.clone());
-        let level = Level::new(name.into(), self.clock, housekeeping, families, spec.queuing, 0);
+        let level = Level::new(
+            name.into(),
+            self.clock,
+            housekeeping,
+            families,
+            spec.queuing,
+            self.server_limit / 10,
+        );
         ManagedLevel {
             level: Arc::new(level),
             spec,
@@ -293,6 +301,9 @@ impl FlowController {
                     schemas,
                 });
             });
+            let show =
+                |utilization: &mut Utilization, now| self.gauges.set_utilization(m.level.name(), utilization, now);
+            m.level.inspect_utilization(show);
         }
     }
 

@@ -2,9 +2,13 @@
 
 use super::controller::FlowController;
 use super::level::Request;
-use super::queueset::{QueueDigest, Queuing, Waiting};
+use super::metrics::Series;
+use super::queueset::{QueueDigest, QueueSet, Queuing, Waiting};
+use super::work_estimate::WorkEstimate;
 use crate::apimachinery::time;
+use crate::request::{RequestInfo, UserInfo};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Upstream's path of all dumps.
@@ -143,28 +147,25 @@ impl FlowController {
             ]));
         }
         let mut rows = vec![names];
-        self.inspect(|levels| {
-            for m in levels.iter() {
-                m.level.inspect(|set, schemas| {
-                    for request in set.requests() {
-                        let schema = schemas[request.account as usize].schema();
-                        rows.push(self.request(m.level.name(), schema, &request, details));
-                    }
-                });
-            }
+        // Copied under the level's lock, rendered outside of it.
+        let all: Vec<Copied> = self.inspect(|levels| {
+            let all = levels.iter();
+            all.flat_map(|m| m.level.inspect(|set, schemas| copies(m.level.name(), set, schemas)))
+                .collect()
         });
+        rows.extend(all.iter().map(|request| self.request(request, details)));
         rows
     }
 
-    fn request(&self, level: &str, schema: &str, r: &Waiting<'_, Request>, details: bool) -> Row {
+    fn request(&self, r: &Copied, details: bool) -> Row {
         let place = |at: Option<u32>| at.map_or(-1, i64::from);
-        let (user, info) = (&r.item.user, &r.item.info);
+        let (user, info) = (&r.user, &r.info);
         let mut cells = row(&[
-            &level,
-            &schema,
+            &r.level,
+            &r.schema,
             &place(r.place.0),
             &place(r.place.1),
-            &self.distinguisher(schema, user, info),
+            &self.distinguisher(&r.schema, user, info),
             &rfc3339_nano(self.clock().wall(r.arrived)),
             &r.work.initial_seats,
             &r.work.final_seats,
@@ -172,7 +173,7 @@ impl FlowController {
             // Go's zero time stands for a request that has not started.
             &r.started.map_or_else(
                 || "0001-01-01T00:00:00Z".to_owned(),
-                |at: Duration| rfc3339_nano(self.clock().wall(at)),
+                |at| rfc3339_nano(self.clock().wall(at)),
             ),
         ]);
         if details {
@@ -193,6 +194,32 @@ impl FlowController {
         }
         cells
     }
+}
+
+/// A request, copied from its level.
+struct Copied {
+    level: Arc<str>,
+    schema: Arc<str>,
+    place: (Option<u32>, Option<u32>),
+    work: WorkEstimate,
+    arrived: Duration,
+    started: Option<Duration>,
+    user: Arc<UserInfo>,
+    info: Arc<RequestInfo>,
+}
+
+fn copies(level: &Arc<str>, set: &QueueSet<Request>, schemas: &[Series]) -> Vec<Copied> {
+    let copy = |r: Waiting<'_, Request>| Copied {
+        level: level.clone(),
+        schema: schemas[r.account as usize].schema().clone(),
+        place: r.place,
+        work: r.work,
+        arrived: r.arrived,
+        started: r.started,
+        user: r.item.user.clone(),
+        info: r.item.info.clone(),
+    };
+    set.requests().into_iter().map(copy).collect()
 }
 
 /// The queues in use among the empty ones.

@@ -8,6 +8,7 @@ use super::integrator::Observed;
 use super::metrics::{Families, Series};
 use super::queueset::{Id, QueueSet, Queuing, Rejected, Started};
 use super::retry_after::RetryAfter;
+use super::utilization::Utilization;
 use super::work_estimate::WorkEstimate;
 use crate::request::{RequestInfo, UserInfo};
 use std::pin::Pin;
@@ -29,6 +30,8 @@ pub struct Level {
     families: Arc<Families>,
     /// The seats that one request may occupy; 0 if the level sets no limit.
     max_seats: AtomicU32,
+    /// What the utilization of a level without seats is measured by.
+    tenth_of_server: u32,
     state: Mutex<State>,
 }
 
@@ -37,6 +40,7 @@ struct State {
     /// The flow schemas of the level by account. Places of deleted schemas are reused.
     schemas: Vec<Series>,
     retry_after: RetryAfter,
+    utilization: Utilization,
 }
 
 /// What is kept of a request.
@@ -63,25 +67,27 @@ pub struct Permit {
 }
 
 impl Level {
-    /// A level that has had no request yet.
+    /// A level that has had no request yet, and no seats until it is configured.
     pub(super) fn new(
         name: Arc<str>,
         clock: Clock,
         housekeeping: Arc<Housekeeping>,
         families: Arc<Families>,
         queuing: Queuing,
-        limit: u32,
+        tenth_of_server: u32,
     ) -> Self {
         Self {
+            tenth_of_server,
             name,
             clock,
             housekeeping,
             families,
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(clock.now(), queuing, limit, HOLD),
+                set: QueueSet::new(clock.now(), queuing, 0, HOLD),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
+                utilization: Utilization::new(clock.now()),
             }),
         }
     }
@@ -109,7 +115,7 @@ impl Level {
     /// The number of a flow schema in this level.
     pub(super) fn account_of(&self, schema: &str) -> u32 {
         let mut state = self.lock();
-        let found = state.schemas.iter().position(|s| s.schema() == schema);
+        let found = state.schemas.iter().position(|s| **s.schema() == *schema);
         found.unwrap_or_else(|| {
             let series = Series::new(&self.families, &self.name, schema);
             state.schemas.push(series);
@@ -208,6 +214,12 @@ impl Level {
         look(&state.set, &state.schemas)
     }
 
+    /// Shows the utilization up to now.
+    pub(super) fn inspect_utilization(&self, look: impl FnOnce(&mut Utilization, Duration)) {
+        let now = self.clock.now();
+        look(&mut self.lock().utilization, now);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no code panics while holding this lock")
     }
@@ -227,6 +239,7 @@ impl Level {
                 state.set.item_mut(id).waker.take()
             })
             .collect();
+        state.utilization.note(now, &state.set, self.tenth_of_server);
         self.housekeeping.needed_at(state.set.next_event());
         drop(guard);
         wakers.into_iter().for_each(Waker::wake);

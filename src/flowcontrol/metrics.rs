@@ -3,6 +3,8 @@
 
 use super::queueset::QueueSet;
 use super::seats::{Demand, Limits};
+use super::utilization::Utilization;
+use crate::telemetry::timed::TimedFamily;
 use crate::telemetry::{Telemetry, counters, gauges, histograms, int_gauges};
 use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
 use std::sync::{Arc, OnceLock};
@@ -103,7 +105,7 @@ impl Series {
     }
 
     /// Name of the flow schema.
-    pub fn schema(&self) -> &str {
+    pub fn schema(&self) -> &Arc<str> {
         &self.schema
     }
 
@@ -198,6 +200,9 @@ pub struct Gauges {
     by_level: [GaugeVec; 12],
     bounds: [GaugeVec; 2],
     fair_fraction: GaugeVec,
+    seat_utilization: TimedFamily,
+    request_utilization: TimedFamily,
+    demand: TimedFamily,
 }
 
 const BY_LEVEL: [(&str, &str); 12] = [
@@ -222,8 +227,24 @@ impl Gauges {
     /// Registers the families.
     pub fn register(telemetry: &Telemetry) -> Self {
         let r = telemetry.registry();
+        let timed = |last, help, labels: &[&str]| TimedFamily::register(r, &name(last), help, labels);
         let bound = |last, help| gauges(r, &name(last), help, &["priority_level", "bound"]);
         Self {
+            seat_utilization: timed(
+                "priority_level_seat_utilization",
+                "Occupied seats as a fraction of the level's, over time.",
+                &["phase", "priority_level"],
+            ),
+            request_utilization: timed(
+                "priority_level_request_utilization",
+                "Executing and waiting requests as a fraction of their limits, over time.",
+                &["phase", "priority_level"],
+            ),
+            demand: timed(
+                "demand_seats",
+                "Seat demand as a fraction of the level's seats, over time.",
+                &["priority_level"],
+            ),
             executing_requests: int_gauges(r, &name("current_executing_requests"), "Executing requests.", &SCHEMA),
             executing_seats: int_gauges(r, &name("current_executing_seats"), "Occupied seats.", &SCHEMA),
             waiting_requests: int_gauges(r, &name("current_inqueue_requests"), "Requests in queues.", &SCHEMA),
@@ -277,12 +298,28 @@ impl Gauges {
         for family in &self.by_level {
             family.reset();
         }
+        for family in [&self.seat_utilization, &self.request_utilization, &self.demand] {
+            family.clear();
+        }
+    }
+
+    /// Shows how much of a level was in use.
+    pub fn set_utilization(&self, level: &str, utilization: &mut Utilization, now: Duration) {
+        let level = ("priority_level", level);
+        let phase = |phase| [("phase", phase), level];
+        self.seat_utilization
+            .show(&phase("executing"), &mut utilization.seats, now);
+        self.request_utilization
+            .show(&phase("executing"), &mut utilization.executing, now);
+        self.request_utilization
+            .show(&phase("waiting"), &mut utilization.waiting, now);
+        self.demand.show(&[level], &mut utilization.demand, now);
     }
 
     /// Shows a level.
     pub fn set<T>(&self, level: &LevelReading<'_, T>) {
         for (account, series) in level.set.accounts().iter().zip(level.schemas) {
-            let labels = [level.name, series.schema()];
+            let labels = [level.name, &**series.schema()];
             let show = |family: &IntGaugeVec, value: u64| family.with_label_values(&labels).set(value as i64);
             show(&self.executing_requests, account.executing.into());
             show(&self.executing_seats, account.seats_in_use.into());

@@ -2,21 +2,13 @@
 
 use crate::flowcontrol::work_estimate::{ObjectCounts, StoredObjects};
 use crate::registry::StoreLookup;
-use crate::registry::resource::Backing;
 
 /// The gateway's stores. A backend's resources are not among them: their lists cost this server little.
 pub struct Stored(pub StoreLookup);
 
 impl ObjectCounts for Stored {
     fn stored(&self, group: &str, resource: &str) -> Option<StoredObjects> {
-        let store = self.0.get(group, resource).ok()?;
-        if !matches!(
-            store.resource().backing,
-            Backing::Stored { .. } | Backing::Converted { .. }
-        ) {
-            return None;
-        }
-        let storage = store.storage();
+        let storage = self.0.peek_storage(group, resource)?;
         let count = storage.count() as u64;
         Some(StoredObjects {
             count,

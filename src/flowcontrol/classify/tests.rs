@@ -57,7 +57,7 @@ fn standard() -> Vec<FlowSchema> {
         .iter()
         .filter_map(|schema| {
             let wanted = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-            let level = levels.iter().find(|level| &***level.name() == wanted)?;
+            let level = levels.iter().find(|level| **level.name() == *wanted)?;
             let uid = format!("pl-{wanted}").parse().unwrap();
             Some(FlowSchema::parse(schema, level.clone(), uid))
         })

@@ -189,6 +189,8 @@ impl<F: Filter> PriorityAndFairness<F> {
             return self.refusal(&super::info(&req), permit.give_up(), finish);
         }
         self.begin(&mut req, permit, &mut finish);
-        amended(self.inner.handle(&mut req), |response| finish.apply(response)).await
+        // Boxed, so that a waiting request does not reserve memory for what it may do later.
+        let inner = Box::pin(self.inner.handle(&mut req));
+        amended(inner, |response| finish.apply(response)).await
     }
 }
