@@ -8,15 +8,15 @@ mod support;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use peak_alloc::PeakAlloc;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use torana::app::Gateway;
 use torana::cli::{self, Command};
+use torana::server::GatewayService;
 use tower::ServiceExt as _;
 
 #[global_allocator]
@@ -37,7 +37,8 @@ fn token_file(dir: &Path) -> String {
     format!("--token-auth-file={}", path.display())
 }
 
-async fn start(dir: &Path) -> Arc<Gateway> {
+/// A gateway and its service; it serves until both are dropped.
+async fn start(dir: &Path) -> (Gateway, GatewayService) {
     let data = format!("--data-dir={}", dir.join("data").display());
     let tokens = token_file(dir);
     let fixed = [
@@ -53,7 +54,8 @@ async fn start(dir: &Path) -> Arc<Gateway> {
         Command::Serve(options) => options.complete().unwrap(),
         _ => panic!("these are flags of serve"),
     };
-    let gateway = Arc::new(Gateway::builder(options).start().await.unwrap());
+    let running = Gateway::builder(options).start().await.unwrap();
+    let gateway = running.service();
     let limit = Instant::now() + Duration::from_secs(120);
     while send(&gateway, "admin", "GET", "/readyz", "").await != 200 {
         assert!(Instant::now() < limit, "it is not ready after two minutes");
@@ -65,11 +67,11 @@ async fn start(dir: &Path) -> Arc<Gateway> {
         assert!(Instant::now() < limit, "there is no default schema after two minutes");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    gateway
+    (running, gateway)
 }
 
 /// Sends a request in the process, reads the response, and returns its code.
-async fn send(gateway: &Gateway, user: &str, method: &str, path: &str, body: &str) -> u16 {
+async fn send(gateway: &GatewayService, user: &str, method: &str, path: &str, body: &str) -> u16 {
     let request = http::Request::builder()
         .method(method)
         .uri(path)
@@ -77,11 +79,11 @@ async fn send(gateway: &Gateway, user: &str, method: &str, path: &str, body: &st
         .header("content-type", "application/json")
         .body(Full::<Bytes>::from(body.to_owned()))
         .unwrap();
-    let response = gateway.service().oneshot(request).await.unwrap();
+    let response = gateway.clone().oneshot(request).await.unwrap();
     let code = response.status().as_u16();
     // A watch has no end; its head says what is asked here.
     if !path.contains("watch=1") {
-        response.into_body().collect().await.unwrap();
+        response.into_body().collect(64 << 20).await.unwrap();
     }
     code
 }
@@ -103,9 +105,9 @@ struct Outcome {
 }
 
 /// Keeps `width` requests in flight while the quiet user sends 40, one at a time.
-async fn beside_a_flood<F, R>(gateway: &Arc<Gateway>, width: usize, one: F, quiet_path: &str) -> Outcome
+async fn beside_a_flood<F, R>(gateway: &GatewayService, width: usize, one: F, quiet_path: &str) -> Outcome
 where
-    F: Fn(Arc<Gateway>, usize) -> R,
+    F: Fn(GatewayService, usize) -> R,
     R: Future<Output = u16> + Send + 'static,
 {
     let (done, serial) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -156,20 +158,20 @@ fn assert_served(what: &str, outcome: &Outcome) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_turned_away_because_of_the_flood_of_another() {
     let dir = tempfile::tempdir().unwrap();
-    let gateway = start(dir.path()).await;
+    let (_running, gateway) = start(dir.path()).await;
     for n in 0..100 {
         let map = config_map(&format!("m{n}"), 2_000);
         assert_eq!(send(&gateway, "admin", "POST", MAPS, &map).await, 201);
     }
     let one = &format!("{MAPS}/m7");
-    let lists = |g: Arc<Gateway>, _| async move { send(&g, "flood", "GET", MAPS, "").await };
+    let lists = |g: GatewayService, _| async move { send(&g, "flood", "GET", MAPS, "").await };
     assert_served("lists", &beside_a_flood(&gateway, 400, lists, one).await);
-    let writes = |g: Arc<Gateway>, n| async move {
+    let writes = |g: GatewayService, n| async move {
         let map = config_map(&format!("w{n}"), 100);
         send(&g, "flood", "POST", MAPS, &map).await
     };
     assert_served("writes", &beside_a_flood(&gateway, 100, writes, one).await);
-    let watches = |g: Arc<Gateway>, _| async move { send(&g, "flood", "GET", &format!("{MAPS}?watch=1"), "").await };
+    let watches = |g: GatewayService, _| async move { send(&g, "flood", "GET", &format!("{MAPS}?watch=1"), "").await };
     assert_served("watches", &beside_a_flood(&gateway, 100, watches, one).await);
 }
 
@@ -177,7 +179,7 @@ async fn nobody_is_turned_away_because_of_the_flood_of_another() {
 async fn ten_thousand_waiting_requests_are_small_and_leave_without_a_trace() {
     const WAITING: usize = 10_000;
     let dir = tempfile::tempdir().unwrap();
-    let gateway = start(dir.path()).await;
+    let (_running, gateway) = start(dir.path()).await;
     let flow = "/apis/flowcontrol.apiserver.k8s.io/v1";
     // No seats of its own and none borrowed: everything waits.
     let level = r#"{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"PriorityLevelConfiguration",
@@ -215,8 +217,8 @@ async fn ten_thousand_waiting_requests_are_small_and_leave_without_a_trace() {
         .header("authorization", "Bearer admin")
         .body(Full::<Bytes>::default())
         .unwrap();
-    let response = gateway.service().oneshot(request).await.unwrap();
-    let text = response.into_body().collect().await.unwrap().to_bytes();
+    let response = gateway.clone().oneshot(request).await.unwrap();
+    let text = response.into_body().collect(1 << 20).await.unwrap();
     let text = std::str::from_utf8(&text).unwrap();
     let line = text.lines().find(|l| l.starts_with("closed,")).unwrap();
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
