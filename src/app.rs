@@ -213,7 +213,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane, &telemetry);
+    let flows = flows::follow(&plane, &options.generic, &lookup, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -268,21 +268,19 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         port: address.port(),
     };
     hooks::system_objects(&mut head, &plane, advertise, trust);
-    let consumer = flows.consumer;
-    head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
-        consumer.start(&cx.tasks);
-        Ok(())
+    let mut synced: Vec<_> = access_synced.into_iter().chain([definitions_synced]).collect();
+    let flow_control = flows.map(|flows| {
+        let consumer = flows.consumer;
+        head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
+            consumer.start(&cx.tasks);
+            Ok(())
+        });
+        flows::serve_dumps(&head, &flows.controller);
+        synced.extend(flows.synced);
+        flows.controller
     });
-    hooks::informers_synced(
-        &mut head,
-        flows
-            .synced
-            .into_iter()
-            .chain([definitions_synced])
-            .chain(access_synced)
-            .chain(webhooks_synced)
-            .collect(),
-    );
+    synced.extend(webhooks_synced);
+    hooks::informers_synced(&mut head, synced);
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
@@ -299,7 +297,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         request_timeout: options.generic.request_timeout,
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
-        flow_schemas: Some(flows.schemas),
+        flow_control,
         audit: audit.clone(),
         compute: Some(compute),
         reserved: Some(reserved),

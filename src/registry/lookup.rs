@@ -30,6 +30,9 @@ pub trait CustomKinds: Send + Sync + 'static {
     /// The plural of a kind and whether it is namespaced.
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
 
+    /// The storage of a resource if it is open.
+    fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>>;
+
     /// The other served versions of a resource, as far as they have the subresource.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
 
@@ -87,6 +90,19 @@ impl StoreLookup {
     pub fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
         self.find(group, resource)
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
+    }
+
+    /// The storage of a stored resource, built-in or custom, without waiting. `None` for others, and for custom ones that
+    /// have not been used yet.
+    pub fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        match self.find(group, resource) {
+            Some(store) => matches!(
+                store.resource().backing,
+                Backing::Stored { .. } | Backing::Converted { .. }
+            )
+            .then(|| store.storage().clone()),
+            None => self.custom.get()?.peek_storage(group, resource),
+        }
     }
 
     fn find(&self, group: &str, resource: &str) -> Option<Arc<Store>> {

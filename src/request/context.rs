@@ -3,7 +3,7 @@
 
 use super::audit::{AuditTrail, UntilUpgradeEnds};
 use super::info::RequestInfo;
-use super::markers::{AuditId, Warnings};
+use super::markers::{AuditId, Initializing, Warnings};
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::proof::Authenticated;
 use crate::tasks::Signal;
@@ -42,6 +42,10 @@ pub struct RequestContext {
     pub authn_annotations: Vec<(&'static str, String)>,
     /// The authenticated caller, after impersonation.
     pub caller: Option<Authenticated>,
+    /// Hash of the flow that priority and fairness assigned the request to; `None` if it took no part.
+    pub flow: Option<u64>,
+    /// On watches: to be dropped when the initial events have been sent, or the request goes to another server.
+    pub initializing: Option<Initializing>,
     /// Collects what handlers add to the request's audit event.
     pub audit: Option<AuditTrail>,
     /// On upgrade requests: guards to hold until the upgraded connection ends.

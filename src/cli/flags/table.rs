@@ -62,8 +62,8 @@ flags! {
         "feature-gates" List "" supported "Feature=true|false pairs; features always follow v1.36's defaults, so any other setting only gives a warning";
         "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" supported "Time after start in which /livez tolerates unfinished start-up steps";
-        "max-mutating-requests-inflight" Int "200" supported "Maximum number of mutating requests in flight; 0: no limit";
-        "max-requests-inflight" Int "400" supported "Maximum number of other requests in flight; 0: no limit";
+        "max-mutating-requests-inflight" Int "200" supported "With priority and fairness, the two limits together are the seats that priority levels share. Without, maximum number of mutating requests in flight; 0: no limit";
+        "max-requests-inflight" Int "400" supported "As above; without priority and fairness, maximum number of other requests in flight; 0: no limit";
         "min-compatibility-version" List "" ignored(VERSIONS) "Oldest version to stay compatible with";
         "min-request-timeout" Int "1800" supported "Minimum duration in seconds of a watch without a timeout of its own";
         "request-timeout" Duration "1m0s" supported "Time limit for requests that are not long-running";
@@ -149,7 +149,7 @@ flags! {
     Features {
         "contention-profiling" Bool "false" ignored("there is no block profile") "Profile lock contention";
         "debug-socket-path" Text "" ignored("there is no debug socket") "Unix socket for profiling";
-        "enable-priority-and-fairness" Bool "true" ignored("the max-in-flight limits apply instead") "Fair queueing";
+        "enable-priority-and-fairness" Bool "true" supported "Requests take part in API priority and fairness. false: only the two limits of requests in flight apply";
         "profiling" Bool "true" ignored("there is no /debug/pprof") "Profiling endpoints";
     }
     Authentication {

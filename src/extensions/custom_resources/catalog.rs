@@ -10,6 +10,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::conversion::declarative;
 use crate::registry::{CustomKinds, Store};
+use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use imbl::OrdMap;
@@ -108,6 +109,10 @@ impl CustomKinds for Catalog {
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
         Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+
+    fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        self.builder.storages().peek(&GroupResource::new(group, resource))
     }
 
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
