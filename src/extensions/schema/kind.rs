@@ -159,7 +159,11 @@ fn same_content(new: &Value, old: &Value) -> bool {
 
 impl RestStrategy for SchemaStrategy {
     fn rules(&self) -> Rules {
-        self.inner.rules()
+        let inner = self.inner.rules();
+        Rules {
+            costly_validation: inner.costly_validation || self.schema.has_rules(),
+            ..inner
+        }
     }
 
     fn default(&self, object: &mut Value) {
@@ -203,11 +207,17 @@ impl RestStrategy for SchemaStrategy {
             _ => self.schema.validate(object, change.old()),
         };
         errors.extend(self.inner.validate(object, change));
+        errors.extend(self.schema.validate_rules(object, change.old(), &errors));
         errors
     }
 
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
-        self.inner.warnings(object, change)
+        let mut warnings = match change.old() {
+            Some(old) => self.schema.rule_warnings(object, old),
+            None => Vec::new(),
+        };
+        warnings.extend(self.inner.warnings(object, change));
+        warnings
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
