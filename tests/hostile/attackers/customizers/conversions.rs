@@ -117,16 +117,16 @@ fn rules(cases: &mut Cases, n: usize) {
         scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));
     });
     cases.add(
-        "custom: 100 stored objects of 100 KB, listed in another version",
+        "custom: 20 stored objects of 100 KB, listed in another version",
         move |scene| {
             let versions = format!("{},{}", version("v1", true, OPEN, ""), version("v2", false, OPEN, ""));
             define(scene, definition(&versions, "", ""));
             let text = "t".repeat(n * 10);
-            let create: Vec<_> = (0..n / 100)
+            let create: Vec<_> = (0..20)
                 .map(|i| Request::post(OBJECTS, object(&format!("a{i}"), &format!(r#"{{"t":"{text}"}}"#))))
                 .collect();
             scene.send_in_sequence(&create);
-            scene.send_all(&vec![Request::get(OBJECTS.replace("/v1/", "/v2/")); 8]);
+            scene.send_all(&vec![Request::get(OBJECTS.replace("/v1/", "/v2/")); 4]);
         },
     );
 }

@@ -71,14 +71,14 @@ fn watches(cases: &mut Cases, n: usize, scale: &Scale) {
             scene.hold();
         },
     );
-    cases.add("custom: 20 selectable fields of 100 KB, selected", move |scene| {
-        let fields = super::joined(8, |i| format!(r#"{{"jsonPath":".spec.f{i}"}}"#));
-        let properties = super::joined(8, |i| format!(r#""f{i}":{{"type":"string"}}"#));
+    cases.add("custom: selectable fields of 50 KB, selected", move |scene| {
+        let fields = super::joined(4, |i| format!(r#"{{"jsonPath":".spec.f{i}"}}"#));
+        let properties = super::joined(4, |i| format!(r#""f{i}":{{"type":"string"}}"#));
         let spec = format!(r#"{{"type":"object","properties":{{{properties}}}}}"#);
         let more = format!(r#","selectableFields":[{fields}]"#);
         define(scene, definition(&version("v1", true, &spec, &more), "", ""));
-        let value = "v".repeat(n * 10);
-        let values = super::joined(8, |i| format!(r#""f{i}":"{value}""#));
+        let value = "v".repeat(n * 5);
+        let values = super::joined(4, |i| format!(r#""f{i}":"{value}""#));
         let create: Vec<_> = (0..20)
             .map(|i| Request::post(OBJECTS, object(&format!("a{i}"), &format!("{{{values}}}"))))
             .collect();
@@ -88,7 +88,7 @@ fn watches(cases: &mut Cases, n: usize, scale: &Scale) {
                 "{OBJECTS}?fieldSelector=spec.f1!={}",
                 "x".repeat(n / 2)
             ));
-            8
+            3
         ]);
     });
 }
