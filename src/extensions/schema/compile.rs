@@ -79,9 +79,9 @@ impl<'s> Compiler<'s> {
             node.items = Some(Box::new(self.node(items, depth + 1)?));
         }
         node.checks = self.checks(s, &node, depth)?.map(Box::new);
-        let below = node.properties.iter().map(|(_, p)| p).chain(node.items.as_deref());
+        let mut below = node.properties.iter().map(|(_, p)| p).chain(node.items.as_deref());
         node.has_rules = node.rules.is_some()
-            || below.into_iter().any(|n| n.has_rules)
+            || below.any(|n| n.has_rules)
             || matches!(&node.additional, Additional::Schema(s) if s.has_rules);
         Ok(node)
     }

@@ -7,6 +7,7 @@
 //! checked by `keywords`, and the language is `torana_cel`'s.
 
 pub(super) mod budget;
+mod correlation;
 mod declare;
 pub(super) mod evaluate;
 pub(super) mod programs;

@@ -1,12 +1,13 @@
 //! Evaluates the rules of an object, in upstream's order: a value before its parts, map entries in the order of their
 //! keys. Nulls have no rules. What rules may cost is limited for each expression and for the object.
 
+use super::correlation::{Correlation, Pair};
 use super::programs::{Compiled, OLD_SELF, Programs, SELF};
 use super::{Rule, Ruleset};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, MAX_TEXT, cut};
 use crate::apimachinery::value::Value;
 use crate::extensions::schema::path::{At, Step};
-use crate::extensions::schema::ratchet::{OldItems, unchanged};
+use crate::extensions::schema::ratchet::OldItems;
 use crate::extensions::schema::{Additional, ListKind, Node};
 use crate::interrupt::checkpoint;
 use std::ops::ControlFlow;
@@ -59,51 +60,6 @@ struct Evaluation<'e> {
     /// The cost that is left.
     left: u64,
     verdict: Verdict,
-}
-
-/// A value and the old one that corresponds to it.
-#[derive(Clone, Copy)]
-struct Pair<'a> {
-    node: &'a Node,
-    new: &'a Value,
-    old: Option<&'a Value>,
-}
-
-impl Pair<'_> {
-    fn is_unchanged(&self) -> bool {
-        self.old.is_some_and(|old| unchanged(self.node, self.new, old))
-    }
-}
-
-/// Which values decide whether a failure is ratcheted.
-#[derive(Clone, Copy)]
-struct Correlation<'a> {
-    /// The value itself, if there is an old one.
-    this: Option<Pair<'a>>,
-    /// Otherwise the nearest around it that has one.
-    nearest: Option<Pair<'a>>,
-}
-
-impl<'a> Correlation<'a> {
-    const NONE: Self = Self {
-        this: None,
-        nearest: None,
-    };
-
-    fn is_unchanged(&self) -> bool {
-        self.this.or(self.nearest).is_some_and(|pair| pair.is_unchanged())
-    }
-
-    fn part(self, node: &'a Node, new: &'a Value, old: Option<&'a Value>) -> Self {
-        if self.this.is_none() {
-            return self;
-        }
-        let pair = Pair { node, new, old };
-        Self {
-            this: Some(pair).filter(|p| p.old.is_some()),
-            nearest: self.this,
-        }
-    }
 }
 
 /// The variables of a rule.
