@@ -165,7 +165,11 @@ fn same_content(new: &Value, old: &Value) -> bool {
 
 impl RestStrategy for SchemaStrategy {
     fn rules(&self) -> Rules {
-        self.inner.rules()
+        let inner = self.inner.rules();
+        Rules {
+            costly_validation: inner.costly_validation || self.schema.has_rules(),
+            ..inner
+        }
     }
 
     fn default(&self, object: &mut Value) {
@@ -213,6 +217,7 @@ impl RestStrategy for SchemaStrategy {
             _ => self.schema.validate(object, change.old()),
         };
         errors.extend(self.inner.validate(object, change));
+        errors.extend(self.schema.validate_rules(object, change.old(), &errors));
         errors
     }
 
@@ -224,6 +229,9 @@ impl RestStrategy for SchemaStrategy {
                 finalizer_warnings(object.get("metadata"), old)
             }
         };
+        if let Some(old) = change.old() {
+            out.extend(self.schema.rule_warnings(object, old));
+        }
         out.extend(self.inner.warnings(object, change));
         out
     }
