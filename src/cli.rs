@@ -1,4 +1,4 @@
-//! The command line: `torana serve`, `torana explain-access`, `torana status`, `torana token`, `torana kubeconfig`,
+//! The command line: `torana serve`, `torana dev`, `torana explain-access`, `torana status`, `torana token`, `torana kubeconfig`,
 //! `torana store`, `torana version`, `torana --help`.
 //!
 //! [`parse`] turns arguments into a [`Command`]. [`Options::complete`](crate::cli::Options::complete) then validates
@@ -7,6 +7,7 @@
 
 pub mod complete;
 pub mod credentials;
+mod dev;
 mod explain;
 pub mod flags;
 pub mod options;
@@ -17,6 +18,7 @@ mod version;
 
 pub use complete::CompletedOptions;
 pub use credentials::{KubeconfigCommand, TokenCommand};
+pub use dev::DevCommand;
 pub use explain::ExplainAccess;
 pub use options::Options;
 pub use status::StatusCommand;
@@ -35,6 +37,8 @@ use std::path::{Path, PathBuf};
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Run the server on a developer's machine.
+    Dev(DevCommand),
     /// Maintain the store.
     Store(Box<store::StoreCommand>),
     /// Query a running server for the reason of an access decision.
@@ -73,6 +77,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             }
             Ok(Command::Serve(Box::new(Options::read(values(matches)?)?)))
         }
+        Some(("dev", matches)) => Ok(Command::Dev(dev::read(matches, values(matches)?)?)),
         Some(("version", matches)) => {
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
@@ -157,7 +162,7 @@ fn client_config(kubeconfig: &Path) -> Result<ClientConfig, QueryError> {
 }
 
 fn command() -> clap::Command {
-    let mut serve = clap::Command::new("serve")
+    let serve = clap::Command::new("serve")
         .about("Run the server")
         .after_help(AFTER)
         .args_override_self(true)
@@ -170,6 +175,33 @@ fn command() -> clap::Command {
                 .default_missing_value("true")
                 .hide(true),
         );
+    clap::Command::new("torana")
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(with_flags(serve))
+        .subcommand(dev::command(with_flags))
+        .subcommand(store::command())
+        .subcommand(
+            clap::Command::new("version").about("Print the version").arg(
+                Arg::new("output")
+                    .short('o')
+                    .long("output")
+                    .value_parser(["json", "yaml", "text"])
+                    .help("Format"),
+            ),
+        )
+        .subcommand(explain::command())
+        .subcommand(status::command())
+        .subcommand(credentials::token())
+        .subcommand(credentials::kubeconfig())
+        .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
+}
+
+/// Adds the flags of the server.
+fn with_flags(mut serve: clap::Command) -> clap::Command {
     for group in flags::Group::ALL {
         serve = serve.next_help_heading(group.title());
         for flag in FLAGS.iter().filter(|f| f.group == group) {
@@ -200,28 +232,7 @@ fn command() -> clap::Command {
             serve = serve.arg(arg);
         }
     }
-    clap::Command::new("torana")
-        .about(ABOUT)
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .subcommand(serve)
-        .subcommand(store::command())
-        .subcommand(
-            clap::Command::new("version").about("Print the version").arg(
-                Arg::new("output")
-                    .short('o')
-                    .long("output")
-                    .value_parser(["json", "yaml", "text"])
-                    .help("Format"),
-            ),
-        )
-        .subcommand(explain::command())
-        .subcommand(status::command())
-        .subcommand(credentials::token())
-        .subcommand(credentials::kubeconfig())
-        .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
+    serve
 }
 
 fn refused(error: &clap::Error) -> Result<Command, UsageError> {

@@ -58,6 +58,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authn",
         ],
     ),
+    // The loops read stores and write through the filter chain, so of the server they need only a `Handler`.
+    (
+        "controllers",
+        &["admission", "client", "registry", "request", "storage"],
+    ),
     (
         "extensions",
         &[
@@ -85,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authz",
             "storage",
             "client",
+            "controllers",
             "controlplane",
         ],
     ),
