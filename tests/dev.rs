@@ -117,7 +117,7 @@ fn a_manifest_that_cannot_be_applied_is_reported_and_the_others_are_applied() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let manifests = dir.path().join("manifests");
     std::fs::create_dir(&manifests).expect("a directory");
-    let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NO}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n";
+    let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"NO\"}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n";
     std::fs::write(manifests.join("a.yaml"), bad).expect("a manifest");
     let apply = format!("--apply={}", manifests.display());
     let process = dev(dir.path(), &["--ephemeral", &apply]);
