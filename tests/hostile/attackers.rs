@@ -4,6 +4,7 @@ mod accounts;
 mod anonymous;
 mod backends;
 mod connections;
+mod customizers;
 mod definers;
 mod extenders;
 mod local;
@@ -30,6 +31,8 @@ pub enum Attacker {
     Node,
     /// Writes CustomResourceDefinitions, webhook configurations, policies and flow schemas.
     Definer,
+    /// Writes CustomResourceDefinitions and the custom resources of one group.
+    Customizer,
     /// Writes APIServices, and Services in a namespace.
     Extender,
     /// Runs a server that an APIService names.
@@ -43,12 +46,13 @@ pub enum Attacker {
 }
 
 impl Attacker {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Anonymous,
         Self::Account,
         Self::Writer,
         Self::Node,
         Self::Definer,
+        Self::Customizer,
         Self::Extender,
         Self::Backend,
         Self::SlowReader,
@@ -63,6 +67,7 @@ impl Attacker {
             Self::Writer | Self::SlowReader => "t-writer",
             Self::Node => "t-node",
             Self::Definer => "t-definer",
+            Self::Customizer => "t-customizer",
             Self::Extender | Self::Backend => "t-extender",
             Self::Webhook => "t-audited",
         }
@@ -93,6 +98,7 @@ impl fmt::Display for Attacker {
             Self::Writer => "writer",
             Self::Node => "node",
             Self::Definer => "definer",
+            Self::Customizer => "customizer",
             Self::Extender => "extender",
             Self::Backend => "backend",
             Self::SlowReader => "slow",
@@ -143,6 +149,7 @@ pub fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
         Attacker::Writer => writers::all(&mut cases, scale),
         Attacker::Node => nodes::all(&mut cases, scale),
         Attacker::Definer => definers::all(&mut cases, scale),
+        Attacker::Customizer => customizers::all(&mut cases, scale),
         Attacker::Extender => extenders::all(&mut cases, scale),
         Attacker::Backend => backends::all(&mut cases, scale),
         Attacker::SlowReader => slow::all(&mut cases, scale),

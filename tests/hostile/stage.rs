@@ -20,7 +20,8 @@ const TOKENS: &str = "t-admin,root,u1,system:masters\n\
     t-node,system:node:n1,u5,system:nodes\n\
     t-extender,extender,u6\n\
     t-definer,definer,u7\n\
-    t-audited,audited,u8\n";
+    t-audited,audited,u8\n\
+    t-customizer,customizer,u9\n";
 
 /// Objects that the attackers need: collection path and object.
 fn objects() -> Vec<(&'static str, String)> {
@@ -100,6 +101,11 @@ fn objects() -> Vec<(&'static str, String)> {
             .join(","),
         ),
         // There is no controller to aggregate view, edit and admin, so bind their parts.
+        role(
+            "customizer",
+            &[all("apiextensions.k8s.io", r#""*""#), all("custom.example", r#""*""#)].join(","),
+        ),
+        bound("customizer", "customizer", None),
         bound("prober", "system:aggregate-to-view", Some("calm")),
         bound("writer", "system:aggregate-to-view", Some("evil")),
         bound("writer", "system:aggregate-to-edit", Some("evil")),

@@ -5,7 +5,7 @@ use super::supported;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1035_label;
 use crate::apimachinery::value::Value;
-use crate::client::webhook_config;
+use crate::client::webhook;
 use crate::proxy::tls;
 use base64::Engine;
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Opti
             "required when strategy is set to Webhook",
         ));
     } else {
-        out.extend(webhook_config::client_config(client, &client_at));
+        webhook::validate(out, client, &client_at);
         if !options.invalid_ca_bundle
             && let Err(why) = ca_bundle(client)
         {
