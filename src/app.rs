@@ -15,6 +15,7 @@ mod components;
 mod controllers;
 pub mod credentials;
 pub mod dev;
+pub mod doctor;
 mod enablement;
 mod flows;
 mod hooks;

@@ -2,7 +2,8 @@
 //! of its own.
 
 use super::options::Options;
-use super::value::{UsageError, Values};
+use super::serve;
+use super::value::UsageError;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 
@@ -22,12 +23,11 @@ pub struct DevCommand {
     pub merge_kubeconfig: bool,
 }
 
-pub(super) fn command(with_flags: impl FnOnce(Command) -> Command) -> Command {
+pub(super) fn command() -> Command {
     let command = Command::new("dev")
         .about(
             "Run the server on a developer's machine, with control loops and everything else that `serve` leaves out",
         )
-        .args_override_self(true)
         .disable_version_flag(true)
         .arg(
             Arg::new("apply").long("apply").value_name("dir").help(
@@ -47,16 +47,17 @@ pub(super) fn command(with_flags: impl FnOnce(Command) -> Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Add the context `torana` to $KUBECONFIG or ~/.kube/config and select it, until the server ends"),
         );
-    with_flags(command)
+    serve::with_flags(command)
 }
 
-pub(super) fn read(matches: &ArgMatches, mut values: Values) -> Result<DevCommand, UsageError> {
+pub(super) fn read(matches: &ArgMatches) -> Result<DevCommand, UsageError> {
+    let mut values = serve::values(matches)?;
     for (name, value) in DEFAULTS {
         if !values.is_given(name) {
             values.put(name, vec![value.to_owned()]);
         }
     }
-    let mut options = Options::read(values)?;
+    let mut options = Options::read(values.clone()).map_err(|error| values.locate(error))?;
     options.logging.only_warnings = options.logging.verbosity == 0;
     Ok(DevCommand {
         options: Box::new(options),
