@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the image, the Debian package and a release archive from a binary, and uses them as an operator would. Needs root.
-#   scripts/deploy-test.sh [image|deb|archive]…     default: all
+#   scripts/deploy-test.sh [image|deb|unit|archive]…     default: all
 #   TORANA_BIN=FILE                                 the binary; default: a release build
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,11 +11,15 @@ if [ -z "${TORANA_BIN:-}" ]; then
 	TORANA_BIN=target/release/torana
 fi
 export TORANA_BIN
+# The same for all builds, even if somebody commits meanwhile.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
-pids=() container=''
+pids=() container='' first=''
 finish() {
 	[ -z "$container" ] || crun --cgroup-manager=disabled delete --force "$container" 2>/dev/null || true
+	# Ends everything in its namespaces.
+	[ -z "$first" ] || kill -KILL "$first" 2>/dev/null || true
 	for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
 	wait
 	rm -rf --one-file-system "$work"
@@ -44,7 +48,7 @@ image() {
 	umoci --log=error unpack --image "$work/layout:$version" "$bundle"
 	equal "it has one program" "/usr/bin/torana" "$(cd "$bundle/rootfs" && find . -path ./lib -prune -o -path ./lib64 -prune -o -type f -perm /111 -printf '/%P\n')"
 	equal "nothing is setuid" "" "$(find "$bundle/rootfs" -perm /6000)"
-	expect "it has an SBOM" jq -e '.bomFormat == "CycloneDX" and (.components | length) > 100' "$bundle/rootfs/usr/share/sbom/torana.cdx.json" >/dev/null
+	equal "it has an SBOM" "CycloneDX true" "$(jq -r '"\(.bomFormat) \(.components | length > 100)"' "$bundle/rootfs/usr/share/sbom/torana.cdx.json")"
 	local config
 	config=$work/layout/$(jq -r '.[0].Config' "$work/layout/manifest.json")
 	equal "it is labelled" "$version" "$(jq -r '.config.Labels["org.opencontainers.image.version"]' "$config")"
@@ -108,6 +112,30 @@ serve_in() { # root, user, binary
 	wait "$pid" || fail "it ends successfully on SIGTERM"
 }
 
+# Boots systemd as the first process of a root, in namespaces of its own but with the host's network. Prints its process id.
+boot() { # root
+	# shellcheck disable=SC2016
+	unshare --mount --pid --fork --cgroup --uts --ipc bash -ec '
+		umount -R /sys/fs/cgroup || true
+		mount -t cgroup2 none /sys/fs/cgroup
+		cd "$0" && mount --bind . . && cd "$0"
+		mount -t proc proc proc && mount --rbind /sys sys && mount -t tmpfs -o mode=755 tmpfs run && mount -t tmpfs tmpfs tmp
+		mount -t tmpfs -o mode=755 tmpfs dev
+		for device in null zero full random urandom tty; do touch "dev/$device" && mount --bind "/dev/$device" "dev/$device"; done
+		mkdir dev/pts dev/shm && mount -t devpts devpts dev/pts && mount -t tmpfs tmpfs dev/shm && ln -s /proc/self/fd dev/fd && ln -s pts/ptmx dev/ptmx
+		pivot_root . mnt && umount -l /mnt
+		exec env -i container=other PATH=/usr/sbin:/usr/bin /lib/systemd/systemd' "$1" >"$work/boot.log" 2>&1 &
+	pids+=("$!")
+	local parent=$!
+	for _ in $(seq 300); do
+		first=$(pgrep -P "$parent") && [ "$(enter systemctl is-system-running 2>/dev/null)" = running ] && return
+		sleep 0.1
+	done
+	cat "$work/boot.log" >&2
+	fail "systemd runs"
+}
+enter() { nsenter --target "$first" --mount --pid --cgroup --uts --ipc "$@"; }
+
 # Builds this version's package and that of a later one, compressed less than for a release; both go into a root.
 packages() { # root
 	if [ ! -f "$work/second.deb" ]; then
@@ -117,6 +145,42 @@ packages() { # root
 		cp "$(DEB_VERSION=99.0.0-1 scripts/deb.sh)" "$work/second.deb"
 	fi
 	cp "$work/first.deb" "$work/second.deb" "$1/"
+}
+
+unit() {
+	echo "== service under systemd"
+	local root=$work/booted
+	debian_root "$root"
+	packages "$root"
+	boot "$root"
+	enter env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg -i /first.deb >"$work/log" 2>&1 || fail "it installs"
+	equal "the installation starts nothing" "inactive" "$(enter systemctl is-active torana || true)"
+	printf 'securePort: 0\nbindAddress: 127.0.0.1\n' >>"$root/etc/torana/torana.yaml"
+	enter systemctl enable --now torana >"$work/log" 2>&1 || { enter journalctl -u torana --no-pager | tail -n 20 >>"$work/log"; fail "it starts"; }
+	ok "it starts: systemd was told that it is ready"
+	healthy() { enter /usr/bin/torana health --kubeconfig=/var/lib/torana/admin.kubeconfig; }
+	equal "it is healthy" ok "$(healthy)"
+	local pid status
+	pid=$(enter systemctl show -P MainPID torana)
+	status=$(enter cat "/proc/$pid/status")
+	equal "it runs as its user" "$(enter id -u torana)" "$(awk '/^Uid:/ {print $2}' <<<"$status")"
+	equal "it has no capabilities" "0000000000000000" "$(awk '/^CapEff:/ {print $2}' <<<"$status")"
+	equal "its system calls are filtered" "2" "$(awk '/^Seccomp:/ {print $2}' <<<"$status")"
+	equal "its data is its own" "700 torana" "$(enter stat -L -c '%a %U' /var/lib/torana)"
+	enter env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg -i /second.deb >"$work/log" 2>&1 || fail "it upgrades"
+	until_true "an upgrade restarts it" enter sh -c "[ \"\$(systemctl show -P MainPID torana)\" != $pid ] && torana health --kubeconfig=/var/lib/torana/admin.kubeconfig"
+	# A process that hangs is ended by the watchdog and started again.
+	pid=$(enter systemctl show -P MainPID torana)
+	enter mkdir -p /run/systemd/system/torana.service.d
+	enter sh -c 'printf "[Service]\nWatchdogSec=2s\n" >/run/systemd/system/torana.service.d/short.conf && systemctl daemon-reload && systemctl restart torana'
+	pid=$(enter systemctl show -P MainPID torana)
+	enter sh -c "kill -STOP $pid"
+	until_true "the watchdog restarts it when it hangs" enter sh -c "[ \"\$(systemctl show -P MainPID torana)\" != $pid ] && systemctl is-active torana"
+	enter env LC_ALL=C dpkg -P torana >"$work/log" 2>&1 || fail "it is purged"
+	equal "purging stops it" "inactive" "$(enter systemctl is-active torana || true)"
+	expect "purging keeps its data" [ -f "$root/var/lib/private/torana/store.db" ]
+	kill -KILL "$first"
+	first=
 }
 
 deb() {
@@ -174,4 +238,4 @@ archive() {
 	serve_in "$root" 65534 "$dir/torana"
 }
 
-for stage in "${@:-image deb archive}"; do for one in $stage; do "$one"; done; done
+for stage in "${@:-image deb unit archive}"; do for one in $stage; do "$one"; done; done

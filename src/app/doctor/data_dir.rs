@@ -42,10 +42,10 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
             format!("{} is not a directory", existing.display()),
             "choose another --data-dir",
         ),
-        Ok(metadata) if existing == dir && metadata.permissions().mode() & 0o007 != 0 => Finding::warning(
+        Ok(metadata) if existing == dir && metadata.permissions().mode() & 0o022 != 0 => Finding::warning(
             check,
             format!(
-                "others may read or enter {} (mode {:o})",
+                "others may replace the files in {} (mode {:o})",
                 dir.display(),
                 metadata.mode() & 0o777
             ),
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_read_is_reported() {
+    fn a_directory_that_others_may_write_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let mut found = Vec::new();
         let severity = |found: &[Finding]| found[0].severity;
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         examine(dir.path(), true, &mut found);
         assert_eq!(severity(&found), Severity::Ok, "{found:?}");
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         found.clear();
         examine(dir.path(), true, &mut found);
         assert_eq!(severity(&found), Severity::Warning, "{found:?}");
