@@ -81,7 +81,10 @@ pub fn start(term: &Term) {
             // The time to live may have been raised.
             match until(expires) {
                 Duration::ZERO => {}
-                rest => return Ok(later.add_after(key.clone(), rest)),
+                rest => {
+                    later.add_after(key.clone(), rest);
+                    return Ok(());
+                }
             }
             let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground",
                 "preconditions": {"uid": (job.uid.as_str())}});

@@ -146,9 +146,8 @@ impl<K: Clone> Graph<K> {
         for reference in &new.owners {
             let blocks = new.owners.iter().any(|r| r.uid == reference.uid && r.is_blocking());
             let owner = self.owners.entry(reference.uid.clone()).or_default();
-            match owner.dependents.insert(new.uid.clone(), blocks) {
-                Some(blocked) => owner.blocking -= usize::from(blocked),
-                None => {}
+            if let Some(blocked) = owner.dependents.insert(new.uid.clone(), blocks) {
+                owner.blocking -= usize::from(blocked);
             }
             owner.blocking += usize::from(blocks);
             let known = old.iter().any(|o| o == reference);
