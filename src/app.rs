@@ -12,7 +12,9 @@ mod audit;
 mod authentication;
 mod builder;
 mod components;
+mod controllers;
 pub mod credentials;
+pub mod dev;
 pub mod doctor;
 mod enablement;
 mod flows;
@@ -21,6 +23,7 @@ mod identity_providers;
 mod kubelets;
 mod metrics;
 mod port;
+mod readiness;
 mod servers;
 mod service_accounts;
 mod service_manager;
@@ -313,7 +316,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let mut prepared = head.prepare(config, options.generic.livez_grace_period);
 
     let (report, fatal) = mpsc::channel(1);
-    let kubeconfig = port.kubeconfig.clone();
+    let (kubeconfig, serving_ca) = (port.kubeconfig.clone(), port.serving_ca.clone());
     let handler = prepared.handler.clone();
     let handler = match layers.is_empty() {
         true => handler,
@@ -321,7 +324,17 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
-    service_manager::report(std::mem::take(&mut prepared.health_checks), &lifecycle, &tasks);
+    let checks = Arc::new(std::mem::take(&mut prepared.health_checks));
+    service_manager::report(&checks, &lifecycle, &tasks);
+    let parts = controllers::Parts {
+        lookup: &lookup,
+        handler: &prepared.handler,
+        checks: &checks,
+        lifecycle: &lifecycle,
+        tasks: &tasks,
+        serving_ca,
+    };
+    controllers::start(&options, parts, &telemetry)?;
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,
@@ -447,7 +460,12 @@ pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'sta
 }
 
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
-    let mut gateway = build(builder).await?;
+    let gateway = build(builder).await?;
+    serve_until_signalled(gateway, std::future::pending()).await
+}
+
+/// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and never ends.
+async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), String> {
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
@@ -455,6 +473,7 @@ async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
         error = gateway.failed() => Some(error),
+        () = beside => None,
     };
     tracing::info!("shutting down");
     tokio::select! {
