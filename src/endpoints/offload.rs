@@ -102,7 +102,7 @@ fn is_costly(call: &Call) -> bool {
     let reviews = matches!(resource.backing, Backing::CreateOnly(_));
     resource.gvr.group == "rbac.authorization.k8s.io"
         || (reviews && resource.kind == "SelfSubjectRulesReview")
-        || call.store().strategy.rules().costly_validation
+        || resource.strategy.rules().costly_validation
 }
 
 /// The size of the object addressed by the call, as far as it is known without waiting.

@@ -49,7 +49,7 @@ impl KindSchema {
 
     /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no compilation.
     pub fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
-        Self::shared(gvk, Arc::new(StructuralSchema { root: Node::default() }), source)
+        Self::shared(gvk, Arc::new(StructuralSchema::of(Node::default())), source)
     }
 
     /// Compiles the schema of a kind from JSON that was accepted before.

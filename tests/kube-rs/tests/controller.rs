@@ -111,7 +111,8 @@ async fn a_controller_goes_on_over_a_kill_of_the_gateway() {
         )
         .await
         .expect("the derived definition is accepted");
-    let established = await_condition(definitions, &definition.name_any(), conditions::is_crd_established());
+    let name = definition.name_any();
+    let established = await_condition(definitions, &name, conditions::is_crd_established());
     tokio::time::timeout(Duration::from_secs(30), established)
         .await
         .expect("established in time")
