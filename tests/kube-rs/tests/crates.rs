@@ -21,6 +21,7 @@ use torana_kube_schema::{Field, TypeDef, types};
 const NOT_TYPED: [&str; 9] = [
     "io.k8s.api.apidiscovery.v2.APIGroupDiscovery",
     "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
+    "io.k8s.api.core.v1.RangeAllocation",
     "io.k8s.apimachinery.pkg.apis.meta.v1.CreateOptions",
     "io.k8s.apimachinery.pkg.apis.meta.v1.GetOptions",
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions",
