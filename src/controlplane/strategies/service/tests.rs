@@ -5,6 +5,7 @@ use crate::storage::embedded::{Engine, Options, ResourceConfig};
 /// The strategy, over a store of its own for the record of node ports.
 struct Fixture {
     service: Service,
+    _engine: Engine,
     _dir: tempfile::TempDir,
 }
 
@@ -30,6 +31,7 @@ fn strategy() -> Fixture {
     };
     Fixture {
         service: Service::new(Arc::new(allocators), Arc::new(Nowhere), record, Arc::new(Nowhere)),
+        _engine: engine,
         _dir: dir,
     }
 }
