@@ -5,7 +5,7 @@ use crate::storage::embedded::{Engine, Options, ResourceConfig};
 /// The strategy, over a store of its own for the record of node ports.
 struct Fixture {
     service: Service,
-    _engine: Engine,
+    _engine: Arc<Engine>,
     _dir: tempfile::TempDir,
 }
 
