@@ -87,6 +87,21 @@ fn no_flag_is_required() {
 }
 
 #[test]
+fn only_uid_headers_that_the_flag_names_are_published() {
+    let of = |args: &[&str]| {
+        let completed = serve(args).complete().unwrap();
+        let headers = completed.authentication.request_header;
+        (headers.uid_headers, headers.published_uid_headers)
+    };
+    let standard = vec!["X-Remote-Uid".to_owned()];
+    assert_eq!(of(&[]), (standard.clone(), vec![]));
+    assert_eq!(
+        of(&["--requestheader-uid-headers=X-Remote-Uid"]),
+        (standard.clone(), standard)
+    );
+}
+
+#[test]
 fn node_restriction_is_enabled_with_the_node_authorizer() {
     let plugin = "NodeRestriction";
     let is_on = |args: &[&str]| {

@@ -62,6 +62,8 @@ pub struct RequestHeaderOptions {
     pub username_headers: Vec<String>,
     /// Uid headers.
     pub uid_headers: Vec<String>,
+    /// Those that the flag names, which are published to extension servers: none by default, as upstream.
+    pub published_uid_headers: Vec<String>,
     /// Group headers.
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra user attributes.
@@ -211,6 +213,7 @@ impl RequestHeaderOptions {
             // The generated CA issues a single certificate, so no other name is legitimate.
             allowed_names.push("front-proxy-client".to_owned());
         }
+        let published_uid_headers = values.list("requestheader-uid-headers");
         let uid_headers = list_or(values, "requestheader-uid-headers", "X-Remote-Uid");
         if !uid_headers.iter().any(|h| h.eq_ignore_ascii_case("X-Remote-Uid")) {
             return Err(UsageError::new(
@@ -223,6 +226,7 @@ impl RequestHeaderOptions {
             allowed_names,
             username_headers: list_or(values, "requestheader-username-headers", "X-Remote-User"),
             uid_headers,
+            published_uid_headers,
             group_headers: list_or(values, "requestheader-group-headers", "X-Remote-Group"),
             extra_prefixes: list_or(values, "requestheader-extra-headers-prefix", "X-Remote-Extra-"),
         })
