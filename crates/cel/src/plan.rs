@@ -92,6 +92,8 @@ pub(crate) struct Call {
     pub run: library::Run,
     pub args: Box<[Node]>,
     pub cost: CallCost,
+    /// True if the result is new, and larger than what the cost bounds.
+    pub builds: bool,
     /// The compiled pattern, if it is constant.
     pub regex: Option<Regex>,
 }
@@ -347,6 +349,18 @@ impl Planner<'_> {
             run,
             args: args.into(),
             cost: cost::of_call(function.name, overload),
+            builds: matches!(
+                function.name,
+                "_+_"
+                    | "replace"
+                    | "join"
+                    | "format"
+                    | "flatten"
+                    | "split"
+                    | "findAll"
+                    | "strings.quote"
+                    | "lists.range"
+            ),
             regex,
         })))
     }

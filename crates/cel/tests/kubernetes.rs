@@ -122,6 +122,7 @@ fn libraries_answer_as_kubernetes_does() {
         ),
         ("dyn_self.labels * 2", "error: no such overload: _*_"),
         ("type(self) == map", "true"),
+        ("'name' in dyn(self) && !('none' in dyn(self))", "true"),
     ] {
         assert_eq!(shown(source), wanted, "{source}");
     }
@@ -317,4 +318,23 @@ fn costs_are_those_of_cel_go_and_kubernetes() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn hostile_expressions_end_within_their_memory() {
+    let doubled = |step: &str, times: usize| format!("[{step}]{}", ".map(x, x + x)".repeat(times));
+    let env = environment();
+    for source in [
+        doubled("[1]", 60),
+        doubled("'0123456789'", 40),
+        format!("lists.range(90000).map(i, 'x'.replace('x', '{}'))", "y".repeat(2_000)),
+    ] {
+        let ended = with(&env, &source, |value, _| matches!(value, Err(Fail::Cost)));
+        assert!(ended, "{}", &source[..40]);
+    }
+    // Values that share their parts are small, but their text or tree would not be.
+    let shared = format!("[[1]]{}", ".map(x, [x, x])".repeat(60));
+    let text = shown(&format!("'%s'.format([{shared}])"));
+    assert_eq!(text, "error: error during formatting: the value is too large");
+    assert_eq!(shown(&shared), "the value is too large");
 }
