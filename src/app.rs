@@ -12,7 +12,10 @@ mod audit;
 mod authentication;
 mod builder;
 mod components;
+mod controllers;
 pub mod credentials;
+pub mod dev;
+pub mod doctor;
 mod enablement;
 mod flows;
 mod hooks;
@@ -20,6 +23,7 @@ mod identity_providers;
 mod kubelets;
 mod metrics;
 mod port;
+mod readiness;
 mod servers;
 mod service_accounts;
 mod service_manager;
@@ -152,6 +156,22 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         .iter()
         .map(|g| (g.group_version().clone(), g.priorities()))
         .collect();
+    let outbound = Outbound::from_environment()?
+        .with_socket_dirs(options.aggregator.socket_dirs.clone())
+        .refusing(OwnAddress {
+            bound: address,
+            advertised: options.advertise_address,
+        });
+    let services = webhooks::Services::default();
+    let callers = webhooks::Callers {
+        provider: &provider,
+        outbound: &outbound,
+        services: &services,
+        telemetry: &telemetry,
+    };
+    let conversions = callers.conversions();
+    let admission_configuration = admission::configuration(&options.admission)?;
+    let admission_webhooks = callers.admission(&admission_configuration)?;
     let made = servers::control_plane(
         &stores,
         &options,
@@ -160,10 +180,12 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         kubelets,
         issuing,
         own,
+        (admission_configuration, &admission_webhooks),
         &telemetry,
     );
     let plane = Arc::new(made.await?);
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
+    let webhooks_synced = admission_webhooks.start(&plane, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
     let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
@@ -182,14 +204,6 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
-    let outbound = Outbound::from_environment()?
-        .with_socket_dirs(options.aggregator.socket_dirs.clone())
-        .refusing(OwnAddress {
-            bound: address,
-            advertised: options.advertise_address,
-        });
-    let services = webhooks::Services::default();
-    let conversions = webhooks::conversions(&provider, &outbound, &services, &telemetry);
     let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
     lookup.set_custom_kinds(custom.kinds());
     let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
@@ -269,11 +283,14 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             .into_iter()
             .chain([definitions_synced])
             .chain(access_synced)
+            .chain(webhooks_synced)
             .collect(),
     );
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux()
+        .unlisted_handle(webhooks::STATUS_PATH, admission_webhooks.status_page());
     head.mux().handle("/flagz", zpages::flagz(flags.collect()));
     let listed = {
         let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
@@ -299,7 +316,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let mut prepared = head.prepare(config, options.generic.livez_grace_period);
 
     let (report, fatal) = mpsc::channel(1);
-    let kubeconfig = port.kubeconfig.clone();
+    let (kubeconfig, serving_ca) = (port.kubeconfig.clone(), port.serving_ca.clone());
     let handler = prepared.handler.clone();
     let handler = match layers.is_empty() {
         true => handler,
@@ -307,7 +324,17 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
-    service_manager::report(std::mem::take(&mut prepared.health_checks), &lifecycle, &tasks);
+    let checks = Arc::new(std::mem::take(&mut prepared.health_checks));
+    service_manager::report(&checks, &lifecycle, &tasks);
+    let parts = controllers::Parts {
+        lookup: &lookup,
+        handler: &prepared.handler,
+        checks: &checks,
+        lifecycle: &lifecycle,
+        tasks: &tasks,
+        serving_ca,
+    };
+    controllers::start(&options, parts, &telemetry)?;
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,
@@ -433,7 +460,12 @@ pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'sta
 }
 
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
-    let mut gateway = build(builder).await?;
+    let gateway = build(builder).await?;
+    serve_until_signalled(gateway, std::future::pending()).await
+}
+
+/// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and never ends.
+async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), String> {
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
@@ -441,6 +473,7 @@ async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
         error = gateway.failed() => Some(error),
+        () = beside => None,
     };
     tracing::info!("shutting down");
     tokio::select! {

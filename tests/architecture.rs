@@ -26,7 +26,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("audit", &["client", "request"]),
     // The contract between the two is admission's: the registry asks it, and answers its lookups (`Cluster`).
     ("registry", &["storage", "admission", "request"]),
-    ("admission", &["request", "authz", "storage"]),
+    // Webhooks are called with the client, and their configurations followed by its informers.
+    ("admission", &["request", "authz", "storage", "client"]),
     ("endpoints", &["registry", "authz", "request", "storage", "server"]),
     ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request", "pki"]),
@@ -58,6 +59,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authn",
         ],
     ),
+    // The loops read stores and write through the filter chain, so of the server they need only a `Handler`.
+    (
+        "controllers",
+        &["admission", "client", "registry", "request", "storage"],
+    ),
     (
         "extensions",
         &[
@@ -85,6 +91,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authz",
             "storage",
             "client",
+            "controllers",
             "controlplane",
         ],
     ),
@@ -114,6 +121,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
+    ("clap_complete", &["cli/shell"]),
+    ("clap_mangen", &["cli/shell"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
     // A gRPC channel over a socket that is no TCP address, and the pool of webhook connections, take their connector as a
     // `tower` service.

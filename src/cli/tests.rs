@@ -330,6 +330,7 @@ fn a_mismatched_key_is_reported_with_flag_and_files() {
         dir: tmp.path().to_owned(),
         names: vec![],
         addresses: vec![],
+        rsa_signing_key: false,
         now: std::time::SystemTime::now(),
     };
     let pki = crate::pki::ensure(&options).unwrap();

@@ -1,19 +1,22 @@
-//! [`StoreLookup`]: finds the store of any resource.
+//! [`StoreLookup`]: finds the store of any resource, in any version (`versions`).
 //!
 //! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the handlers of its
 //! resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it per request.
 
 use super::resource::Backing;
 use super::{Context, Store};
-use crate::admission::Cluster;
-use crate::apimachinery::gvk::GroupResource;
+mod versions;
+
+use crate::admission::{Cluster, ServedKind};
+use crate::apimachinery::gvk::{GroupResource, GroupVersionResource};
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::value::Str;
+use crate::apimachinery::value::{Str, Value};
 use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
 
 /// The stores of a server, by resource. Clones share the content.
 #[derive(Clone, Default)]
@@ -22,16 +25,55 @@ pub struct StoreLookup {
     custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
 }
 
+/// A resource, and where its objects are stored.
+#[derive(Clone)]
+pub struct StoredResource {
+    /// The group.
+    pub group: Str,
+    /// A version in which it is served.
+    pub version: Str,
+    /// The plural.
+    pub plural: Str,
+    /// The kind.
+    pub kind: Str,
+    /// True for a namespaced resource.
+    pub namespaced: bool,
+    /// The objects, in any version.
+    pub storage: Arc<dyn Storage>,
+}
+
 /// The kinds of CustomResourceDefinitions, whose stores come and go.
+#[async_trait]
 pub trait CustomKinds: Send + Sync + 'static {
+    /// All kinds that are established. Opens their storages.
+    async fn stored(&self) -> Vec<StoredResource>;
+
+    /// Changes whenever a definition does.
+    fn changes(&self) -> watch::Receiver<()>;
+
     /// The plural of a kind and whether it is namespaced.
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+
+    /// The other served versions of a resource, as far as they have the subresource.
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
+
+    /// The store of a served version.
+    async fn store(&self, resource: &GroupVersionResource) -> Option<Arc<Store>>;
+
+    /// Converts an object between served versions of a resource.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 }
 
 #[derive(Clone, Default)]
 struct Stores {
     by_resource: HashMap<GroupResource, Arc<Store>>,
     by_kind: HashMap<(Str, Str), Arc<Store>>,
+    by_version: HashMap<GroupVersionResource, Arc<Store>>,
+    /// The versions of the objects below a key prefix.
+    by_prefix: HashMap<String, Vec<Arc<Store>>>,
 }
 
 impl StoreLookup {
@@ -47,6 +89,11 @@ impl StoreLookup {
                 next.by_kind
                     .entry((row.gvr.group.clone(), row.kind.clone()))
                     .or_insert_with(|| store.clone());
+                next.by_version.insert(row.gvr.clone(), store.clone());
+                if let Some(prefix) = row.prefix() {
+                    let versions = next.by_prefix.entry(prefix.to_owned()).or_default();
+                    versions.push(store.clone());
+                }
             }
             next
         });
@@ -64,6 +111,27 @@ impl StoreLookup {
     pub fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
         self.find(group, resource)
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
+    }
+
+    /// All built-in resources that have a storage of their own.
+    pub fn stored(&self) -> Vec<StoredResource> {
+        let stores = self.stores.load();
+        let rows = stores.by_resource.values().map(|store| (store.resource(), store));
+        rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
+            .map(|(row, store)| StoredResource {
+                group: row.gvr.group.clone(),
+                version: row.gvr.version.clone(),
+                plural: row.gvr.resource.clone(),
+                kind: row.kind.clone(),
+                namespaced: row.namespaced,
+                storage: store.storage().clone(),
+            })
+            .collect()
+    }
+
+    /// The kinds of CustomResourceDefinitions; `None` before they are set.
+    pub fn custom_kinds(&self) -> Option<&Arc<dyn CustomKinds>> {
+        self.custom.get()
     }
 
     fn find(&self, group: &str, resource: &str) -> Option<Arc<Store>> {

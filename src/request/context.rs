@@ -6,6 +6,7 @@ use super::info::RequestInfo;
 use super::markers::{AuditId, Warnings};
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::proof::Authenticated;
+use super::user::UserInfo;
 use crate::tasks::Signal;
 use http::Extensions;
 use http::request::{Parts, Request};
@@ -22,6 +23,9 @@ pub struct RequestContext {
     pub certificates: Option<PeerCertificates>,
     /// Values cached for the lifetime of the connection.
     pub connection: Option<ConnectionCache>,
+    /// The identity of a request that this process makes to itself. It stands for credentials: nothing that arrives over a
+    /// connection can set it.
+    pub in_process: Option<Arc<UserInfo>>,
     /// HTTP/2 stream id; `None` on HTTP/1.
     pub stream: Option<u32>,
     /// The id that correlates log lines, audit events and the audit events of backends.

@@ -39,6 +39,8 @@ flags! {
         "backend-max-watches" Int "10000" supported "Maximum number of watches and other long-running requests to one backend, without system:masters; further ones get 429. 0: no limit";
         "compute-memory" Int "50331648" supported "Memory in bytes for requests being decoded, validated and encoded, without small ones; further requests wait";
         "compute-threads" Int "0" supported "Threads for computations that would block the event loop; 0: one per core, at least two";
+        "controllers" List "" supported "Control loops of kube-controller-manager to run in this process (docs/controllers.md): * for all that are on by default, name to add one, -name to remove one; empty: none. They give way to a kube-controller-manager";
+        "generated-signing-key" Text "ES256" supported "Algorithm of the key that is generated to sign service account tokens: ES256 or RS256; an existing key is kept";
         "max-connections" Int "0" supported "Maximum number of client connections; a further one evicts the longest idle one, unauthenticated ones first. 0: three quarters of the open-file limit";
         "max-connections-per-address" Int "0" supported "Maximum number of unauthenticated connections per remote address (IPv6: per /64), without loopback. 0: a quarter of --max-connections";
         "max-watches" Int "100000" supported "Maximum number of watches on this gateway's own store, without system:masters; further ones get 429. 0: no limit";
@@ -48,6 +50,7 @@ flags! {
         "backend-socket-dirs" List "/run/torana" supported "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" supported "File whose first line is name:password, for etcd with password authentication; tokens are renewed";
         "request-body-memory" Int "268435456" supported "Memory in bytes for request bodies, without small ones; further requests get 429. One caller may use a quarter";
+        "root-ca-file" Text "" supported "CA certificates (PEM) that --controllers publishes in the ConfigMaps kube-root-ca.crt; empty: the generated CA";
         "watch-cache-max-bytes" Int "0" supported "Memory in bytes for all watch caches; history and cached encodings are evicted before objects; 0: half of the memory of the machine or control group";
         "watch-max-pinned-bytes" Int "67108864" supported "Memory in bytes for old objects held by slow watchers, per resource, and for frames encoded for slow watchers, in total (a quarter of it per user); a watch over the limit ends, and its client can resume it";
         "watch-stall-timeout" Duration "5m0s" supported "Time after which a watch with pending events ends if its client reads none";

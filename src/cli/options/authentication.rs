@@ -77,6 +77,8 @@ pub struct ServiceAccountOptions {
     pub key_files: Vec<PathBuf>,
     /// Key that signs tokens; absent for the generated one.
     pub signing_key: Option<PathBuf>,
+    /// `--generated-signing-key=RS256`
+    pub generated_key_is_rsa: bool,
     /// Whether tokens of deleted service accounts are rejected.
     pub lookup: bool,
     /// Maximum lifetime of a requested token; zero for no limit.
@@ -258,6 +260,17 @@ impl ServiceAccountOptions {
                 .map(PathBuf::from)
                 .collect(),
             signing_key: file(values, "service-account-signing-key-file"),
+            generated_key_is_rsa: match values.text("generated-signing-key") {
+                "ES256" => false,
+                "RS256" => true,
+                other => {
+                    return Err(UsageError::invalid(
+                        "generated-signing-key",
+                        other,
+                        "expected ES256 or RS256",
+                    ));
+                }
+            },
             lookup: values.bool("service-account-lookup")?,
             max_expiration,
             extend_expiration: values.bool("service-account-extend-token-expiration")?,

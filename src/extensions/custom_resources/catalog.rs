@@ -3,15 +3,19 @@
 use super::deprecation::deprecation;
 use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
 use super::{Definition, Version};
-use crate::apimachinery::gvk::GroupResource;
+use crate::admission::ServedKind;
+use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::status::{Result as StatusResult, Status};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::conversion::declarative;
-use crate::registry::CustomKinds;
+use crate::registry::{CustomKinds, Store, StoredResource};
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use imbl::OrdMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
 
 /// The definitions of a group by plural.
 pub(super) type Group = OrdMap<Str, Arc<Defined>>;
@@ -20,6 +24,7 @@ pub(super) type Group = OrdMap<Str, Arc<Defined>>;
 pub(super) struct Catalog {
     groups: ArcSwap<OrdMap<Str, Group>>,
     builder: Arc<Builder>,
+    changed: watch::Sender<()>,
 }
 
 /// A definition, and its versions as far as they are in use.
@@ -98,12 +103,80 @@ impl Defined {
     }
 }
 
+#[async_trait]
 impl CustomKinds for Catalog {
+    async fn stored(&self) -> Vec<StoredResource> {
+        let groups = self.groups.load_full();
+        let established = groups.values().flat_map(|g| g.values()).map(|d| &d.definition);
+        let mut all = Vec::new();
+        for of in established.filter(|d| d.conditions.established) {
+            let Some(version) = of.versions.iter().find(|v| v.served) else {
+                continue;
+            };
+            let resource = GroupResource::new(&of.group, of.accepted.plural());
+            let Some(storage) = self.builder.storages().get(&resource).await else {
+                continue;
+            };
+            all.push(StoredResource {
+                group: of.group.clone(),
+                version: version.name.clone(),
+                plural: resource.resource,
+                kind: of.accepted.kind().into(),
+                namespaced: of.namespaced,
+                storage,
+            });
+        }
+        all
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         let groups = self.groups.load();
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
         Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+        let Some(defined) = self.get(&resource.group, &resource.resource) else {
+            return Vec::new();
+        };
+        let definition = &defined.definition;
+        let others = definition
+            .versions
+            .iter()
+            .filter(|v| v.served && v.name != resource.version);
+        let version = |v: &Version| {
+            let kind = match subresource {
+                "" => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "status" if v.status => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "scale" if v.scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
+                _ => return None,
+            };
+            Some(ServedKind {
+                resource: GroupVersionResource::new(&resource.group, &v.name, &resource.resource),
+                kind,
+            })
+        };
+        others.filter_map(version).collect()
+    }
+
+    async fn store(&self, resource: &GroupVersionResource) -> Option<Arc<Store>> {
+        Some(self.served(resource).await?.store().clone())
+    }
+
+    async fn convert(
+        &self,
+        object: Value,
+        _from: &GroupVersionResource,
+        to: &GroupVersionResource,
+    ) -> StatusResult<Value> {
+        let served = self.served(to).await;
+        let served = served.ok_or_else(|| Status::internal(format!("{} is not served", to.resource)))?;
+        served.convert(object).await.map_err(|e| Status::internal(e.0))
     }
 }
 
@@ -132,6 +205,7 @@ impl Catalog {
         Self {
             groups: ArcSwap::default(),
             builder: Arc::new(builder),
+            changed: watch::Sender::default(),
         }
     }
 
@@ -142,6 +216,13 @@ impl Catalog {
     /// The definition of a resource.
     pub fn get(&self, group: &str, plural: &str) -> Option<Arc<Defined>> {
         self.groups.load().get(group)?.get(plural).cloned()
+    }
+
+    /// A served version, built if it was not used before.
+    async fn served(&self, resource: &GroupVersionResource) -> Option<Arc<ServedVersion>> {
+        let defined = self.get(&resource.group, &resource.resource)?;
+        let version = defined.definition.served(&resource.version)?;
+        defined.version(version, &self.builder).await.ok()
     }
 
     /// The definitions of a group.
@@ -173,6 +254,7 @@ impl Catalog {
             groups.remove(&of.group);
         }
         self.groups.store(Arc::new(groups));
+        self.changed.send_replace(());
         let Some(old) = old else { return };
         old.retire(next.as_deref());
         // Not while the object is the same, whose custom resources stay.

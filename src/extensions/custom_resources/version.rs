@@ -14,6 +14,7 @@ use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::naming::Names;
 use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
+use crate::registry::converting::NotConverted;
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
@@ -34,6 +35,9 @@ const MEMORY_PER_BYTE: usize = 12;
 pub(super) struct ServedVersion {
     row: Arc<Resource>,
     store: Arc<Store>,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    index: usize,
     endpoint: ApiGroupVersion,
 }
 
@@ -86,6 +90,11 @@ impl ServedVersion {
     /// The store of the custom resources.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Converts an object of another version of the definition to this one.
+    pub async fn convert(&self, object: Value) -> Result<Value, NotConverted> {
+        self.versions.convert(object, self.index).await
     }
 
     /// Serves a request for the resource.
@@ -216,6 +225,8 @@ impl Builder {
         Ok(Ok(Arc::new(ServedVersion {
             store: Arc::new(Store::new(row.clone(), storage, admission)),
             row,
+            versions,
+            index: served,
             endpoint,
         })))
     }
