@@ -159,7 +159,7 @@ impl ListParameters {
     }
 
     /// Upstream's rule for which lists the watch cache serves.
-    fn from_cache(&self, consistent_reads: bool) -> bool {
+    fn is_from_cache(&self, consistent_reads: bool) -> bool {
         match self.version_match.as_str() {
             "NotOlderThan" => true,
             "" => match self.version.as_str() {
@@ -186,7 +186,7 @@ fn list(info: &RequestInfo, query: &str, around: &Surroundings<'_>) -> u32 {
     let Some(stored) = around.objects.stored(&info.api_group, &info.resource) else {
         return 1;
     };
-    let from_cache = watch || parameters.from_cache(around.consistent_reads_from_cache);
+    let from_cache = watch || parameters.is_from_cache(around.consistent_reads_from_cache);
     let page = match parameters.limit {
         0 => stored.count,
         limit => limit.min(stored.count),

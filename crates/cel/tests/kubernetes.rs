@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::Mutex;
 use torana_apimachinery::{Value, json};
 use torana_cel::{
     Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Val,
@@ -185,11 +186,11 @@ fn expressions_construct_objects_and_patches() {
 
 /// Allows what is in namespace `a`, and remembers what it was asked.
 #[derive(Default)]
-struct Namespaces(RefCell<Vec<Check>>);
+struct Namespaces(Mutex<Vec<Check>>);
 
 impl Authorizer for Namespaces {
     fn authorize(&self, check: &Check) -> Decision {
-        self.0.borrow_mut().push(check.clone());
+        self.0.lock().expect("no holder panics").push(check.clone());
         Decision {
             allowed: check.namespace == "a",
             reason: "by namespace".to_owned(),
@@ -226,7 +227,7 @@ fn checks_reach_the_authorizer() {
     let outcome = program.evaluate(&variables, 2_000_000);
     assert_eq!(outcome.value.expect("it evaluates").as_bool(), Some(true));
     assert!(outcome.cost > 3 * 350_000, "{}", outcome.cost);
-    let asked = authorizer.0.borrow();
+    let asked = authorizer.0.lock().unwrap();
     let [first, second, third] = asked.as_slice() else {
         panic!("{asked:?}")
     };

@@ -223,7 +223,9 @@ impl RestStrategy for SchemaStrategy {
 
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
         let mut out = match change {
-            Change::Update { subresource: "status", .. } => Vec::new(),
+            Change::Update {
+                subresource: "status", ..
+            } => Vec::new(),
             _ => {
                 let old = change.old().map_or(&Value::Null, |old| old.get("metadata"));
                 finalizer_warnings(object.get("metadata"), old)
@@ -274,10 +276,17 @@ mod tests {
         let object = crate::json!({"metadata": {"finalizers": ["mine", "x.io/ours"]}});
         let warnings = strategy.warnings(&object, Change::Create);
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("prefer a domain-qualified finalizer name"), "{warnings:?}");
+        assert!(
+            warnings[0].contains("prefer a domain-qualified finalizer name"),
+            "{warnings:?}"
+        );
         for subresource in ["", "status"] {
             let old = &object;
-            assert!(strategy.warnings(&object, Change::Update { old, subresource }).is_empty());
+            assert!(
+                strategy
+                    .warnings(&object, Change::Update { old, subresource })
+                    .is_empty()
+            );
         }
     }
 
