@@ -8,7 +8,12 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 
 /// What differs from the defaults of `serve`.
-const DEFAULTS: [(&str, &str); 2] = [("bind-address", "127.0.0.1"), ("controllers", "*")];
+const DEFAULTS: [(&str, &str); 3] = [
+    ("bind-address", "127.0.0.1"),
+    ("controllers", "*"),
+    // An RSA key takes longer to generate than everything else at a first start.
+    ("generated-signing-key", "ES256"),
+];
 
 /// A parsed `torana dev` command.
 #[derive(Clone, Debug)]

@@ -335,7 +335,12 @@ fn usage_errors_are_one_line() {
             assert!(text.contains(part), "{args:?}: {text}");
         }
     }
-    assert!(read(&["serv"]).unwrap_err().to_string().contains("did you mean serve"));
+    assert!(
+        read(&["serv"])
+            .unwrap_err()
+            .to_string()
+            .contains("did you mean dev, serve")
+    );
 }
 
 #[test]

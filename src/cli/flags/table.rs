@@ -40,7 +40,7 @@ flags! {
         "compute-memory" Int "50331648" supported "Memory in bytes for requests being decoded, validated and encoded, without small ones; further requests wait";
         "compute-threads" Int "0" supported "Threads for computations that would block the event loop; 0: one per core, at least two";
         "controllers" List "" supported "Control loops of kube-controller-manager to run in this process (docs/controllers.md): * for all that are on by default, name to add one, -name to remove one; empty: none. They give way to a kube-controller-manager";
-        "generated-signing-key" Text "ES256" supported "Algorithm of the key that is generated to sign service account tokens: ES256 or RS256; an existing key is kept";
+        "generated-signing-key" Text "RS256" supported "Algorithm of the key that is generated to sign service account tokens: ES256 or RS256; an existing key is kept";
         "max-connections" Int "0" supported "Maximum number of client connections; a further one evicts the longest idle one, unauthenticated ones first. 0: three quarters of the open-file limit";
         "max-connections-per-address" Int "0" supported "Maximum number of unauthenticated connections per remote address (IPv6: per /64), without loopback. 0: a quarter of --max-connections";
         "max-watches" Int "100000" supported "Maximum number of watches on this gateway's own store, without system:masters; further ones get 429. 0: no limit";

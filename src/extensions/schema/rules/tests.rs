@@ -1,4 +1,5 @@
 use super::super::StructuralSchema;
+use crate::apimachinery::codec::json::to_string;
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::Value;
 use crate::json;
@@ -15,9 +16,10 @@ fn source(properties: Value, rules: Value) -> Value {
 }
 
 fn schema(properties: Value, rules: Value) -> StructuralSchema {
-    StructuralSchema::parse(&source(properties, rules))
+    let source = source(properties, rules);
+    StructuralSchema::parse(&source)
         .map_err(|e| aggregate(&e))
-        .unwrap()
+        .unwrap_or_else(|e| panic!("{e} in {}", to_string(&source)))
 }
 
 /// What is wrong with the rules of a definition.
