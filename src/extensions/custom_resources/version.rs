@@ -296,7 +296,10 @@ fn published(definition: &Definition, version: &Version, scale: &Arc<dyn Schema>
     let schema = kept(tree.get("spec"), spec.at(&["schema", "openAPIV3Schema"]));
     let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
     let kind = KindSchema::published(gvk, json::to_vec(&schema).into());
-    let mut resource = outline(definition, version, Arc::new(kind));
+    let mut resource = Resource {
+        selectable: Some(selectable::of_version(spec, None)),
+        ..outline(definition, version, Arc::new(kind))
+    };
     let paths = ScalePaths::of_version(tree.get("spec"), &version.name);
     let scale = paths.map(|paths| Scale::new(paths, scale.clone()));
     resource.subresources.extend(scale.as_ref().map(Scale::subresource));
