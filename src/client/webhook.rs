@@ -149,6 +149,8 @@ impl Webhooks {
             self.services.clone(),
         );
         let client = legacy::Client::builder(TokioExecutor::new())
+            // As Go writes them; simple servers compare them so.
+            .http1_title_case_headers(true)
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)

@@ -178,7 +178,8 @@ fn a_round_trip_through_etcd_preserves_objects_in_current_versions() {
         let told = store(at, &["stats", &format!("--data-dir={data}")]).unwrap();
         let lines = told
             .lines()
-            .filter(|l| l.contains(" objects ") && !l.contains("ipaddresses"));
+            // Claimed node ports are not objects of a resource; a start finds them in the Services.
+            .filter(|l| l.contains(" objects ") && !l.contains("ipaddresses") && !l.contains("  ranges "));
         lines.map(str::to_owned).collect()
     };
     assert_eq!(of("data"), of("back/data"));
