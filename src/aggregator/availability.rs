@@ -34,7 +34,7 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::f
 /// Of unreachable backends: recovery is noticed within a second.
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(125), Duration::from_secs(1));
 /// The time between two checks that have to agree before an APIService changes between available and unavailable.
-const CONFIRM: Duration = Duration::from_millis(250);
+const CONFIRM: Duration = Duration::from_millis(700);
 
 /// The two availability controllers, local and remote.
 pub struct Availability {
