@@ -1,0 +1,329 @@
+//! The type checker: finds the type of every node and what every name refers to, or says why an expression has none.
+
+mod call;
+mod validate;
+
+use crate::Environment;
+use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
+use crate::library::{self, Function};
+use crate::source::Issues;
+use crate::types::{ObjectType, Type};
+use crate::unify::{MAX_PARTS, Unifier};
+use std::sync::Arc;
+
+/// What the checker found.
+pub(crate) struct Checked {
+    /// The type of each node, by id.
+    pub types: Vec<Type>,
+    /// What each node refers to, by id.
+    pub references: Vec<Reference>,
+    /// The declared variables that the expression reads.
+    pub variables: Vec<Arc<str>>,
+}
+
+/// What a node refers to.
+#[derive(Clone, Default)]
+pub(crate) enum Reference {
+    /// Nothing by name.
+    #[default]
+    None,
+    /// The declared variable with this index in [`Checked::variables`].
+    Variable(usize),
+    /// A type.
+    Type(Type),
+    /// The type of the object that is constructed.
+    Object(Arc<ObjectType>),
+    /// A function.
+    Function(Callee),
+}
+
+/// The function that a call invokes.
+#[derive(Clone, Copy)]
+pub(crate) struct Callee {
+    pub function: &'static Function,
+    /// True for a method; false for a function whose qualified name looks like one.
+    pub member: bool,
+    /// A bit for each overload that the types of the arguments allow.
+    pub overloads: u64,
+}
+
+pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) -> Result<Checked, Issues> {
+    let mut checker = Checker {
+        env,
+        types: vec![Type::Dyn; ids],
+        references: vec![Reference::None; ids],
+        scopes: Vec::new(),
+        unifier: Unifier::default(),
+        errors: Vec::new(),
+        variables: Vec::new(),
+    };
+    checker.expr(root);
+    if !checker.errors.is_empty() {
+        return Err(Issues::place(source, checker.errors));
+    }
+    let unifier = &checker.unifier;
+    let checked = Checked {
+        types: checker.types.iter().map(|t| unifier.close(t)).collect(),
+        references: checker.references,
+        variables: checker.variables,
+    };
+    // Literals are validated in expressions that have no other error.
+    let invalid = validate::literals(root, &checked);
+    if invalid.is_empty() {
+        Ok(checked)
+    } else {
+        Err(Issues::place(source, invalid))
+    }
+}
+
+struct Checker<'e> {
+    env: &'e Environment,
+    types: Vec<Type>,
+    references: Vec<Reference>,
+    scopes: Vec<(Arc<str>, Type)>,
+    unifier: Unifier,
+    errors: Vec<(u32, String)>,
+    variables: Vec<Arc<str>>,
+}
+
+impl Checker<'_> {
+    fn error(&mut self, at: u32, message: String) -> Type {
+        self.errors.push((at, message));
+        Type::Error
+    }
+
+    fn undeclared(&mut self, at: u32, name: &str) -> Type {
+        self.error(at, format!("undeclared reference to '{name}' (in container '')"))
+    }
+
+    fn mismatch(&mut self, at: u32, wanted: &Type, found: &Type) -> Type {
+        let (wanted, found) = (self.unifier.close(wanted), self.unifier.close(found));
+        self.error(at, format!("expected type '{wanted}' but found '{found}'"))
+    }
+
+    fn expr(&mut self, e: &Expr) -> Type {
+        torana_apimachinery::interrupt::checkpoint();
+        let ty = match &e.kind {
+            Kind::Literal(literal) => match literal {
+                Literal::Null => Type::Null,
+                Literal::Bool(_) => Type::Bool,
+                Literal::Int(_) => Type::Int,
+                Literal::Uint(_) => Type::Uint,
+                Literal::Double(_) => Type::Double,
+                Literal::String(_) => Type::String,
+                Literal::Bytes(_) => Type::Bytes,
+            },
+            Kind::Ident(name) => match self.identifier(e.id, name) {
+                Some(ty) => ty,
+                None => self.undeclared(e.at, name),
+            },
+            Kind::Select(select) => self.select(e, select),
+            Kind::Call(call) => self.call(e, call),
+            Kind::List(elements) => self.list(elements),
+            Kind::Map(entries) => self.map(entries),
+            Kind::Struct(of) => self.object(e, of),
+            Kind::Fold(fold) => self.fold(fold),
+        };
+        let mut ty = self.unifier.resolve(&ty);
+        if self.unifier.parts(&ty) > MAX_PARTS {
+            ty = self.error(e.at, format!("type of the expression has more than {MAX_PARTS} parts"));
+        }
+        self.types[e.id] = ty.clone();
+        ty
+    }
+
+    /// The type of what a name, which may be qualified, refers to.
+    fn identifier(&mut self, id: Id, name: &str) -> Option<Type> {
+        if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| &**n == name) {
+            return Some(ty.clone());
+        }
+        if let Some(schema) = self.env.variable(name) {
+            let index = self.variables.iter().position(|v| &**v == name).unwrap_or_else(|| {
+                self.variables.push(name.into());
+                self.variables.len() - 1
+            });
+            self.references[id] = Reference::Variable(index);
+            return Some(schema.ty.clone());
+        }
+        let declared = self.env.object_type(name).map(Type::Object);
+        let ty = declared.or_else(|| library::type_named(name))?;
+        self.references[id] = Reference::Type(ty.clone());
+        Some(Type::Type(ty.into()))
+    }
+
+    fn select(&mut self, e: &Expr, select: &Select) -> Type {
+        if !select.test
+            && let Some(name) = qualified(e)
+            && let Some(ty) = self.identifier(e.id, &name)
+        {
+            return ty;
+        }
+        let operand = self.expr(&select.operand);
+        let field = self.field(e.at, &operand, &select.field, false);
+        if select.test { Type::Bool } else { field }
+    }
+
+    /// The type of a selected field; that of an optional object, or of an optional selection, is optional.
+    fn field(&mut self, at: u32, operand: &Type, name: &str, optional: bool) -> Type {
+        let operand = self.unifier.resolve(operand);
+        let (of, optional) = match &operand {
+            Type::Optional(of) => (self.unifier.resolve(of), true),
+            _ => (operand, optional),
+        };
+        let field = match &of {
+            Type::Map(of) => of.1.clone(),
+            Type::Object(of) => match of.field(name) {
+                Some(field) => field.schema.ty.clone(),
+                None => self.error(at, format!("undefined field '{name}'")),
+            },
+            Type::Param(_) => {
+                self.unifier.assignable(&Type::Dyn, &of);
+                Type::Dyn
+            }
+            of if of.is_open() => Type::Dyn,
+            of => {
+                let of = self.unifier.close(of);
+                self.error(at, format!("type '{of}' does not support field selection"));
+                Type::Dyn
+            }
+        };
+        if optional { Type::optional(field) } else { field }
+    }
+
+    fn unwrap_optional(&mut self, at: u32, ty: &Type) -> Type {
+        match self.unifier.resolve(ty) {
+            Type::Optional(of) => of.as_ref().clone(),
+            Type::Dyn => Type::Dyn,
+            other => {
+                self.mismatch(at, &Type::optional(other.clone()), &other);
+                other
+            }
+        }
+    }
+
+    /// The type of elements of which one is `ty`: literals hold values of one type.
+    fn join(&mut self, at: u32, before: Option<Type>, ty: Type) -> Type {
+        let Some(before) = before else { return ty };
+        if self.unifier.assignable(&before, &ty) {
+            return self.unifier.general(&before, &ty);
+        }
+        self.mismatch(at, &before, &ty)
+    }
+
+    fn list(&mut self, elements: &[Element]) -> Type {
+        let mut of = None;
+        for element in elements {
+            let mut ty = self.expr(&element.value);
+            if element.optional {
+                ty = self.unwrap_optional(element.value.at, &ty);
+            }
+            of = Some(self.join(element.value.at, of, ty));
+        }
+        Type::list(of.unwrap_or_else(|| self.unifier.fresh()))
+    }
+
+    fn map(&mut self, entries: &[Entry]) -> Type {
+        let (mut keys, mut values) = (None, None);
+        for entry in entries {
+            let key = self.expr(&entry.key);
+            keys = Some(self.join(entry.key.at, keys, key));
+            let mut value = self.expr(&entry.value);
+            if entry.optional {
+                value = self.unwrap_optional(entry.value.at, &value);
+            }
+            values = Some(self.join(entry.value.at, values, value));
+        }
+        let key = keys.unwrap_or_else(|| self.unifier.fresh());
+        let value = values.unwrap_or_else(|| self.unifier.fresh());
+        Type::map(key, value)
+    }
+
+    fn object(&mut self, e: &Expr, of: &Struct) -> Type {
+        let name = of.name.strip_prefix('.').unwrap_or(&of.name);
+        let found = self.env.object_type(name);
+        if found.is_none() {
+            match self.identifier(e.id, name) {
+                None => self.undeclared(e.at, name),
+                Some(Type::Type(_)) => self.error(e.at, format!("'{name}' is not a message type")),
+                Some(ty) => self.error(e.at, format!("'{ty}' is not a type")),
+            };
+        }
+        for field in &of.fields {
+            let mut value = self.expr(&field.value);
+            let wanted = match found.as_ref().map(|of| of.field(&field.name)) {
+                None => Type::Error,
+                Some(Some(field)) => field.schema.ty.clone(),
+                Some(None) => self.error(field.at, format!("undefined field '{}'", field.name)),
+            };
+            if field.optional {
+                value = self.unwrap_optional(field.value.at, &value);
+            }
+            if !self.unifier.assignable(&wanted, &value) {
+                let (name, value) = (&field.name, self.unifier.close(&value));
+                self.error(
+                    field.at,
+                    format!("expected type of field '{name}' is '{wanted}' but provided type is '{value}'"),
+                );
+            }
+        }
+        let Some(found) = found else { return Type::Error };
+        self.references[e.id] = Reference::Object(found.clone());
+        Type::Object(found)
+    }
+
+    fn fold(&mut self, fold: &Fold) -> Type {
+        let range = self.expr(&fold.range);
+        let accumulator = self.expr(&fold.init);
+        let (first, second) = match self.unifier.resolve(&range) {
+            Type::List(of) if fold.var2.is_some() => (Type::Int, of.as_ref().clone()),
+            Type::List(of) => (of.as_ref().clone(), Type::Error),
+            Type::Map(of) => of.as_ref().clone(),
+            open @ (Type::Dyn | Type::Error | Type::Param(_)) => {
+                self.unifier.assignable(&Type::Dyn, &open);
+                (Type::Dyn, Type::Dyn)
+            }
+            other => {
+                let other = self.unifier.close(&other);
+                let message = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
+                self.error(fold.range.at, message);
+                (Type::Error, Type::Error)
+            }
+        };
+        let depth = self.scopes.len();
+        self.scopes.push((fold.accumulator.clone(), accumulator.clone()));
+        self.scopes.push((fold.var.clone(), first));
+        if let Some(var2) = &fold.var2 {
+            self.scopes.push((var2.clone(), second));
+        }
+        let condition = self.expr(&fold.condition);
+        self.assert(fold.condition.at, &Type::Bool, &condition);
+        let step = self.expr(&fold.step);
+        self.assert(fold.step.at, &accumulator, &step);
+        self.scopes.truncate(depth + 1);
+        let result = self.expr(&fold.result);
+        self.scopes.truncate(depth);
+        result
+    }
+
+    fn assert(&mut self, at: u32, wanted: &Type, found: &Type) {
+        if !self.unifier.assignable(wanted, found) {
+            self.mismatch(at, wanted, found);
+        }
+    }
+}
+
+/// The name that a chain of selections spells.
+fn qualified(e: &Expr) -> Option<String> {
+    match &e.kind {
+        Kind::Ident(name) => Some(name.to_string()),
+        Kind::Select(select) if !select.test => {
+            let mut name = qualified(&select.operand)?;
+            name.push('.');
+            name.push_str(&select.field);
+            Some(name)
+        }
+        _ => None,
+    }
+}

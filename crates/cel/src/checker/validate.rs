@@ -1,0 +1,78 @@
+//! What is validated in well-typed expressions: that literals of one list or map have one type, and constant durations,
+//! timestamps and regular expressions.
+
+use super::Checked;
+use crate::ast::{Expr, Kind, Literal};
+use crate::library;
+use crate::time_value::{Stamp, parse_duration};
+
+pub(super) fn literals(root: &Expr, checked: &Checked) -> Vec<(u32, String)> {
+    let mut validator = Validator {
+        checked,
+        errors: Vec::new(),
+    };
+    validator.expr(root, false);
+    validator.errors
+}
+
+struct Validator<'c> {
+    checked: &'c Checked,
+    errors: Vec<(u32, String)>,
+}
+
+impl Validator<'_> {
+    /// `formatted` is true inside of a call of `format`, whose values may be of any types.
+    fn expr(&mut self, e: &Expr, formatted: bool) {
+        let mut inside = formatted;
+        match &e.kind {
+            Kind::List(elements) if !formatted => {
+                self.same(elements.iter().map(|el| (&el.value, el.optional)));
+            }
+            Kind::Map(entries) if !formatted => {
+                self.same(entries.iter().map(|en| (&en.key, false)));
+                self.same(entries.iter().map(|en| (&en.value, en.optional)));
+            }
+            Kind::Call(call) => {
+                inside |= &*call.function == "format";
+                if let Some(first) = call.args.first() {
+                    self.constant(&call.function, first);
+                }
+            }
+            _ => {}
+        }
+        e.children(&mut |child| self.expr(child, inside));
+    }
+
+    fn same<'e>(&mut self, values: impl Iterator<Item = (&'e Expr, bool)>) {
+        let mut first = None;
+        for (value, optional) in values {
+            let ty = match &self.checked.types[value.id] {
+                crate::Type::Optional(of) if optional => of,
+                ty => ty,
+            };
+            match first {
+                None => first = Some(ty),
+                Some(first) if first != ty => {
+                    self.errors
+                        .push((value.at, format!("expected type '{first}' but found '{ty}'")));
+                    return;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn constant(&mut self, function: &str, arg: &Expr) {
+        let valid = match (&arg.kind, function) {
+            (Kind::Literal(Literal::String(s)), "duration") => parse_duration(s).is_some(),
+            (Kind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
+            (Kind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
+            // Of the global function this is the text; it is validated all the same.
+            (Kind::Literal(Literal::String(s)), "matches") => library::regex::compile(s).is_ok(),
+            _ => true,
+        };
+        if !valid {
+            self.errors.push((arg.at, format!("invalid {function} argument")));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The static estimate: what an expression costs at most, from its form and the sizes in the schemas. It decides which
+//! rules a definition may have, so that its numbers are cel-go's and Kubernetes', oddities included.
+
+mod call;
+mod size;
+
+use crate::Environment;
+use crate::ast::{Expr, Fold, Kind, Literal};
+use crate::checker::{Checked, Reference};
+use crate::macros::is_bind;
+use crate::types::{Schema, Type};
+use size::{Entries, Size};
+use std::sync::Arc;
+
+/// Where in the declared schemas a value is from.
+#[derive(Clone, Copy)]
+enum Place<'e> {
+    /// From nowhere. The first step from there ends at the root: cel-go's paths have no name of a variable then, and lose
+    /// their first step for it.
+    Nowhere,
+    /// A place with a schema, or one that the schemas do not have.
+    At(Option<&'e Schema>),
+}
+
+/// What is known about a subexpression.
+#[derive(Clone)]
+struct Known<'e> {
+    cost: u64,
+    place: Place<'e>,
+    /// The size, if it follows from the form.
+    size: Option<Size>,
+    entries: Option<Entries>,
+}
+
+struct Local<'e> {
+    name: Arc<str>,
+    place: Place<'e>,
+    size: Option<Size>,
+    entries: Option<Entries>,
+}
+
+pub(crate) fn estimate(root: &Expr, checked: &Checked, env: &Environment) -> u64 {
+    let mut estimator = Estimator {
+        checked,
+        env,
+        root: env.variables.first().map(|(_, schema)| schema),
+        locals: Vec::new(),
+    };
+    estimator.expr(root).cost
+}
+
+struct Estimator<'e> {
+    checked: &'e Checked,
+    env: &'e Environment,
+    root: Option<&'e Schema>,
+    locals: Vec<Local<'e>>,
+}
+
+impl<'e> Estimator<'e> {
+    fn ty(&self, e: &Expr) -> &'e Type {
+        &self.checked.types[e.id]
+    }
+
+    fn step(&self, from: Place<'e>, step: impl FnOnce(&'e Schema) -> Option<&'e Schema>) -> Place<'e> {
+        Place::At(match from {
+            Place::Nowhere => self.root,
+            Place::At(schema) => schema.and_then(step),
+        })
+    }
+
+    /// The size of a value: that which follows from its form, or the largest that its schema allows.
+    fn size(&self, known: &Known<'e>, ty: &Type) -> Option<Size> {
+        known
+            .size
+            .or_else(|| size_at(known.place))
+            .or_else(|| Size::of_type(ty))
+    }
+
+    fn expr(&mut self, e: &Expr) -> Known<'e> {
+        torana_apimachinery::interrupt::checkpoint();
+        let known = match &e.kind {
+            Kind::Literal(literal) => Known::literal(literal),
+            Kind::Ident(_) => self.identifier(e),
+            Kind::Select(_) if !matches!(self.checked.references[e.id], Reference::None) => self.identifier(e),
+            Kind::Select(select) => {
+                let operand = self.expr(&select.operand);
+                let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));
+                if select.test {
+                    return Known::new(operand.cost);
+                }
+                let place = self.step(operand.place, |schema| schema.member(&select.field));
+                Known {
+                    place,
+                    ..Known::new(operand.cost.saturating_add(charged.into()))
+                }
+            }
+            Kind::List(elements) => {
+                let (mut cost, mut values) = (10, Size::none(elements.is_empty()));
+                for element in elements {
+                    let known = self.expr(&element.value);
+                    cost = known.cost.saturating_add(cost);
+                    let size = self.size(&known, self.ty(&element.value));
+                    values = values.union(size.unwrap_or(Size::UNKNOWN));
+                }
+                Known {
+                    size: Some(Size::exactly(elements.len() as u64)),
+                    entries: Some(Entries {
+                        list: true,
+                        key: Size::exactly(1),
+                        value: values,
+                    }),
+                    ..Known::new(cost)
+                }
+            }
+            Kind::Map(entries) => {
+                let mut cost = 30;
+                let (mut keys, mut values) = (Size::none(entries.is_empty()), Size::none(entries.is_empty()));
+                for entry in entries {
+                    for (e, sizes) in [(&entry.key, &mut keys), (&entry.value, &mut values)] {
+                        let known = self.expr(e);
+                        cost = known.cost.saturating_add(cost);
+                        *sizes = sizes.union(self.size(&known, self.ty(e)).unwrap_or(Size::UNKNOWN));
+                    }
+                }
+                Known {
+                    size: Some(Size::exactly(entries.len() as u64)),
+                    entries: Some(Entries {
+                        list: false,
+                        key: keys,
+                        value: values,
+                    }),
+                    ..Known::new(cost)
+                }
+            }
+            Kind::Struct(of) => {
+                let costs = of.fields.iter().map(|f| self.expr(&f.value).cost);
+                Known::new(costs.fold(40, u64::saturating_add))
+            }
+            Kind::Fold(fold) => self.fold(fold),
+            Kind::Call(call) => self.call(e, call),
+        };
+        // cel-go keeps the size it finds with the node, where it wins over the place.
+        Known {
+            size: known.size.or_else(|| size_at(known.place)),
+            ..known
+        }
+    }
+
+    fn identifier(&mut self, e: &Expr) -> Known<'e> {
+        if let Kind::Ident(name) = &e.kind
+            && let Some(local) = self.locals.iter().rev().find(|l| l.name == *name)
+        {
+            let size = size_at(local.place)
+                .or_else(|| Size::of_type(self.ty(e)))
+                .or(local.size);
+            return Known {
+                cost: 1,
+                place: local.place,
+                size,
+                entries: local.entries.clone(),
+            };
+        }
+        let schema = match &self.checked.references[e.id] {
+            Reference::Variable(i) => self.env.variable(&self.checked.variables[*i]),
+            _ => None,
+        };
+        Known {
+            place: Place::At(schema),
+            ..Known::new(1)
+        }
+    }
+
+    fn fold(&mut self, fold: &Fold) -> Known<'e> {
+        let range = self.expr(&fold.range);
+        let init = self.expr(&fold.init);
+        let sum = range.cost.saturating_add(init.cost);
+        let depth = self.locals.len();
+        self.locals.push(Local {
+            name: fold.accumulator.clone(),
+            place: init.place,
+            size: self.size(&init, self.ty(&fold.init)),
+            entries: init.entries.clone(),
+        });
+        if is_bind(fold) {
+            let result = self.expr(&fold.result);
+            self.locals.truncate(depth);
+            return Known {
+                cost: sum.saturating_add(result.cost),
+                size: self.size(&result, self.ty(&fold.result)),
+                entries: result.entries,
+                place: Place::Nowhere,
+            };
+        }
+        let list = match &range.entries {
+            Some(entries) => entries.list,
+            None => matches!(self.ty(&fold.range), Type::List(_)),
+        };
+        let keys = (
+            self.step(range.place, Schema::key),
+            range.entries.as_ref().map(|e| e.key),
+        );
+        let values = (
+            self.step(range.place, Schema::item),
+            range.entries.as_ref().map(|e| e.value),
+        );
+        let mut push = |name: &Arc<str>, (place, size): (Place<'e>, Option<Size>)| {
+            self.locals.push(Local {
+                name: name.clone(),
+                place,
+                size,
+                entries: None,
+            });
+        };
+        match &fold.var2 {
+            Some(var2) => {
+                push(&fold.var, keys);
+                push(var2, values);
+            }
+            None => push(&fold.var, if list { values } else { keys }),
+        }
+        let condition = self.expr(&fold.condition);
+        let step = self.expr(&fold.step);
+        self.locals.truncate(depth + 1);
+        let result = self.expr(&fold.result);
+        self.locals.truncate(depth);
+        let rounds = self.size(&range, self.ty(&fold.range)).unwrap_or(Size::UNKNOWN);
+        let round = condition.cost.saturating_add(step.cost);
+        let cost = sum.saturating_add(result.cost);
+        let (size, entries) = match &fold.init.kind {
+            Kind::List(_) | Kind::Map(_) => (Some(rounds), step.entries),
+            _ => (self.size(&init, self.ty(&fold.init)), None),
+        };
+        Known {
+            cost: cost.saturating_add(rounds.max.saturating_mul(round)),
+            place: Place::Nowhere,
+            size,
+            entries,
+        }
+    }
+}
+
+fn size_at(place: Place<'_>) -> Option<Size> {
+    match place {
+        Place::At(Some(schema)) if schema.max_size < u64::MAX => Some(Size {
+            min: 0,
+            max: schema.max_size,
+        }),
+        _ => None,
+    }
+}
+
+impl Known<'_> {
+    fn new(cost: u64) -> Self {
+        Self {
+            cost,
+            place: Place::Nowhere,
+            size: None,
+            entries: None,
+        }
+    }
+
+    fn literal(literal: &Literal) -> Self {
+        let size = match literal {
+            Literal::String(s) => s.chars().count() as u64,
+            Literal::Bytes(b) => b.len() as u64,
+            _ => 1,
+        };
+        Self {
+            size: Some(Size::exactly(size)),
+            ..Self::new(0)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Sizes between two bounds.
+
+use crate::types::Type;
+
+/// How many characters, bytes or elements a value has, at least and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub min: u64,
+    pub max: u64,
+}
+
+/// The sizes of what is in a list or map whose form is known.
+#[derive(Clone, Debug)]
+pub(super) struct Entries {
+    pub list: bool,
+    pub key: Size,
+    pub value: Size,
+}
+
+impl Size {
+    pub const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
+
+    pub fn exactly(size: u64) -> Self {
+        Self { min: size, max: size }
+    }
+
+    /// What the sizes of the elements are joined into.
+    pub fn none(empty: bool) -> Self {
+        Self {
+            min: if empty { 0 } else { u64::MAX },
+            max: 0,
+        }
+    }
+
+    /// The size of values of the type, if all have one.
+    pub fn of_type(ty: &Type) -> Option<Self> {
+        match ty {
+            Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => {
+                Some(Self::exactly(1))
+            }
+            Type::Optional(of) => Self::of_type(of),
+            _ => None,
+        }
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            max: self.max.saturating_add(other.max),
+        }
+    }
+
+    pub fn times(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_mul(other.min),
+            max: self.max.saturating_mul(other.max),
+        }
+    }
+
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
+    }
+}
+
+impl Entries {
+    pub fn union(&self, other: &Self) -> Self {
+        Self {
+            list: self.list,
+            key: self.key.union(other.key),
+            value: self.value.union(other.value),
+        }
+    }
+}
+
+/// A cost or size times a factor, rounded up.
+pub(super) fn scaled(n: u64, factor: f64) -> u64 {
+    let scaled = (n as f64 * factor).ceil();
+    // The conversion saturates.
+    scaled as u64
+}

@@ -1,0 +1,304 @@
+//! The evaluator: walks the plan, charges the cost of every step, and stops when the limit is exceeded.
+
+mod fold;
+
+use crate::plan::{Call, Index, Node, Select, Selection};
+use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
+use crate::{Activation, Program, library};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use torana_apimachinery::Str;
+use torana_apimachinery::interrupt::checkpoint;
+
+pub(crate) struct Machine<'p, 'a> {
+    program: &'a Program,
+    activation: &'p dyn Activation<'a>,
+    /// Variables that were read before.
+    variables: Vec<Option<Out<'a>>>,
+    /// Variables of loops.
+    locals: Vec<Out<'a>>,
+    pub cost: u64,
+    limit: u64,
+}
+
+/// The member of an object or map, if it is there. A field that is null is not.
+pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
+    match of {
+        Val::Object(m, ty) => {
+            let field = ty.field(name)?;
+            let v = m.get(&field.key).filter(|v| !v.is_null())?;
+            Some(Val::of(v, &field.schema))
+        }
+        Val::Map(map) => map.member(name),
+        Val::Record(record) => record.fields.get(name).cloned().map(Ok),
+        _ => Some(no_overload()),
+    }
+}
+
+impl<'p, 'a> Machine<'p, 'a> {
+    pub fn new(program: &'a Program, activation: &'p dyn Activation<'a>, limit: u64) -> Self {
+        let mut variables = Vec::new();
+        variables.resize_with(program.variables.len(), || None);
+        let mut locals = Vec::new();
+        locals.resize_with(program.plan.slots, || Ok(Val::Null));
+        Self {
+            program,
+            activation,
+            variables,
+            locals,
+            cost: 0,
+            limit,
+        }
+    }
+
+    pub fn run(&mut self) -> Out<'a> {
+        self.expr(&self.program.plan.root)
+    }
+
+    fn charge(&mut self, cost: u64) -> Result<(), Fail> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limit {
+            Err(Fail::Cost)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn expr(&mut self, node: &'a Node) -> Out<'a> {
+        match node {
+            Node::Const(Val::String(Text::Shared(s))) => Ok(Val::String(Text::Borrowed(s))),
+            Node::Const(v) => Ok(v.clone()),
+            Node::Variable { index, charge } => {
+                self.charge(*charge)?;
+                self.variable(*index)
+            }
+            Node::Local { slot, charge } => {
+                self.charge(*charge)?;
+                self.locals[*slot].clone()
+            }
+            Node::Select(select) => self.select(select),
+            Node::Index(index) => self.index(index),
+            Node::And(operands) => self.logical(operands, false),
+            Node::Or(operands) => self.logical(operands, true),
+            Node::Conditional(parts) => match self.expr(&parts[0])? {
+                Val::Bool(true) => self.expr(&parts[1]),
+                Val::Bool(false) => self.expr(&parts[2]),
+                _ => no_overload(),
+            },
+            Node::NotStrictlyFalse(of) => {
+                let value = self.expr(of);
+                self.charge(1)?;
+                match value {
+                    Err(Fail::Cost) => Err(Fail::Cost),
+                    Ok(Val::Bool(false)) => Ok(Val::Bool(false)),
+                    _ => Ok(Val::Bool(true)),
+                }
+            }
+            Node::Member(of, members) => {
+                let value = self.expr(of)?;
+                let key = crate::value::Key::find(&value);
+                Ok(Val::Bool(key.is_some_and(|k| members.contains(&k))))
+            }
+            Node::Call(call) => self.call(call),
+            Node::Append { slot, element, charge } => self.append(*slot, element, *charge),
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Object(of, fields) => {
+                let mut out = BTreeMap::new();
+                for (name, value, optional) in fields {
+                    match (self.expr(value)?, optional) {
+                        (v, false) => drop(out.insert(Str::new(name), v)),
+                        (Val::Optional(v), true) => {
+                            if let Some(v) = v {
+                                out.insert(Str::new(name), v.as_ref().clone());
+                            }
+                        }
+                        (v, true) => {
+                            return error(format!(
+                                "cannot initialize optional entry '{name}' from non-optional value {}",
+                                library::shown(&v)
+                            ));
+                        }
+                    }
+                }
+                self.charge(40)?;
+                Ok(Val::Record(Arc::new(Record {
+                    of: of.clone(),
+                    fields: out,
+                })))
+            }
+            Node::Fold(fold) => self.fold(fold),
+            Node::Bind { slot, value, result } => {
+                self.locals[*slot] = self.expr(value);
+                self.expr(result)
+            }
+        }
+    }
+
+    fn variable(&mut self, index: usize) -> Out<'a> {
+        if let Some(known) = &self.variables[index] {
+            return known.clone();
+        }
+        let name = &self.program.variables[index];
+        let value = match self.activation.variable(name) {
+            Some(value) => value,
+            None => error(format!("no such attribute(s): {name}")),
+        };
+        self.variables[index] = Some(value.clone());
+        value
+    }
+
+    fn select(&mut self, select: &'a Select) -> Out<'a> {
+        let operand = self.expr(&select.operand)?;
+        let (of, optional) = match &operand {
+            Val::Optional(None) => {
+                self.charge(select.charge)?;
+                return Ok(match select.kind {
+                    Selection::Test => Val::Bool(false),
+                    _ => Val::Optional(None),
+                });
+            }
+            Val::Optional(Some(of)) => (of.as_ref(), true),
+            of => (of, select.kind == Selection::Optional),
+        };
+        let found = field(of, &select.field).transpose();
+        if select.kind == Selection::Test {
+            return found.map(|found| Val::Bool(found.is_some()));
+        }
+        self.charge(select.charge + u64::from(!optional || !matches!(found, Ok(None))))?;
+        match found? {
+            found if optional => Ok(wrap(found)),
+            Some(v) => Ok(v),
+            None => error(format!("no such key: {}", select.field)),
+        }
+    }
+
+    fn index(&mut self, node: &'a Index) -> Out<'a> {
+        let operand = self.expr(&node.operand)?;
+        let index = self.expr(&node.index)?;
+        let (of, optional) = match &operand {
+            Val::Optional(None) => {
+                self.charge(node.charge)?;
+                return Ok(Val::Optional(None));
+            }
+            Val::Optional(Some(of)) => (of.as_ref(), true),
+            of => (of, node.optional),
+        };
+        let found = library::element(of, &index).transpose();
+        self.charge(
+            node.charge
+                + if optional && matches!(found, Ok(None)) {
+                    0
+                } else {
+                    node.own
+                },
+        )?;
+        match found? {
+            found if optional => Ok(wrap(found)),
+            Some(v) => Ok(v),
+            None if matches!(of, Val::List(_)) => error(format!("index out of bounds: {}", library::shown(&index))),
+            None => error(format!("no such key: {}", library::shown(&index))),
+        }
+    }
+
+    fn call(&mut self, call: &'a Call) -> Out<'a> {
+        checkpoint();
+        match &*call.args {
+            [] => self.invoke(call, &mut []),
+            [a] => {
+                let mut args = [self.expr(a)?];
+                self.invoke(call, &mut args)
+            }
+            [a, b] => {
+                let mut args = [self.expr(a)?, self.expr(b)?];
+                self.invoke(call, &mut args)
+            }
+            nodes => {
+                let mut args = nodes.iter().map(|n| self.expr(n)).collect::<Result<Vec<_>, _>>()?;
+                self.invoke(call, &mut args)
+            }
+        }
+    }
+
+    fn invoke(&mut self, call: &'a Call, args: &mut [Val<'a>]) -> Out<'a> {
+        // What is charged before the call bounds what the call does.
+        self.charge(call.cost.before(args))?;
+        let out = match &call.regex {
+            Some(regex) => library::regex::run(call.function.name, regex, args),
+            None => (call.run)(args),
+        };
+        match out {
+            Ok(out) => {
+                self.charge(call.cost.after(&out))?;
+                Ok(out)
+            }
+            Err(Fail::Error(why)) if why == NO_OVERLOAD => error(library::no_overload_text(call.function.name, args)),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// `&&` and `||`: an operand that decides the result absorbs an error of the other.
+    fn logical(&mut self, operands: &'a [Node; 2], decisive: bool) -> Out<'a> {
+        let mut failure = None;
+        for operand in operands {
+            match self.expr(operand) {
+                Ok(Val::Bool(b)) if b == decisive => return Ok(Val::Bool(decisive)),
+                Ok(Val::Bool(_)) => {}
+                Err(Fail::Cost) => return Err(Fail::Cost),
+                Ok(_) => failure = failure.or(Some(Fail::Error(NO_OVERLOAD.into()))),
+                Err(e) => failure = failure.or(Some(e)),
+            }
+        }
+        failure.map_or(Ok(Val::Bool(!decisive)), Err)
+    }
+
+    fn list(&mut self, elements: &'a [(Node, bool)]) -> Out<'a> {
+        let mut out = Vec::with_capacity(elements.len());
+        for (element, optional) in elements {
+            match (self.expr(element)?, optional) {
+                (v, false) => out.push(v),
+                (Val::Optional(v), true) => out.extend(v.map(|v| v.as_ref().clone())),
+                (v, true) => {
+                    let v = library::shown(&v);
+                    return error(format!(
+                        "cannot initialize optional list element from non-optional value {v}"
+                    ));
+                }
+            }
+        }
+        self.charge(10)?;
+        Ok(out.into())
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Out<'a> {
+        let mut out = BTreeMap::new();
+        for (key, value, optional) in entries {
+            let key = self.expr(key)?;
+            let value = self.expr(value)?;
+            let value = match (value, optional) {
+                (v, false) => v,
+                (Val::Optional(Some(v)), true) => v.as_ref().clone(),
+                (Val::Optional(None), true) => continue,
+                (v, true) => {
+                    let (key, v) = (library::shown(&key), library::shown(&v));
+                    return error(format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {v}"
+                    ));
+                }
+            };
+            if out.insert(library::key(&key)?, value).is_some() {
+                return error(format!("Failed with repeated key: {}", library::shown(&key)));
+            }
+        }
+        self.charge(30)?;
+        Ok(Val::Map(Dict::Shared(Arc::new(out))))
+    }
+}
+
+/// What an optional selection comes to.
+fn wrap(found: Option<Val<'_>>) -> Val<'_> {
+    match found {
+        Some(v @ Val::Optional(_)) => v,
+        found => Val::Optional(found.map(Arc::new)),
+    }
+}

@@ -1,0 +1,79 @@
+//! Loops.
+
+use super::Machine;
+use crate::plan::{Fold, Node};
+use crate::value::{Fail, List, Out, Val, no_overload};
+use std::sync::Arc;
+use torana_apimachinery::interrupt::checkpoint;
+
+impl<'a> Machine<'_, 'a> {
+    pub(super) fn fold(&mut self, fold: &'a Fold) -> Out<'a> {
+        let range = self.expr(&fold.range)?;
+        self.locals[fold.accumulator] = self.expr(&fold.init);
+        match &range {
+            Val::List(list) => {
+                for (i, item) in list.iter().enumerate() {
+                    let go_on = if fold.var2.is_some() {
+                        self.step(fold, Ok(Val::Int(i as i64)), Some(item))?
+                    } else {
+                        self.step(fold, item, None)?
+                    };
+                    if !go_on {
+                        break;
+                    }
+                }
+            }
+            Val::Map(map) => {
+                for (key, value) in map.entries()? {
+                    if !self.step(fold, Ok(key), Some(Ok(value)))? {
+                        break;
+                    }
+                }
+            }
+            Val::Object(..) => {
+                for (key, value) in crate::library::object_entries(&range)? {
+                    if !self.step(fold, Ok(key), Some(Ok(value)))? {
+                        break;
+                    }
+                }
+            }
+            _ => return no_overload(),
+        }
+        self.expr(&fold.result)
+    }
+
+    /// One round; false ends the loop.
+    fn step(&mut self, fold: &'a Fold, first: Out<'a>, second: Option<Out<'a>>) -> Result<bool, Fail> {
+        checkpoint();
+        self.locals[fold.var] = first;
+        if let (Some(slot), Some(v)) = (fold.var2, second) {
+            self.locals[slot] = v;
+        }
+        match self.expr(&fold.condition) {
+            Err(Fail::Cost) => return Err(Fail::Cost),
+            Ok(Val::Bool(false)) => return Ok(false),
+            _ => {}
+        }
+        match self.expr(&fold.step) {
+            Err(Fail::Cost) => Err(Fail::Cost),
+            next => {
+                let go_on = fold.absorbs || next.is_ok();
+                self.locals[fold.accumulator] = next;
+                Ok(go_on)
+            }
+        }
+    }
+
+    /// Adds an element to the list of the loop, which nothing else refers to.
+    pub(super) fn append(&mut self, slot: usize, element: &'a Node, charge: u64) -> Out<'a> {
+        let element = self.expr(element)?;
+        self.charge(charge)?;
+        match std::mem::replace(&mut self.locals[slot], Ok(Val::Null))? {
+            Val::List(List::Shared(mut items)) => {
+                Arc::make_mut(&mut items).push(element);
+                Ok(Val::List(List::Shared(items)))
+            }
+            _ => no_overload(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The Common Expression Language (CEL) as Kubernetes v1.36 speaks it.
+//!
+//! Start at [`Environment`], which declares the variables of an expression, and [`Environment::compile`]. A [`Program`] is
+//! type-checked, has an estimated cost ([`Program::estimated_cost`]), and is evaluated over borrowed trees under a cost
+//! limit ([`Program::evaluate`]). Errors are worded as cel-go words them. What an expression is for, and what happens
+//! when it fails, is left to the caller.
+//!
+//! # Declaring variables
+//!
+//! A [`Schema`] says what is known about a variable. For an object of a structural schema, make it bottom-up:
+//! [`ObjectType::new`] with a [`Field`] for each property (its name escaped as [`escape`] does), [`Schema::object`],
+//! [`Schema::list`], [`Schema::map`] and [`Schema::scalar`], each with the largest size that a value may have; estimates
+//! of cost depend on it. [`Schema::nullable`] and [`Schema::list_type`] are fields. For an object without a schema, as in
+//! admission policies, declare [`Schema::any`]: the expression is checked as far as its form allows (`dyn`), and everything
+//! else at run time. The same schema then turns a tree into a [`Val`] ([`Val::of`]); it copies nothing.
+//!
+//! A name may have dots: `authorizer.requestResource` or `variables.replicas` declare members that are resolved one by one,
+//! whether or not `variables` itself is declared. An [`Activation`] is asked for a variable each time an expression reads
+//! it, and may compute it then; [`Variable`]s in an array are the simplest one.
+//!
+//! ```
+//! use torana_apimachinery::json;
+//! use torana_cel::{Environment, Schema, Type, Val, Variable};
+//!
+//! let mut env = Environment::default();
+//! env.declare("self", Schema::list(Schema::scalar(Type::String, 20), 10));
+//! let program = env.compile("self.all(s, s.startsWith('a'))").expect("it is well typed");
+//!
+//! let (tree, schema) = (json!(["apple", "avocado"]), env.variable("self").expect("declared above"));
+//! let value = Val::of(&tree, schema).expect("it is a list of strings");
+//! let outcome = program.evaluate(&[Variable { name: "self", value }], 1_000);
+//! assert_eq!(outcome.value.expect("it evaluates").as_bool(), Some(true));
+//!
+//! let wrong = env.compile("self + 1").expect_err("lists and integers do not add up");
+//! assert!(wrong.to_string().contains("found no matching overload for '_+_' applied to '(list(string), int)'"));
+//! ```
+
+mod ast;
+mod checker;
+mod cost;
+mod estimate;
+mod eval;
+mod lexer;
+mod library;
+mod macros;
+mod parser;
+mod plan;
+mod source;
+mod time_value;
+mod types;
+mod unify;
+mod value;
+
+pub use library::authorizer::{Authority, Authorizer, Check, Decision};
+pub use library::format::Format;
+pub use library::net::Net;
+pub use library::semver::Semver;
+pub use library::url::Url;
+pub use source::{Issue, Issues};
+pub use time_value::Stamp;
+pub use types::{Field, ListType, ObjectType, Schema, Type, escape};
+pub use value::{Dict, Fail, Key, List, Out, Record, Text, Val};
+
+use std::sync::Arc;
+
+/// The variables and types that expressions may name.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: Vec<(Arc<str>, Schema)>,
+    types: Vec<Arc<ObjectType>>,
+    constructs_objects: bool,
+}
+
+/// A compiled expression.
+pub struct Program {
+    plan: plan::Plan,
+    result: Type,
+    variables: Vec<Arc<str>>,
+    estimate: u64,
+}
+
+/// Where an evaluation finds its variables.
+pub trait Activation<'a> {
+    /// The value of a declared variable; asked each time the expression reads it. `None` is an error of the expression.
+    fn variable(&self, name: &str) -> Option<Out<'a>>;
+}
+
+/// A variable of an evaluation.
+#[derive(Debug)]
+pub struct Variable<'a> {
+    /// The name it was declared with.
+    pub name: &'a str,
+    /// Its value.
+    pub value: Val<'a>,
+}
+
+impl<'a, const N: usize> Activation<'a> for [Variable<'a>; N] {
+    fn variable(&self, name: &str) -> Option<Out<'a>> {
+        find(self, name)
+    }
+}
+
+impl<'a> Activation<'a> for Vec<Variable<'a>> {
+    fn variable(&self, name: &str) -> Option<Out<'a>> {
+        find(self, name)
+    }
+}
+
+fn find<'a>(variables: &[Variable<'a>], name: &str) -> Option<Out<'a>> {
+    variables.iter().find(|v| v.name == name).map(|v| Ok(v.value.clone()))
+}
+
+/// The end of an evaluation.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    /// The result, or why there is none.
+    pub value: Out<'a>,
+    /// What the evaluation cost.
+    pub cost: u64,
+}
+
+impl Environment {
+    /// Declares a variable, in place of one of the same name.
+    pub fn declare(&mut self, name: &str, schema: Schema) {
+        self.variables.retain(|(n, _)| &**n != name);
+        self.variables.push((name.into(), schema));
+    }
+
+    /// Lets expressions construct objects, as those of mutating policies do: `Object{…}` and, for the fields in it,
+    /// `Object.spec{…}` and so on, with any fields; `JSONPatch{op, path, from, value}`; and the function
+    /// `jsonpatch.escapeKey`. The results are [`Val::Record`]s.
+    pub fn allow_construction(&mut self) {
+        self.constructs_objects = true;
+    }
+
+    /// Declares a type by its name, so that expressions can construct objects of it.
+    pub fn declare_type(&mut self, of: Arc<ObjectType>) {
+        self.types.retain(|t| t.name != of.name);
+        self.types.push(of);
+    }
+
+    /// The schema that a variable was declared with.
+    pub fn variable(&self, name: &str) -> Option<&Schema> {
+        self.variables.iter().find(|(n, _)| &**n == name).map(|(_, s)| s)
+    }
+
+    fn object_type(&self, name: &str) -> Option<Arc<ObjectType>> {
+        if let Some(of) = self.types.iter().find(|t| t.name == name) {
+            return Some(of.clone());
+        }
+        match name {
+            _ if !self.constructs_objects => None,
+            "JSONPatch" => Some(library::patch::TYPE.clone()),
+            "Object" => Some(Arc::new(ObjectType::open(name))),
+            _ => name.starts_with("Object.").then(|| Arc::new(ObjectType::open(name))),
+        }
+    }
+
+    /// Parses and checks an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn compile(&self, source: &str) -> Result<Program, Issues> {
+        let tree = parser::parse(source)?;
+        let checked = checker::check(source, &tree.root, tree.ids, self)?;
+        let estimate = estimate::estimate(&tree.root, &checked, self);
+        let result = checked.types[tree.root.id].clone();
+        let plan = plan::plan(&tree.root, &checked).map_err(Issues::of_constants)?;
+        Ok(Program {
+            plan,
+            result,
+            variables: checked.variables,
+            estimate,
+        })
+    }
+}
+
+impl Program {
+    /// The type of the result.
+    pub fn result_type(&self) -> &Type {
+        &self.result
+    }
+
+    /// True if the expression reads the variable.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.variables.iter().any(|v| &**v == variable)
+    }
+
+    /// The most that an evaluation costs, as far as the sizes in the schemas tell.
+    pub fn estimated_cost(&self) -> u64 {
+        self.estimate
+    }
+
+    /// Evaluates the expression. An evaluation that would cost more than `limit` ends with [`Fail::Cost`].
+    pub fn evaluate<'a>(&'a self, activation: &dyn Activation<'a>, limit: u64) -> Outcome<'a> {
+        let mut machine = eval::Machine::new(self, activation, limit);
+        let value = machine.run();
+        Outcome {
+            value,
+            cost: machine.cost,
+        }
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program")
+            .field("result", &self.result)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

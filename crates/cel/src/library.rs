@@ -1,0 +1,176 @@
+//! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by name.
+
+pub(crate) mod authorizer;
+pub(crate) mod format;
+mod lists;
+pub(crate) mod net;
+mod optional;
+pub(crate) mod patch;
+mod quantity;
+pub(crate) mod regex;
+pub(crate) mod semver;
+mod sets;
+mod signature;
+mod standard;
+mod strings;
+mod times;
+pub(crate) mod url;
+
+pub(crate) use standard::{element, key, shown};
+
+use crate::Environment;
+use crate::checker::Callee;
+use crate::types::Type;
+use crate::value::{Fail, Out, Text, Val};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Evaluates a call; may take its arguments.
+pub(crate) type Run = for<'a, 'x> fn(&'x mut [Val<'a>]) -> Out<'a>;
+
+/// A name, and what is called by it.
+pub(crate) struct Function {
+    pub name: &'static str,
+    pub overloads: Vec<Overload>,
+    pub body: Body,
+}
+
+/// How a call is evaluated.
+#[derive(Clone, Copy)]
+pub(crate) enum Body {
+    /// After its arguments, which must have no error.
+    Strict(Run),
+    And,
+    Or,
+    Conditional,
+    NotStrictlyFalse,
+}
+
+/// Types of arguments, and of the result for them.
+pub(crate) struct Overload {
+    /// The first parameter is the target of a method.
+    pub member: bool,
+    pub params: Vec<Type>,
+    pub result: Type,
+}
+
+/// A function as the libraries declare it: its name, its body, and its overloads as [`signature`] reads them.
+type Declaration = (&'static str, Body, &'static [&'static str]);
+
+/// The type that a name denotes in every environment.
+pub(crate) fn type_named(name: &str) -> Option<Type> {
+    Some(match name {
+        "bool" => Type::Bool,
+        "bytes" => Type::Bytes,
+        "double" => Type::Double,
+        "dyn" => Type::Dyn,
+        "int" => Type::Int,
+        "list" => Type::list(Type::Dyn),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
+        "null_type" => Type::Null,
+        "string" => Type::String,
+        "type" => Type::Type(Type::Dyn.into()),
+        "uint" => Type::Uint,
+        "optional_type" => Type::optional(Type::Dyn),
+        "google.protobuf.Duration" => Type::Duration,
+        "google.protobuf.Timestamp" => Type::Timestamp,
+        _ => return None,
+    })
+}
+
+static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
+    let libraries: [&[Declaration]; 15] = [
+        standard::OPERATORS,
+        standard::FUNCTIONS,
+        times::FUNCTIONS,
+        strings::FUNCTIONS,
+        lists::FUNCTIONS,
+        sets::FUNCTIONS,
+        optional::FUNCTIONS,
+        regex::FUNCTIONS,
+        url::FUNCTIONS,
+        quantity::FUNCTIONS,
+        net::FUNCTIONS,
+        semver::FUNCTIONS,
+        format::FUNCTIONS,
+        authorizer::FUNCTIONS,
+        patch::FUNCTIONS,
+    ];
+    let all = libraries.into_iter().flatten().map(|(name, body, overloads)| {
+        let function = Function {
+            name,
+            overloads: overloads.iter().map(|s| signature::parse(s)).collect(),
+            body: *body,
+        };
+        (*name, function)
+    });
+    all.collect()
+});
+
+/// The function with this name; that of JSON patches only where expressions construct objects.
+pub(crate) fn function(name: &str, env: &Environment) -> Option<&'static Function> {
+    FUNCTIONS
+        .get(name)
+        .filter(|f| env.constructs_objects || f.name != "jsonpatch.escapeKey")
+}
+
+impl Function {
+    /// True for conversions between the language's types, which are folded for constants.
+    pub fn converts(&self) -> bool {
+        matches!(
+            self.name,
+            "bool" | "bytes" | "double" | "dyn" | "duration" | "int" | "string" | "timestamp" | "type" | "uint"
+        )
+    }
+}
+
+impl Callee {
+    /// The overloads that the types of the arguments allow.
+    pub fn allowed(&self) -> impl Iterator<Item = &'static Overload> {
+        let mask = self.overloads;
+        let all = self.function.overloads.iter().enumerate();
+        all.filter(move |(i, _)| mask & (1 << i) != 0).map(|(_, o)| o)
+    }
+
+    /// The overload, if the types of the arguments allow just one.
+    pub fn overload(&self) -> Option<&'static Overload> {
+        let mut allowed = self.allowed();
+        allowed.next().filter(|_| allowed.next().is_none())
+    }
+}
+
+/// What cel-go says about values that no overload takes: operators that the left value has say less.
+pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
+    let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
+    let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
+    let text = |v: &Val<'_>| matches!(v, Val::String(_) | Val::Bytes(_));
+    let has = args.first().is_some_and(|v| match function {
+        "_+_" => number(v) || time(v) || text(v) || matches!(v, Val::List(_)),
+        "_-_" => number(v) || time(v),
+        "_*_" | "_/_" => number(v),
+        "_%_" => matches!(v, Val::Int(_) | Val::Uint(_)),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => number(v) || time(v) || text(v) || matches!(v, Val::Bool(_)),
+        "!_" => true,
+        _ => false,
+    });
+    if has {
+        return "no such overload".into();
+    }
+    if function.starts_with(['_', '-', '@']) {
+        return format!("no such overload: {function}").into();
+    }
+    let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+    format!("no such overload: {function}({})", types.join(", ")).into()
+}
+
+/// The fields of an object by their names in expressions, for expressions that do not know that it is one.
+pub(crate) fn object_entries<'a>(object: &Val<'a>) -> Result<Vec<(Val<'a>, Val<'a>)>, Fail> {
+    let Val::Object(m, of) = object else {
+        return Ok(Vec::new());
+    };
+    let present = of.fields().iter().filter_map(|f| Some((f, m.get(&f.key)?)));
+    let pair = |(f, v): (&'a crate::Field, &'a torana_apimachinery::Value)| {
+        Ok((Val::String(Text::Borrowed(&f.name)), Val::of(v, &f.schema)?))
+    };
+    present.map(pair).collect()
+}

@@ -1,0 +1,89 @@
+//! Kubernetes quantities.
+
+use super::{Body::Strict, Declaration};
+use crate::value::{Out, Val, error, no_overload};
+use torana_apimachinery::quantity::Quantity;
+
+pub(super) const FUNCTIONS: &[Declaration] = &[
+    ("quantity", Strict(quantity), &["(string) Quantity"]),
+    ("isQuantity", Strict(is_quantity), &["(string) bool"]),
+    ("add", Strict(|a| combine(a, Quantity::plus)), ARITHMETIC),
+    ("sub", Strict(|a| combine(a, Quantity::minus)), ARITHMETIC),
+    (
+        "isGreaterThan",
+        Strict(|a| super::semver::ordered(a, std::cmp::Ordering::is_gt)),
+        &["Quantity.(Quantity) bool", "Semver.(Semver) bool"],
+    ),
+    (
+        "isLessThan",
+        Strict(|a| super::semver::ordered(a, std::cmp::Ordering::is_lt)),
+        &["Quantity.(Quantity) bool", "Semver.(Semver) bool"],
+    ),
+    (
+        "compareTo",
+        Strict(compare_to),
+        &["Quantity.(Quantity) int", "Semver.(Semver) int"],
+    ),
+    ("sign", Strict(sign), &["(Quantity) int"]),
+    (
+        "isInteger",
+        Strict(|a| integer(a).map(|n| Val::Bool(n.is_some()))),
+        &["Quantity.() bool"],
+    ),
+    ("asInteger", Strict(as_integer), &["Quantity.() int"]),
+];
+
+const ARITHMETIC: &[&str] = &["Quantity.(Quantity) Quantity", "Quantity.(int) Quantity"];
+
+fn parse(s: &str) -> Result<Quantity, &'static str> {
+    // Surrounding blanks, which the parser takes, are no part of a quantity.
+    if s.trim() == s {
+        Quantity::parse(s)
+    } else {
+        Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    }
+}
+
+fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::String(s)] = args else { return no_overload() };
+    parse(s).map_or_else(|why| error(why), |q| Ok(Val::Quantity(q.into())))
+}
+
+fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::String(s)] = args else { return no_overload() };
+    Ok(Val::Bool(parse(s).is_ok()))
+}
+
+fn combine<'a>(args: &[Val<'a>], with: fn(Quantity, Quantity) -> Quantity) -> Out<'a> {
+    match args {
+        [Val::Quantity(a), Val::Quantity(b)] => Ok(Val::Quantity(with(**a, **b).into())),
+        [Val::Quantity(a), Val::Int(n)] => match Quantity::parse(&n.to_string()) {
+            Ok(b) => Ok(Val::Quantity(with(**a, b).into())),
+            Err(why) => error(why),
+        },
+        _ => no_overload(),
+    }
+}
+
+fn compare_to<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    super::semver::order(args).map(|o| Val::Int(o as i64))
+}
+
+fn sign<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match args {
+        [Val::Quantity(q)] => Ok(Val::Int(i64::from(q.signum()))),
+        _ => no_overload(),
+    }
+}
+
+/// The quantity as an integer, if it is one that fits.
+fn integer(args: &[Val<'_>]) -> Result<Option<i64>, crate::value::Fail> {
+    let [Val::Quantity(q)] = args else { return no_overload() };
+    let n = q.value();
+    let same = Quantity::parse(&n.to_string()).is_ok_and(|back| back.cmp(q.as_ref()).is_eq());
+    Ok(same.then_some(n))
+}
+
+fn as_integer<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    integer(args)?.map_or_else(|| error("cannot convert value to integer"), |n| Ok(Val::Int(n)))
+}

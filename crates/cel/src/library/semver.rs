@@ -1,0 +1,169 @@
+//! Semantic versions, strictly as version 2 of their specification has them.
+
+use super::{Body::Strict, Declaration};
+use crate::value::{Fail, Out, Val, error, no_overload};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+pub(super) const FUNCTIONS: &[Declaration] = &[
+    ("semver", Strict(semver), &["(string) Semver", "(string, bool) Semver"]),
+    ("isSemver", Strict(is_semver), &["(string) bool", "(string, bool) bool"]),
+    ("major", Strict(|a| part(a, 0)), &["Semver.() int"]),
+    ("minor", Strict(|a| part(a, 1)), &["Semver.() int"]),
+    ("patch", Strict(|a| part(a, 2)), &["Semver.() int"]),
+];
+
+/// A parsed version, without its build metadata, which comparisons ignore.
+#[derive(Debug)]
+pub struct Semver {
+    numbers: [u64; 3],
+    pre: Vec<Identifier>,
+}
+
+/// An identifier of a pre-release. Numbers sort before words.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identifier {
+    Number(u64),
+    Word(Box<str>),
+}
+
+fn is_identifier(s: &str) -> bool {
+    !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+fn number(s: &str, what: &str) -> Result<u64, String> {
+    if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("Invalid character(s) found in {what} number {s:?}"));
+    }
+    if s.len() > 1 && s.starts_with('0') {
+        return Err(format!(
+            "{} number must not contain leading zeroes {s:?}",
+            capital(what)
+        ));
+    }
+    let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
+    s.parse().map_err(|_| range())
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_ascii_uppercase() + rest
+}
+
+fn identifier(s: &str) -> Result<Identifier, String> {
+    if s.is_empty() {
+        return Err("Prerelease is empty".to_owned());
+    }
+    if s.bytes().all(|b| b.is_ascii_digit()) {
+        if s.len() > 1 && s.starts_with('0') {
+            return Err(format!(
+                "Numeric PreRelease version must not contain leading zeroes {s:?}"
+            ));
+        }
+        let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
+        return s.parse().map(Identifier::Number).map_err(|_| range());
+    }
+    if is_identifier(s) {
+        Ok(Identifier::Word(s.into()))
+    } else {
+        Err(format!("Invalid character(s) found in prerelease {s:?}"))
+    }
+}
+
+impl Semver {
+    fn parse(s: &str) -> Result<Self, String> {
+        if s.is_empty() {
+            return Err("Version string empty".to_owned());
+        }
+        let mut parts = s.splitn(3, '.');
+        let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err("No Major.Minor.Patch elements found".to_owned());
+        };
+        let (major, minor) = (number(major, "major")?, number(minor, "minor")?);
+        let (patch, build) = patch.split_once('+').map_or((patch, None), |(p, b)| (p, Some(b)));
+        let (patch, pre) = patch.split_once('-').map_or((patch, None), |(p, r)| (p, Some(r)));
+        let numbers = [major, minor, number(patch, "patch")?];
+        let pre = pre.map_or(Ok(Vec::new()), |p| p.split('.').map(identifier).collect())?;
+        for part in build.into_iter().flat_map(|b| b.split('.')) {
+            if part.is_empty() {
+                return Err("Build meta data is empty".to_owned());
+            }
+            if !is_identifier(part) {
+                return Err(format!("Invalid character(s) found in build meta data {part:?}"));
+            }
+        }
+        Ok(Self { numbers, pre })
+    }
+
+    /// Parses what people write: with a `v` before it, without minor and patch, with leading zeros.
+    fn parse_normalized(s: &str) -> Result<Self, String> {
+        let s = s.strip_prefix('v').unwrap_or(s);
+        let mut parts: Vec<String> = s.splitn(3, '.').map(without_zeros).collect();
+        if parts.len() < 3 {
+            let last = parts.last().map_or("", String::as_str);
+            if last.contains(['+', '-']) {
+                return Err("short version cannot contain PreRelease/Build meta data".to_owned());
+            }
+            parts.resize(3, "0".to_owned());
+        }
+        Self::parse(&parts.join("."))
+    }
+
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+        // A release is newer than its pre-releases.
+        let release = self.pre.is_empty().cmp(&other.pre.is_empty());
+        self.numbers
+            .cmp(&other.numbers)
+            .then(release)
+            .then_with(|| self.pre.cmp(&other.pre))
+    }
+}
+
+/// The part without leading zeros; one stays before what is no digit.
+fn without_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
+    let rest = part.trim_start_matches('0');
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        rest.to_owned()
+    } else {
+        format!("0{rest}")
+    }
+}
+
+fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
+    match args {
+        [Val::String(s)] | [Val::String(s), Val::Bool(false)] => Ok(Semver::parse(s)),
+        [Val::String(s), Val::Bool(true)] => Ok(Semver::parse_normalized(s)),
+        _ => no_overload(),
+    }
+}
+
+fn semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    parsed(args)?.map_or_else(error, |v| Ok(Val::Semver(Arc::new(v))))
+}
+
+fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    Ok(Val::Bool(parsed(args)?.is_ok()))
+}
+
+fn part<'a>(args: &[Val<'a>], i: usize) -> Out<'a> {
+    match args {
+        [Val::Semver(v)] => i64::try_from(v.numbers[i]).map_or_else(|_| error("integer overflow"), |n| Ok(Val::Int(n))),
+        _ => no_overload(),
+    }
+}
+
+/// The order of two quantities or versions.
+pub(super) fn order(args: &[Val<'_>]) -> Result<Ordering, Fail> {
+    match args {
+        [Val::Quantity(a), Val::Quantity(b)] => Ok(a.cmp(b)),
+        [Val::Semver(a), Val::Semver(b)] => Ok(a.compare(b)),
+        _ => no_overload(),
+    }
+}
+
+pub(super) fn ordered<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Out<'a> {
+    order(args).map(|o| Val::Bool(holds(o)))
+}

@@ -1,0 +1,549 @@
+//! Operators, conversions and sizes.
+
+use super::{Body, Declaration};
+use crate::time_value::{Stamp, duration_text, parse_duration};
+use crate::types::ListType;
+use crate::value::{Dict, Key, List, Out, Val, error, identity, no_overload};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use Body::Strict;
+
+const COMPARED: &[&str] = &[
+    "(bool, bool) bool",
+    "(int, int) bool",
+    "(int, uint) bool",
+    "(int, double) bool",
+    "(uint, uint) bool",
+    "(uint, int) bool",
+    "(uint, double) bool",
+    "(double, double) bool",
+    "(double, int) bool",
+    "(double, uint) bool",
+    "(string, string) bool",
+    "(bytes, bytes) bool",
+    "(timestamp, timestamp) bool",
+    "(duration, duration) bool",
+];
+
+pub(super) const OPERATORS: &[Declaration] = &[
+    ("_&&_", Body::And, &["(bool, bool) bool"]),
+    ("_||_", Body::Or, &["(bool, bool) bool"]),
+    ("_?_:_", Body::Conditional, &["(bool, A, A) A"]),
+    ("@not_strictly_false", Body::NotStrictlyFalse, &["(bool) bool"]),
+    ("!_", Strict(not), &["(bool) bool"]),
+    ("-_", Strict(negate), &["(int) int", "(double) double"]),
+    ("_==_", Strict(equals), &["(A, A) bool"]),
+    ("_!=_", Strict(differs), &["(A, A) bool"]),
+    ("_<_", Strict(less), COMPARED),
+    ("_<=_", Strict(less_or_equal), COMPARED),
+    ("_>_", Strict(greater), COMPARED),
+    ("_>=_", Strict(greater_or_equal), COMPARED),
+    (
+        "_+_",
+        Strict(add),
+        &[
+            "(int, int) int",
+            "(uint, uint) uint",
+            "(double, double) double",
+            "(string, string) string",
+            "(bytes, bytes) bytes",
+            "(list(A), list(A)) list(A)",
+            "(duration, duration) duration",
+            "(timestamp, duration) timestamp",
+            "(duration, timestamp) timestamp",
+        ],
+    ),
+    (
+        "_-_",
+        Strict(subtract),
+        &[
+            "(int, int) int",
+            "(uint, uint) uint",
+            "(double, double) double",
+            "(duration, duration) duration",
+            "(timestamp, timestamp) duration",
+            "(timestamp, duration) timestamp",
+        ],
+    ),
+    (
+        "_*_",
+        Strict(multiply),
+        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+    ),
+    (
+        "_/_",
+        Strict(divide),
+        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+    ),
+    ("_%_", Strict(modulo), &["(int, int) int", "(uint, uint) uint"]),
+    ("@in", Strict(contains), &["(A, list(A)) bool", "(A, map(A, B)) bool"]),
+    (
+        "_[_]",
+        Strict(unplanned),
+        &[
+            "(list(A), int) A",
+            "(map(A, B), A) B",
+            "(optional(list(A)), int) optional(A)",
+            "(optional(map(A, B)), A) optional(B)",
+        ],
+    ),
+    (
+        "_[?_]",
+        Strict(unplanned),
+        &[
+            "(list(A), int) optional(A)",
+            "(optional(list(A)), int) optional(A)",
+            "(map(A, B), A) optional(B)",
+            "(optional(map(A, B)), A) optional(B)",
+        ],
+    ),
+    (
+        "cel.@mapInsert",
+        Strict(insert),
+        &["(map(A, B), A, B) map(A, B)", "(map(A, B), map(A, B)) map(A, B)"],
+    ),
+];
+
+pub(super) const FUNCTIONS: &[Declaration] = &[
+    (
+        "size",
+        Strict(size),
+        &[
+            "(string) int",
+            "(bytes) int",
+            "(list(A)) int",
+            "(map(A, B)) int",
+            "string.() int",
+            "bytes.() int",
+            "list(A).() int",
+            "map(A, B).() int",
+        ],
+    ),
+    ("type", Strict(type_of), &["(A) type(A)"]),
+    ("dyn", Strict(dynamic), &["(A) dyn"]),
+    ("bool", Strict(to_bool), &["(bool) bool", "(string) bool"]),
+    ("bytes", Strict(to_bytes), &["(bytes) bytes", "(string) bytes"]),
+    (
+        "double",
+        Strict(to_double),
+        &["(double) double", "(int) double", "(string) double", "(uint) double"],
+    ),
+    (
+        "int",
+        Strict(to_int),
+        &[
+            "(int) int",
+            "(double) int",
+            "(duration) int",
+            "(string) int",
+            "(timestamp) int",
+            "(uint) int",
+        ],
+    ),
+    (
+        "uint",
+        Strict(to_uint),
+        &["(uint) uint", "(double) uint", "(int) uint", "(string) uint"],
+    ),
+    (
+        "string",
+        Strict(to_string),
+        &[
+            "(string) string",
+            "(bool) string",
+            "(bytes) string",
+            "(double) string",
+            "(duration) string",
+            "(int) string",
+            "(timestamp) string",
+            "(uint) string",
+            "(IP) string",
+            "(CIDR) string",
+        ],
+    ),
+    (
+        "duration",
+        Strict(to_duration),
+        &["(duration) duration", "(string) duration", "(int) duration"],
+    ),
+    (
+        "timestamp",
+        Strict(to_timestamp),
+        &["(timestamp) timestamp", "(string) timestamp", "(int) timestamp"],
+    ),
+];
+
+fn overflow<'a>(kind: &str) -> Out<'a> {
+    error(format!("{kind} overflow"))
+}
+
+fn int<'a>(n: Option<i64>) -> Out<'a> {
+    n.map_or_else(|| overflow("integer"), |n| Ok(Val::Int(n)))
+}
+
+fn uint<'a>(n: Option<u64>) -> Out<'a> {
+    n.map_or_else(|| overflow("unsigned integer"), |n| Ok(Val::Uint(n)))
+}
+
+fn span<'a>(n: Option<i64>) -> Out<'a> {
+    n.map_or_else(|| overflow("duration"), |n| Ok(Val::Duration(n)))
+}
+
+fn stamp<'a>(t: Option<Stamp>) -> Out<'a> {
+    t.map_or_else(|| overflow("timestamp"), |t| Ok(Val::Timestamp(t)))
+}
+
+fn not<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match args {
+        [Val::Bool(b)] => Ok(Val::Bool(!*b)),
+        _ => no_overload(),
+    }
+}
+
+fn negate<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match args {
+        [Val::Int(n)] => int(n.checked_neg()),
+        [Val::Double(f)] => Ok(Val::Double(-*f)),
+        _ => no_overload(),
+    }
+}
+
+fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    args[0].equals(&args[1]).map(Val::Bool)
+}
+
+fn differs<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    args[0].equals(&args[1]).map(|same| Val::Bool(!same))
+}
+
+fn ordered<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Out<'a> {
+    args[0].compare(&args[1]).map(|order| Val::Bool(holds(order)))
+}
+
+fn less<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    ordered(args, Ordering::is_lt)
+}
+
+fn less_or_equal<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    ordered(args, Ordering::is_le)
+}
+
+fn greater<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    ordered(args, Ordering::is_gt)
+}
+
+fn greater_or_equal<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    ordered(args, Ordering::is_ge)
+}
+
+pub(super) fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    if let [Val::List(left), Val::List(right)] = args {
+        return add_lists(left, right);
+    }
+    match (&args[0], &args[1]) {
+        (Val::Int(a), Val::Int(b)) => int(a.checked_add(*b)),
+        (Val::Uint(a), Val::Uint(b)) => uint(a.checked_add(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a + b)),
+        (Val::String(a), Val::String(b)) => Ok([&**a, &**b].concat().into()),
+        (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
+        (Val::Duration(a), Val::Duration(b)) => span(a.checked_add(*b)),
+        (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => stamp(t.plus(*d)),
+        _ => no_overload(),
+    }
+}
+
+/// Lists whose elements are told apart by value or key are merged: of those that both have, the right one replaces the left.
+fn add_lists<'a>(left: &mut List<'a>, right: &List<'a>) -> Out<'a> {
+    let kind = left.list_type();
+    let right = right.to_vec()?;
+    if *kind != ListType::Atomic {
+        let mut items = left.to_vec()?;
+        let ids = items.iter().enumerate().map(|(i, item)| (identity(item, kind), i));
+        let mut places: BTreeMap<_, usize> = ids.collect();
+        for item in right {
+            match places.entry(identity(&item, kind)) {
+                Entry::Occupied(place) => items[*place.get()] = item,
+                Entry::Vacant(place) => {
+                    place.insert(items.len());
+                    items.push(item);
+                }
+            }
+        }
+        return Ok(Val::List(List::Typed(Arc::new(items), kind)));
+    }
+    Ok(match left {
+        // A list that nothing else refers to grows in place.
+        List::Shared(items) => {
+            Arc::make_mut(items).extend(right);
+            Val::List(List::Shared(std::mem::take(items)))
+        }
+        _ => {
+            let mut items = left.to_vec()?;
+            items.extend(right);
+            items.into()
+        }
+    })
+}
+
+fn subtract<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match (&args[0], &args[1]) {
+        (Val::Int(a), Val::Int(b)) => int(a.checked_sub(*b)),
+        (Val::Uint(a), Val::Uint(b)) => uint(a.checked_sub(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a - b)),
+        (Val::Duration(a), Val::Duration(b)) => span(a.checked_sub(*b)),
+        (Val::Timestamp(a), Val::Timestamp(b)) => span(a.since(*b)),
+        (Val::Timestamp(t), Val::Duration(d)) => stamp(d.checked_neg().and_then(|d| t.plus(d))),
+        _ => no_overload(),
+    }
+}
+
+fn multiply<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match (&args[0], &args[1]) {
+        (Val::Int(a), Val::Int(b)) => int(a.checked_mul(*b)),
+        (Val::Uint(a), Val::Uint(b)) => uint(a.checked_mul(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a * b)),
+        _ => no_overload(),
+    }
+}
+
+fn divide<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match (&args[0], &args[1]) {
+        (Val::Int(_), Val::Int(0)) | (Val::Uint(_), Val::Uint(0)) => error("division by zero"),
+        (Val::Int(a), Val::Int(b)) => int(a.checked_div(*b)),
+        (Val::Uint(a), Val::Uint(b)) => uint(a.checked_div(*b)),
+        (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a / b)),
+        _ => no_overload(),
+    }
+}
+
+fn modulo<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match (&args[0], &args[1]) {
+        (Val::Int(_), Val::Int(0)) | (Val::Uint(_), Val::Uint(0)) => error("modulus by zero"),
+        (Val::Int(a), Val::Int(b)) => int(a.checked_rem(*b)),
+        (Val::Uint(a), Val::Uint(b)) => uint(a.checked_rem(*b)),
+        _ => no_overload(),
+    }
+}
+
+fn contains<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match (&args[0], &args[1]) {
+        (wanted, Val::List(list)) => {
+            for item in list.iter() {
+                if item?.equals(wanted)? {
+                    return Ok(Val::Bool(true));
+                }
+            }
+            Ok(Val::Bool(false))
+        }
+        (wanted, Val::Map(map)) => Ok(Val::Bool(map.get(wanted).is_some())),
+        _ => no_overload(),
+    }
+}
+
+/// Lookups are steps of their own in plans.
+fn unplanned<'a>(_: &mut [Val<'a>]) -> Out<'a> {
+    no_overload()
+}
+
+/// A key as errors show it.
+pub(crate) fn shown(key: &Val<'_>) -> String {
+    match to_string(&mut [key.clone()]) {
+        Ok(Val::String(s)) => s.to_string(),
+        _ => key.type_name().to_owned(),
+    }
+}
+
+pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
+    match (of, key) {
+        (Val::List(list), Val::Int(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
+        (Val::List(list), Val::Uint(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
+        (Val::List(list), Val::Double(f)) if f.fract() == 0.0 && *f >= 0.0 => list.get(*f as usize),
+        (Val::Map(map), key) => map.get(key),
+        (Val::Object(m, ty), Val::String(name)) => {
+            let field = ty.field(name)?;
+            let v = m.get(&field.key).filter(|v| !v.is_null())?;
+            Some(Val::of(v, &field.schema))
+        }
+        (Val::Record(of), Val::String(name)) => of.fields.get(&**name).cloned().map(Ok),
+        _ => Some(no_overload()),
+    }
+}
+
+/// The key of a map under construction.
+pub(crate) fn key<'a>(v: &Val<'a>) -> Result<Key<'a>, crate::value::Fail> {
+    match v {
+        Val::Double(_) => error("unsupported key type: double"),
+        _ => Key::find(v).map_or_else(|| error(format!("unsupported key type: {}", v.type_name())), Ok),
+    }
+}
+
+fn insert<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let new = match args {
+        [_, k, v] => vec![(k.clone(), v.clone())],
+        [_, Val::Map(more)] => more.entries()?,
+        _ => return no_overload(),
+    };
+    let Val::Map(Dict::Shared(map)) = &mut args[0] else {
+        return no_overload();
+    };
+    let mut map = std::mem::take(map);
+    for (k, v) in new {
+        let before = Arc::make_mut(&mut map).insert(key(&k)?, v);
+        if before.is_some() {
+            return error(format!("insert failed: key {} already exists", shown(&k)));
+        }
+    }
+    Ok(Val::Map(Dict::Shared(map)))
+}
+
+fn size<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let n = match &args[0] {
+        Val::String(s) => s.chars().count(),
+        Val::Bytes(b) => b.len(),
+        Val::List(l) => l.len(),
+        Val::Map(m) => m.len(),
+        _ => return no_overload(),
+    };
+    Ok(Val::Int(n as i64))
+}
+
+fn type_of<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    Ok(Val::Type(args[0].type_name().into()))
+}
+
+fn dynamic<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    Ok(std::mem::take(&mut args[0]))
+}
+
+fn unconvertible<'a>(from: &str, to: &str) -> Out<'a> {
+    error(format!("type conversion error from '{from}' to '{to}'"))
+}
+
+fn to_bool<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Bool(b) => Ok(Val::Bool(*b)),
+        Val::String(s) => match &**s {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Val::Bool(true)),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Val::Bool(false)),
+            _ => unconvertible("string", "bool"),
+        },
+        _ => no_overload(),
+    }
+}
+
+fn to_bytes<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Bytes(b) => Ok(Val::Bytes(b.clone())),
+        Val::String(s) => Ok(Val::Bytes(s.as_bytes().into())),
+        _ => no_overload(),
+    }
+}
+
+fn to_double<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    Ok(Val::Double(match &args[0] {
+        Val::Double(f) => *f,
+        Val::Int(n) => *n as f64,
+        Val::Uint(n) => *n as f64,
+        Val::String(s) => match s.parse() {
+            Ok(f) => f,
+            Err(_) => return unconvertible("string", "double"),
+        },
+        _ => return no_overload(),
+    }))
+}
+
+fn to_int<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Int(n) => Ok(Val::Int(*n)),
+        Val::Uint(n) => int(i64::try_from(*n).ok()),
+        // The bounds themselves are excluded: as doubles they are not exact.
+        Val::Double(f) if *f > i64::MIN as f64 && *f < i64::MAX as f64 => Ok(Val::Int(*f as i64)),
+        Val::Double(_) => overflow("integer"),
+        Val::Duration(d) => Ok(Val::Int(*d)),
+        Val::Timestamp(t) => Ok(Val::Int(t.seconds())),
+        Val::String(s) => s
+            .parse()
+            .map_or_else(|_| unconvertible("string", "int"), |n| Ok(Val::Int(n))),
+        _ => no_overload(),
+    }
+}
+
+fn to_uint<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Uint(n) => Ok(Val::Uint(*n)),
+        Val::Int(n) => uint(u64::try_from(*n).ok()),
+        Val::Double(f) if *f >= 0.0 && *f < u64::MAX as f64 => Ok(Val::Uint(*f as u64)),
+        Val::Double(_) => overflow("unsigned integer"),
+        Val::String(s) if s.starts_with('+') => unconvertible("string", "uint"),
+        Val::String(s) => s
+            .parse()
+            .map_or_else(|_| unconvertible("string", "uint"), |n| Ok(Val::Uint(n))),
+        _ => no_overload(),
+    }
+}
+
+/// A double as Go's `%g` writes it.
+pub(crate) fn double_text(f: f64) -> String {
+    if f.is_nan() {
+        return "NaN".to_owned();
+    }
+    if f.is_infinite() {
+        return if f > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let exponential = format!("{f:e}");
+    let exponent: i32 = exponential
+        .split_once('e')
+        .and_then(|(_, e)| e.parse().ok())
+        .unwrap_or(0);
+    if f == 0.0 || (-4..21).contains(&exponent) {
+        return format!("{f}");
+    }
+    let (mantissa, _) = exponential.split_once('e').unwrap_or((&exponential, ""));
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+pub(crate) fn to_string<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    Ok(match &args[0] {
+        v @ Val::String(_) => v.clone(),
+        Val::Bool(b) => b.to_string().into(),
+        Val::Bytes(b) => match std::str::from_utf8(b) {
+            Ok(s) => s.into(),
+            Err(_) => return error("invalid UTF-8 in bytes, cannot convert to string"),
+        },
+        Val::Double(f) => double_text(*f).into(),
+        Val::Duration(d) => duration_text(*d).into(),
+        Val::Int(n) => n.to_string().into(),
+        Val::Uint(n) => n.to_string().into(),
+        Val::Timestamp(t) => t.text().into(),
+        Val::Net(net) => net.to_string().into(),
+        _ => return no_overload(),
+    })
+}
+
+fn to_duration<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Duration(d) => Ok(Val::Duration(*d)),
+        Val::Int(n) => Ok(Val::Duration(*n)),
+        Val::String(s) => match parse_duration(s) {
+            Some(d) => Ok(Val::Duration(d)),
+            None => unconvertible("string", "google.protobuf.Duration"),
+        },
+        _ => no_overload(),
+    }
+}
+
+fn to_timestamp<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match &args[0] {
+        Val::Timestamp(t) => Ok(Val::Timestamp(*t)),
+        Val::Int(n) => stamp(Stamp::new(*n, 0)),
+        Val::String(s) => match Stamp::parse(s) {
+            Some(t) => Ok(Val::Timestamp(t)),
+            None => unconvertible("string", "google.protobuf.Timestamp"),
+        },
+        _ => no_overload(),
+    }
+}

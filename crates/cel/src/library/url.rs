@@ -1,0 +1,179 @@
+//! URLs as Go reads a request URI: an absolute URI, or an absolute path.
+
+use super::{Body::Strict, Declaration};
+use crate::value::{Key, Out, Text, Val, error, no_overload};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use torana_apimachinery::field::quote;
+
+pub(super) const FUNCTIONS: &[Declaration] = &[
+    ("url", Strict(url), &["(string) URL"]),
+    ("isURL", Strict(is_url), &["(string) bool"]),
+    (
+        "getScheme",
+        Strict(|a| part(a, |u| u.scheme.to_ascii_lowercase())),
+        &["URL.() string"],
+    ),
+    ("getHost", Strict(|a| part(a, |u| u.host.clone())), &["URL.() string"]),
+    (
+        "getHostname",
+        Strict(|a| part(a, |u| u.hostname().to_owned())),
+        &["URL.() string"],
+    ),
+    (
+        "getPort",
+        Strict(|a| part(a, |u| u.port().to_owned())),
+        &["URL.() string"],
+    ),
+    (
+        "getEscapedPath",
+        Strict(|a| part(a, |u| u.path.clone())),
+        &["URL.() string"],
+    ),
+    ("getQuery", Strict(query), &["URL.() map(string, list(string))"]),
+];
+
+/// A parsed URL.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Url {
+    scheme: String,
+    host: String,
+    path: String,
+    query: String,
+}
+
+impl Url {
+    /// Parses a request URI; the error is worded as Go words it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let fail = |why: &str| Err(format!("parse {}: {why}", quote(text)));
+        if text.bytes().any(|b| b < b' ' || b == 0x7f) {
+            return fail("net/url: invalid control character in URL");
+        }
+        if text.is_empty() {
+            return fail("empty url");
+        }
+        let (scheme, rest) = match text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)) {
+            Some(0) if text.starts_with(':') => return fail("missing protocol scheme"),
+            Some(i) if text[i..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                (&text[..i], &text[i + 1..])
+            }
+            _ => ("", text),
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if !rest.starts_with('/') {
+            return if scheme.is_empty() {
+                fail("invalid URI for request")
+            } else {
+                // Opaque: `mailto:someone`.
+                Ok(Self {
+                    scheme: scheme.into(),
+                    host: String::new(),
+                    path: String::new(),
+                    query: query.into(),
+                })
+            };
+        }
+        let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
+            Some(after) => after.split_at(after.find('/').unwrap_or(after.len())),
+            None => ("", rest),
+        };
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        if let Some(bad) = bad_escape(path) {
+            return fail(&format!("invalid URL escape {}", quote(bad)));
+        }
+        if let Some(c) = host.chars().find(|c| " \"<>^`{|}\\".contains(*c)) {
+            return fail(&format!("invalid character {} in host name", quote(&c.to_string())));
+        }
+        let port = host.rsplit_once(']').map_or(host, |(_, after)| after);
+        if let Some((_, port)) = port.split_once(':')
+            && !port.bytes().all(|b| b.is_ascii_digit())
+        {
+            return fail(&format!("invalid port {} after host", quote(&format!(":{port}"))));
+        }
+        if host.starts_with('[') && !host.contains(']') {
+            return fail("missing ']' in host");
+        }
+        Ok(Self {
+            scheme: scheme.into(),
+            host: host.into(),
+            path: path.into(),
+            query: query.into(),
+        })
+    }
+
+    fn port(&self) -> &str {
+        let after = self.host.rsplit_once(']').map_or(&*self.host, |(_, after)| after);
+        after.rsplit_once(':').map_or("", |(_, port)| port)
+    }
+
+    fn hostname(&self) -> &str {
+        let host = match self.host.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => host,
+            _ => &self.host,
+        };
+        host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
+    }
+}
+
+/// The first `%` without two hexadecimal digits after it.
+fn bad_escape(text: &str) -> Option<&str> {
+    let bad = |(i, _): &(usize, &str)| {
+        let digits = text.as_bytes().get(i + 1..i + 3);
+        !digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
+    };
+    let (i, _) = text.match_indices('%').find(bad)?;
+    let end = text[i..].char_indices().nth(3).map_or(text.len(), |(n, _)| i + n);
+    Some(&text[i..end])
+}
+
+fn unescape(text: &str) -> Option<String> {
+    if bad_escape(text).is_some() {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        out.push(match b {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16)).unwrap_or(0) as u8;
+                digit(bytes.next()) << 4 | digit(bytes.next())
+            }
+            b => b,
+        });
+    }
+    Some(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn url<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::String(s)] = args else { return no_overload() };
+    match Url::parse(s) {
+        Ok(url) => Ok(Val::Url(Arc::new(url))),
+        Err(why) => error(format!("URL parse error during conversion from string: {why}")),
+    }
+}
+
+fn is_url<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::String(s)] = args else { return no_overload() };
+    Ok(Val::Bool(Url::parse(s).is_ok()))
+}
+
+fn part<'a>(args: &[Val<'a>], of: fn(&Url) -> String) -> Out<'a> {
+    match args {
+        [Val::Url(url)] => Ok(of(url).into()),
+        _ => no_overload(),
+    }
+}
+
+fn query<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::Url(url)] = args else { return no_overload() };
+    let mut found: BTreeMap<String, Vec<Val<'a>>> = BTreeMap::new();
+    for pair in url.query.split('&').filter(|p| !p.is_empty() && !p.contains(';')) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if let (Some(key), Some(value)) = (unescape(key), unescape(value)) {
+            found.entry(key).or_default().push(value.into());
+        }
+    }
+    let pair = |(k, v): (String, Vec<Val<'a>>)| (Key::String(Text::Shared(k.into())), v.into());
+    Ok(found.into_iter().map(pair).collect::<BTreeMap<_, Val<'a>>>().into())
+}

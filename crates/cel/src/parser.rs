@@ -1,0 +1,500 @@
+//! A recursive-descent parser. Macros are expanded while the calls are read; see [`macros`](super::macros).
+
+use crate::ast::{Call, Element, Entry, Expr, Kind, Literal, Select, Struct, StructField, op};
+use crate::lexer::{Lexeme, Lexer, Token};
+use crate::macros;
+use crate::source::Issues;
+use std::sync::Arc;
+
+/// Longer expressions are refused, in code points.
+const MAX_SIZE: usize = 100_000;
+/// How deeply expressions nest, counting each operand of a chain of operators.
+const MAX_DEPTH: usize = 250;
+
+const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+const PRIMARY: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
+mod precedence_of {
+    pub const OR: u8 = 0;
+    pub const AND: u8 = 1;
+    pub const RELATION: u8 = 2;
+    pub const SUM: u8 = 3;
+    pub const PRODUCT: u8 = 4;
+}
+
+/// The errors of the parser are found one at a time; those of the lexer all at once.
+type Parsed<T> = Result<T, (u32, String)>;
+
+/// A tree, and how many ids it uses.
+pub(crate) struct Tree {
+    pub root: Expr,
+    pub ids: usize,
+}
+
+pub(crate) fn parse(source: &str) -> Result<Tree, Issues> {
+    let chars: Vec<char> = source.chars().collect();
+    if chars.len() > MAX_SIZE {
+        let size = chars.len();
+        let message = format!("expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}");
+        return Err(Issues::unplaced(message));
+    }
+    let (lexemes, mut errors) = Lexer::new(&chars).run();
+    let mut parser = Parser {
+        chars: &chars,
+        lexemes,
+        at: 0,
+        depth: 0,
+        ids: 0,
+        errors: Vec::new(),
+    };
+    let root = parser.whole();
+    errors.append(&mut parser.errors);
+    match root {
+        Ok(root) if errors.is_empty() => Ok(Tree { root, ids: parser.ids }),
+        Err((u32::MAX, message)) => Err(Issues::unplaced(message)),
+        root => {
+            errors.extend(root.err());
+            Err(Issues::place(source, errors))
+        }
+    }
+}
+
+pub(crate) struct Parser<'s> {
+    chars: &'s [char],
+    lexemes: Vec<Lexeme>,
+    at: usize,
+    depth: usize,
+    ids: usize,
+    pub errors: Vec<(u32, String)>,
+}
+
+impl Parser<'_> {
+    fn whole(&mut self) -> Parsed<Expr> {
+        let root = self.expr()?;
+        if *self.token() == Token::Eof {
+            return Ok(root);
+        }
+        let text = self.text();
+        Err((
+            self.start(),
+            format!("Syntax error: mismatched input '{text}' expecting <EOF>"),
+        ))
+    }
+
+    fn token(&self) -> &Token {
+        &self.lexemes[self.at].token
+    }
+
+    fn start(&self) -> u32 {
+        self.lexemes[self.at].start
+    }
+
+    fn text(&self) -> String {
+        let lexeme = &self.lexemes[self.at];
+        if lexeme.token == Token::Eof {
+            return "<EOF>".to_owned();
+        }
+        self.chars[lexeme.start as usize..lexeme.end as usize].iter().collect()
+    }
+
+    fn is(&self, punct: &str) -> bool {
+        matches!(self.token(), Token::Punct(p) if *p == punct)
+    }
+
+    /// Moves on and returns the offset of the token passed.
+    fn advance(&mut self) -> u32 {
+        let at = self.start();
+        if *self.token() != Token::Eof {
+            self.at += 1;
+        }
+        at
+    }
+
+    fn accept(&mut self, punct: &str) -> Option<u32> {
+        self.is(punct).then(|| self.advance())
+    }
+
+    fn expect(&mut self, punct: &str) -> Parsed<u32> {
+        self.accept(punct).ok_or_else(|| {
+            let text = self.text();
+            (
+                self.start(),
+                format!("Syntax error: mismatched input '{text}' expecting '{punct}'"),
+            )
+        })
+    }
+
+    pub fn node(&mut self, at: u32, kind: Kind) -> Expr {
+        self.ids += 1;
+        Expr {
+            id: self.ids - 1,
+            at,
+            kind,
+        }
+    }
+
+    pub fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Expr {
+        let call = Call {
+            target: None,
+            function: function.into(),
+            args,
+        };
+        self.node(at, Kind::Call(Box::new(call)))
+    }
+
+    pub fn ident(&mut self, at: u32, name: &str) -> Expr {
+        self.node(at, Kind::Ident(name.into()))
+    }
+
+    pub fn literal(&mut self, at: u32, literal: Literal) -> Expr {
+        self.node(at, Kind::Literal(literal))
+    }
+
+    fn deeper(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err((u32::MAX, format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+        }
+        Ok(())
+    }
+
+    fn expr(&mut self) -> Parsed<Expr> {
+        let before = self.depth;
+        self.deeper()?;
+        let condition = self.operators(0)?;
+        let out = match self.accept("?") {
+            None => condition,
+            Some(at) => {
+                let yes = self.operators(0)?;
+                self.expect(":")?;
+                let no = self.expr()?;
+                self.call(at, op::CONDITIONAL, vec![condition, yes, no])
+            }
+        };
+        self.depth = before;
+        Ok(out)
+    }
+
+    /// Operators of at least this precedence, by precedence climbing: few frames for each level of nesting.
+    fn operators(&mut self, least: u8) -> Parsed<Expr> {
+        let before = self.depth;
+        let mut left = self.unary()?;
+        while let Some((function, precedence)) = self.operator().filter(|(_, p)| *p >= least) {
+            if precedence <= precedence_of::AND {
+                left = self.logical(left, function, precedence)?;
+                continue;
+            }
+            self.deeper()?;
+            let at = self.advance();
+            let right = self.operators(precedence + 1)?;
+            left = self.call(at, function, vec![left, right]);
+        }
+        self.depth = before;
+        Ok(left)
+    }
+
+    fn operator(&self) -> Option<(&'static str, u8)> {
+        use precedence_of::{AND, OR, PRODUCT, RELATION, SUM};
+        Some(match self.token() {
+            Token::Punct("||") => (op::OR, OR),
+            Token::Punct("&&") => (op::AND, AND),
+            Token::Punct("<") => ("_<_", RELATION),
+            Token::Punct("<=") => ("_<=_", RELATION),
+            Token::Punct(">") => ("_>_", RELATION),
+            Token::Punct(">=") => ("_>=_", RELATION),
+            Token::Punct("==") => (op::EQUALS, RELATION),
+            Token::Punct("!=") => (op::NOT_EQUALS, RELATION),
+            Token::In => (op::IN, RELATION),
+            Token::Punct("+") => (op::ADD, SUM),
+            Token::Punct("-") => ("_-_", SUM),
+            Token::Punct("*") => ("_*_", PRODUCT),
+            Token::Punct("/") => ("_/_", PRODUCT),
+            Token::Punct("%") => ("_%_", PRODUCT),
+            _ => return None,
+        })
+    }
+
+    /// A chain of `&&` or `||` becomes a balanced tree, so that long ones are not deep.
+    fn logical(&mut self, first: Expr, function: &'static str, precedence: u8) -> Parsed<Expr> {
+        let mut operands = vec![first];
+        let mut places = Vec::new();
+        while self.operator().is_some_and(|(f, _)| f == function) {
+            places.push(self.advance());
+            operands.push(self.operators(precedence + 1)?);
+        }
+        let mut operands = operands.into_iter();
+        Ok(self.balance(function, &places, &mut operands))
+    }
+
+    fn balance(&mut self, function: &str, places: &[u32], operands: &mut impl Iterator<Item = Expr>) -> Expr {
+        if places.is_empty() {
+            return operands.next().expect("there is one operand more than operators");
+        }
+        let middle = places.len() / 2;
+        let left = self.balance(function, &places[..middle], operands);
+        let right = self.balance(function, &places[middle + 1..], operands);
+        self.call(places[middle], function, vec![left, right])
+    }
+
+    fn unary(&mut self) -> Parsed<Expr> {
+        for (punct, function) in [("!", op::NOT), ("-", op::NEGATE)] {
+            let number = matches!(
+                self.lexemes.get(self.at + 1).map(|l| &l.token),
+                Some(Token::Int(_) | Token::Double(_))
+            );
+            if !self.is(punct) || (punct == "-" && number) {
+                continue;
+            }
+            let at = self.start();
+            // Two of the same operator cancel each other.
+            let mut odd = false;
+            while self.accept(punct).is_some() {
+                odd = !odd;
+            }
+            let operand = self.member()?;
+            return Ok(if odd {
+                self.call(at, function, vec![operand])
+            } else {
+                operand
+            });
+        }
+        self.member()
+    }
+
+    fn member(&mut self) -> Parsed<Expr> {
+        let before = self.depth;
+        let mut left = self.primary()?;
+        loop {
+            if let Some(dot) = self.accept(".") {
+                self.deeper()?;
+                let optional = self.accept("?").is_some();
+                let field = self.name()?;
+                left = if optional {
+                    let at = self.start();
+                    let field = self.literal(at, Literal::String(field));
+                    self.call(dot, op::OPT_SELECT, vec![left, field])
+                } else if let Some(open) = self.accept("(") {
+                    let args = self.arguments()?;
+                    self.invoke(open, Some(left), field, args)?
+                } else {
+                    let select = Select {
+                        operand: left,
+                        field,
+                        test: false,
+                    };
+                    self.node(dot, Kind::Select(Box::new(select)))
+                };
+            } else if let Some(open) = self.accept("[") {
+                self.deeper()?;
+                let function = self.accept("?").map_or(op::INDEX, |_| op::OPT_INDEX);
+                let index = self.expr()?;
+                self.expect("]")?;
+                left = self.call(open, function, vec![left, index]);
+            } else {
+                break;
+            }
+        }
+        self.depth = before;
+        Ok(left)
+    }
+
+    /// The name after a dot. All reserved words are allowed there but those that are tokens.
+    fn name(&mut self) -> Parsed<Arc<str>> {
+        if let Token::Ident(name) = self.token().clone() {
+            self.advance();
+            return Ok(name);
+        }
+        let text = self.text();
+        Err((
+            self.start(),
+            format!("Syntax error: no viable alternative at input '.{text}'"),
+        ))
+    }
+
+    fn arguments(&mut self) -> Parsed<Vec<Expr>> {
+        let mut args = Vec::new();
+        if self.accept(")").is_some() {
+            return Ok(args);
+        }
+        loop {
+            args.push(self.expr()?);
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(args)
+    }
+
+    fn invoke(&mut self, at: u32, target: Option<Expr>, function: Arc<str>, args: Vec<Expr>) -> Parsed<Expr> {
+        let call = Call { target, function, args };
+        match macros::expand(self, at, call) {
+            Ok(expanded) => expanded,
+            Err(call) => Ok(self.node(at, Kind::Call(Box::new(call)))),
+        }
+    }
+
+    fn primary(&mut self) -> Parsed<Expr> {
+        let start = self.start();
+        let token = self.token().clone();
+        let literal = match token {
+            Token::Punct("-") => {
+                self.advance();
+                match self.token().clone() {
+                    Token::Int(n) if n <= 1 << 63 => Literal::Int((n as i64).wrapping_neg()),
+                    Token::Int(_) => return Err((start, "invalid int literal".to_owned())),
+                    Token::Double(f) => Literal::Double(-f),
+                    _ => return Err(self.no_primary()),
+                }
+            }
+            Token::Int(n) => match i64::try_from(n) {
+                Ok(n) => Literal::Int(n),
+                Err(_) => return Err((start, "invalid int literal".to_owned())),
+            },
+            Token::Uint(n) => Literal::Uint(n),
+            Token::Double(f) => Literal::Double(f),
+            Token::String(s) => Literal::String(s),
+            Token::Bytes(b) => Literal::Bytes(b),
+            Token::True => Literal::Bool(true),
+            Token::False => Literal::Bool(false),
+            Token::Null => Literal::Null,
+            Token::Ident(name) => {
+                self.advance();
+                return self.named(start, name);
+            }
+            Token::Punct(".") => {
+                // A leading dot names the root of the container, which is the only one there is.
+                self.advance();
+                let start = self.start();
+                let name = self.name()?;
+                return self.named(start, name);
+            }
+            Token::Punct("(") => {
+                self.advance();
+                let inner = self.expr()?;
+                self.expect(")")?;
+                return Ok(inner);
+            }
+            Token::Punct("[") => return self.list(),
+            Token::Punct("{") => return self.map(),
+            _ => return Err(self.no_primary()),
+        };
+        self.advance();
+        Ok(self.literal(start, literal))
+    }
+
+    fn no_primary(&self) -> (u32, String) {
+        let text = self.text();
+        (
+            self.start(),
+            format!("Syntax error: mismatched input '{text}' expecting {PRIMARY}"),
+        )
+    }
+
+    fn named(&mut self, start: u32, name: Arc<str>) -> Parsed<Expr> {
+        if RESERVED.contains(&&*name) {
+            self.errors.push((start, format!("reserved identifier: {name}")));
+        }
+        if let Some(parts) = self.message_name() {
+            return self.message(name, parts);
+        }
+        match self.accept("(") {
+            Some(open) => {
+                let args = self.arguments()?;
+                self.invoke(open, None, name, args)
+            }
+            None => Ok(self.node(start, Kind::Ident(name))),
+        }
+    }
+
+    /// How many more parts the name of an object has whose construction follows: `.spec.template{`.
+    fn message_name(&self) -> Option<usize> {
+        let token = |i: usize| self.lexemes.get(self.at + i).map(|l| &l.token);
+        let mut i = 0;
+        while matches!(token(i), Some(Token::Punct("."))) && matches!(token(i + 1), Some(Token::Ident(_))) {
+            i += 2;
+        }
+        matches!(token(i), Some(Token::Punct("{"))).then_some(i / 2)
+    }
+
+    fn message(&mut self, first: Arc<str>, parts: usize) -> Parsed<Expr> {
+        let mut name = first.to_string();
+        for _ in 0..parts {
+            self.advance();
+            name.push('.');
+            name.push_str(&self.name()?);
+        }
+        let at = self.advance();
+        let mut fields = Vec::new();
+        while !self.is("}") {
+            let optional = self.accept("?").is_some();
+            let name = self.name()?;
+            let at = self.expect(":")?;
+            let value = self.expr()?;
+            fields.push(StructField {
+                at,
+                name,
+                value,
+                optional,
+            });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("}")?;
+        let name = name.into();
+        Ok(self.node(at, Kind::Struct(Box::new(Struct { name, fields }))))
+    }
+
+    fn list(&mut self) -> Parsed<Expr> {
+        let at = self.advance();
+        let mut elements = Vec::new();
+        while !self.is("]") {
+            let optional = self.accept("?").is_some();
+            let value = self.expr()?;
+            elements.push(Element { value, optional });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("]")?;
+        Ok(self.node(at, Kind::List(elements)))
+    }
+
+    fn map(&mut self) -> Parsed<Expr> {
+        let at = self.advance();
+        let mut entries = Vec::new();
+        while !self.is("}") {
+            let optional = self.accept("?").is_some();
+            let key = self.expr()?;
+            self.expect(":")?;
+            let value = self.expr()?;
+            entries.push(Entry { key, value, optional });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("}")?;
+        Ok(self.node(at, Kind::Map(entries)))
+    }
+}

@@ -1,0 +1,84 @@
+//! Loops and constant maps.
+
+use super::{Fold, Node, Planner};
+use crate::ast::{Call, Fold as FoldExpr, Kind, op};
+use crate::checker::Callee;
+use crate::library;
+use crate::macros::{RESULT, is_bind};
+use crate::value::Val;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Planner<'_> {
+    pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, String> {
+        if is_bind(fold) {
+            let value = Box::new(self.expr(&fold.init)?);
+            let slot = self.slot(&fold.accumulator);
+            let result = Box::new(self.expr(&fold.result)?);
+            self.scopes.pop();
+            return Ok(Node::Bind { slot, value, result });
+        }
+        let range = self.expr(&fold.range)?;
+        let init = self.expr(&fold.init)?;
+        let accumulator = self.slot(&fold.accumulator);
+        let var = self.slot(&fold.var);
+        let var2 = fold.var2.as_ref().map(|name| self.slot(name));
+        let condition = self.expr(&fold.condition)?;
+        let step = self.expr(&fold.step)?;
+        self.scopes.truncate(accumulator + 1);
+        let result = self.expr(&fold.result)?;
+        self.scopes.truncate(accumulator);
+        let absorbs = matches!(step, Node::And(_) | Node::Or(_));
+        Ok(Node::Fold(Box::new(Fold {
+            range,
+            init,
+            condition,
+            step,
+            result,
+            accumulator,
+            var,
+            var2,
+            absorbs,
+        })))
+    }
+
+    /// `@result + [element]`, which appends in place.
+    pub(super) fn append(&mut self, callee: &Callee, call: &Call) -> Result<Option<Node>, String> {
+        let [accumulator, list] = call.args.as_slice() else {
+            return Ok(None);
+        };
+        let (Kind::Ident(name), Kind::List(elements)) = (&accumulator.kind, &list.kind) else {
+            return Ok(None);
+        };
+        let (op::ADD, RESULT, [element]) = (callee.function.name, &**name, elements.as_slice()) else {
+            return Ok(None);
+        };
+        if element.optional {
+            return Ok(None);
+        }
+        let slot = self.scopes.iter().rposition(|n| n == name);
+        let element = self.expr(&element.value)?;
+        // The accumulator, the addition, and the list of one element unless it is constant.
+        let charge = if element.as_const().is_some() { 2 } else { 12 };
+        Ok(slot.map(|slot| Node::Append {
+            slot,
+            element: Box::new(element),
+            charge,
+        }))
+    }
+}
+
+/// A map, folded if it is constant.
+pub(super) fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
+    let mut out: BTreeMap<_, Val<'static>> = BTreeMap::new();
+    for (key, value, optional) in &nodes {
+        let (Some(k), Some(v), false) = (key.as_const(), value.as_const(), optional) else {
+            return Node::Map(nodes.into());
+        };
+        match library::key(k) {
+            Ok(k) if !out.contains_key(&k) => drop(out.insert(k, v.clone())),
+            _ => return Node::Map(nodes.into()),
+        }
+    }
+    Node::Const(Val::Map(crate::value::Dict::Shared(Arc::new(out))))
+}

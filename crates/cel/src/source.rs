@@ -1,0 +1,123 @@
+//! Errors of parser and checker, with the place in the source they point to.
+
+use std::fmt;
+
+/// What is wrong with an expression: one or more errors, worded and drawn as cel-go does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issues {
+    list: Vec<Issue>,
+    of_constants: bool,
+}
+
+/// An error at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// From 1; -1 if the error has no place.
+    pub line: i64,
+    /// In code points, from 1.
+    pub column: i64,
+    /// What is wrong.
+    pub message: String,
+    snippet: Option<String>,
+}
+
+/// Longer lines are not drawn.
+const MAX_SNIPPET: usize = 16_384;
+/// Beyond this, further errors are left out.
+const MAX_ISSUES: usize = 100;
+
+impl Issues {
+    pub(crate) fn unplaced(message: String) -> Self {
+        Self {
+            list: vec![Issue {
+                line: -1,
+                column: 0,
+                message,
+                snippet: None,
+            }],
+            of_constants: false,
+        }
+    }
+
+    pub(crate) fn of_constants(message: String) -> Self {
+        Self {
+            of_constants: true,
+            ..Self::unplaced(message)
+        }
+    }
+
+    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it makes a program
+    /// of it ("program instantiation failed").
+    pub fn is_of_constants(&self) -> bool {
+        self.of_constants
+    }
+
+    /// Places each error, in the order of the source.
+    pub(crate) fn place(source: &str, mut errors: Vec<(u32, String)>) -> Self {
+        errors.sort_by_key(|(at, _)| *at);
+        errors.truncate(MAX_ISSUES);
+        let mut starts = vec![0u32];
+        for (i, c) in source.chars().enumerate() {
+            if c == '\n' {
+                starts.push(i as u32 + 1);
+            }
+        }
+        let lines: Vec<&str> = source.split('\n').collect();
+        let place = |(at, message): (u32, String)| {
+            let line = starts.partition_point(|s| *s <= at) - 1;
+            let column = at - starts[line];
+            let text = lines[line];
+            Issue {
+                line: line as i64 + 1,
+                column: i64::from(column) + 1,
+                message,
+                snippet: (text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
+            }
+        };
+        Self {
+            list: errors.into_iter().map(place).collect(),
+            of_constants: false,
+        }
+    }
+
+    /// The errors, in the order of the source.
+    pub fn iter(&self) -> impl Iterator<Item = &Issue> {
+        self.list.iter()
+    }
+}
+
+/// The line, and below it dots up to the column; wide characters get wide dots, so that the mark stays below its column.
+fn draw(line: &str, column: usize) -> String {
+    let line = line.replace('\t', " ");
+    let mut out = format!("\n | {line}\n | ");
+    for c in line.chars().take(column) {
+        out.push(if c.len_utf8() > 1 { '\u{ff0e}' } else { '.' });
+    }
+    let wide = line.chars().nth(column).is_some_and(|c| c.len_utf8() > 1);
+    out.push(if wide { '\u{ff3e}' } else { '^' });
+    out
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.of_constants {
+            return self.list.iter().try_for_each(|issue| f.write_str(&issue.message));
+        }
+        for (i, issue) in self.list.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            issue.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ERROR: <input>:{}:{}: {}", self.line, self.column, self.message)?;
+        f.write_str(self.snippet.as_deref().unwrap_or(""))
+    }
+}
+
+impl std::error::Error for Issues {}

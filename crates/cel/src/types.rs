@@ -1,0 +1,349 @@
+//! Types of expressions, and schemas: what is known about the values a variable can have.
+
+use std::fmt;
+use std::sync::Arc;
+use torana_apimachinery::Str;
+
+/// The type of an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the language's")]
+pub enum Type {
+    /// Known at run time only.
+    Dyn,
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Duration,
+    Timestamp,
+    List(Arc<Type>),
+    Map(Arc<(Type, Type)>),
+    /// An object with declared fields.
+    Object(Arc<ObjectType>),
+    Optional(Arc<Type>),
+    /// A type as a value.
+    Type(Arc<Type>),
+    /// A type of a library, by its name.
+    Opaque(&'static str),
+    /// A type parameter of an overload.
+    Param(u32),
+    /// The type of an expression that has an error, which no further error is reported about.
+    Error,
+}
+
+/// An object with declared fields.
+#[derive(Debug)]
+pub struct ObjectType {
+    /// The name, which error messages show.
+    pub name: Str,
+    /// Sorted by their names in expressions.
+    fields: Box<[Field]>,
+    /// The indexes of the fields, sorted by their names in the object.
+    by_key: Box<[u32]>,
+    /// True if any field is allowed, and dyn.
+    open: bool,
+}
+
+/// A declared field.
+#[derive(Debug)]
+pub struct Field {
+    /// The name in expressions, where characters that identifiers cannot have are escaped.
+    pub name: Str,
+    /// The name in the object.
+    pub key: Str,
+    /// What values the field can have.
+    pub schema: Schema,
+}
+
+/// What is known about the values of a location: their type and their sizes.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The type in expressions.
+    pub ty: Type,
+    /// The elements of a list, or the values of a map.
+    pub items: Option<Arc<Schema>>,
+    /// How many elements, characters or bytes a value has at most.
+    pub max_size: u64,
+    /// True if null is a value.
+    pub nullable: bool,
+    /// How the elements of a list are told apart.
+    pub list_type: ListType,
+}
+
+/// How the elements of a list are told apart when lists are compared and added: `x-kubernetes-list-type`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ListType {
+    /// By their place.
+    #[default]
+    Atomic,
+    /// By their value; their order does not matter.
+    Set,
+    /// By the values of these keys; their order does not matter.
+    Map(Arc<[Str]>),
+}
+
+/// A schema about which nothing is known.
+pub(crate) const ANY: Schema = Schema {
+    ty: Type::Dyn,
+    items: None,
+    max_size: u64::MAX,
+    nullable: true,
+    list_type: ListType::Atomic,
+};
+
+pub(crate) static DYN: Schema = ANY;
+
+/// What is known about a field of an open type.
+static ANY_FIELD: Field = Field {
+    name: Str::const_new(""),
+    key: Str::const_new(""),
+    schema: ANY,
+};
+
+impl ObjectType {
+    /// An object type with these fields, in any order.
+    pub fn new(name: impl Into<Str>, mut fields: Vec<Field>) -> Self {
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut by_key: Box<[u32]> = (0..fields.len() as u32).collect();
+        by_key.sort_by(|a, b| fields[*a as usize].key.cmp(&fields[*b as usize].key));
+        Self {
+            name: name.into(),
+            fields: fields.into(),
+            by_key,
+            open: false,
+        }
+    }
+
+    /// An object type that allows any field.
+    pub fn open(name: impl Into<Str>) -> Self {
+        Self {
+            open: true,
+            ..Self::new(name, Vec::new())
+        }
+    }
+
+    /// The field with this name in expressions.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        if self.open {
+            return Some(&ANY_FIELD);
+        }
+        let found = self.fields.binary_search_by(|f| f.name.as_str().cmp(name));
+        found.ok().map(|i| &self.fields[i])
+    }
+
+    /// The field with this name in the object.
+    pub(crate) fn field_of(&self, key: &str) -> Option<&Field> {
+        let found = self
+            .by_key
+            .binary_search_by(|i| self.fields[*i as usize].key.as_str().cmp(key));
+        found.ok().map(|i| &self.fields[self.by_key[i] as usize])
+    }
+
+    /// The fields, sorted by name.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+}
+
+/// Identity: two types are the same only if they are one, or if they are open and have one name.
+impl PartialEq for ObjectType {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || (self.open && other.open && self.name == other.name)
+    }
+}
+
+impl Eq for ObjectType {}
+
+impl Schema {
+    /// A schema of a scalar type.
+    pub fn scalar(ty: Type, max_size: u64) -> Self {
+        Self {
+            ty,
+            max_size,
+            items: None,
+            nullable: false,
+            list_type: ListType::Atomic,
+        }
+    }
+
+    /// A schema about which nothing is known.
+    pub fn any() -> Self {
+        ANY
+    }
+
+    /// A list of `items`.
+    pub fn list(items: Self, max_size: u64) -> Self {
+        Self {
+            ty: Type::List(Arc::new(items.ty.clone())),
+            items: Some(Arc::new(items)),
+            ..Self::scalar(Type::Dyn, max_size)
+        }
+    }
+
+    /// A map from strings to `values`.
+    pub fn map(values: Self, max_size: u64) -> Self {
+        Self {
+            ty: Type::Map(Arc::new((Type::String, values.ty.clone()))),
+            items: Some(Arc::new(values)),
+            ..Self::scalar(Type::Dyn, max_size)
+        }
+    }
+
+    /// An object.
+    pub fn object(of: Arc<ObjectType>) -> Self {
+        Self::scalar(Type::Object(of), 0)
+    }
+}
+
+/// Words that cannot be identifiers, and therefore no names of fields.
+const WORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// The name in expressions of a property; `None` if expressions cannot name it.
+pub fn escape(property: &str) -> Option<String> {
+    if WORDS.contains(&property) {
+        return Some(format!("__{property}__"));
+    }
+    let first = property.bytes().next()?;
+    if first.is_ascii_digit() {
+        return None;
+    }
+    let mut out = String::with_capacity(property.len());
+    let mut rest = property;
+    while let Some(c) = rest.chars().next() {
+        let (text, length) = match c {
+            '_' if rest.starts_with("__") => ("__underscores__", 2),
+            '.' => ("__dot__", 1),
+            '-' => ("__dash__", 1),
+            '/' => ("__slash__", 1),
+            c if c.is_ascii_alphanumeric() || c == '_' => (&rest[..1], 1),
+            _ => return None,
+        };
+        out.push_str(text);
+        rest = &rest[length..];
+    }
+    Some(out)
+}
+
+/// Keys of maps, which no schema limits.
+static KEYS: Schema = Schema {
+    ty: Type::String,
+    max_size: 0,
+    ..ANY
+};
+
+impl Schema {
+    /// What is known about the elements of a list, or the values of a map.
+    pub(crate) fn item(&self) -> Option<&Self> {
+        self.items.as_deref()
+    }
+
+    /// What is known about the keys of a map.
+    pub(crate) fn key(&self) -> Option<&Self> {
+        matches!(self.ty, Type::Map(_)).then_some(&KEYS)
+    }
+
+    /// What is known about a field.
+    pub(crate) fn member(&self, name: &str) -> Option<&Self> {
+        match &self.ty {
+            Type::Object(of) => of.field(name).map(|f| &f.schema),
+            _ => None,
+        }
+    }
+}
+
+impl Type {
+    /// The type of a variable that answers authorization checks; its values are made by `Val::authorizer`.
+    pub const AUTHORIZER: Self = Self::Opaque("kubernetes.authorization.Authorizer");
+    /// The type of a check of the requested resource; its values are made by `Val::resource_check`.
+    pub const RESOURCE_CHECK: Self = Self::Opaque("kubernetes.authorization.ResourceCheck");
+
+    /// The name of the type of values, without what it is a list or map of.
+    pub(crate) fn runtime_name(&self) -> &str {
+        match self {
+            Self::Dyn | Self::Param(_) | Self::Error => "dyn",
+            Self::Null => "null_type",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Double => "double",
+            Self::String => "string",
+            Self::Bytes => "bytes",
+            Self::Duration => "google.protobuf.Duration",
+            Self::Timestamp => "google.protobuf.Timestamp",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Object(of) => &of.name,
+            Self::Optional(_) => "optional_type",
+            Self::Type(_) => "type",
+            Self::Opaque(name) => name,
+        }
+    }
+
+    pub(crate) fn list(of: Self) -> Self {
+        Self::List(Arc::new(of))
+    }
+
+    pub(crate) fn map(key: Self, value: Self) -> Self {
+        Self::Map(Arc::new((key, value)))
+    }
+
+    pub(crate) fn optional(of: Self) -> Self {
+        Self::Optional(Arc::new(of))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Dyn | Self::Error)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Dyn => "dyn",
+            Self::Null => "null",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Double => "double",
+            Self::String => "string",
+            Self::Bytes => "bytes",
+            Self::Duration => "duration",
+            Self::Timestamp => "timestamp",
+            Self::List(of) => return write!(f, "list({of})"),
+            Self::Map(of) => return write!(f, "map({}, {})", of.0, of.1),
+            Self::Object(of) => &of.name,
+            Self::Optional(of) => return write!(f, "optional_type({of})"),
+            Self::Type(of) if **of == Self::Dyn => "type",
+            Self::Type(of) => return write!(f, "type({of})"),
+            Self::Opaque(name) => name,
+            Self::Param(_) => "dyn",
+            Self::Error => "!error!",
+        };
+        f.write_str(name)
+    }
+}

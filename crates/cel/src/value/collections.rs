@@ -1,0 +1,163 @@
+//! Lists, maps and objects: borrowed from the input, or computed.
+
+use super::{Fail, Key, Out, Text, Val};
+use crate::types::{DYN, ListType, ObjectType, Schema};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use torana_apimachinery::{Map, Str, Value};
+
+/// A list, borrowed from the input or computed.
+#[derive(Clone, Debug)]
+pub enum List<'a> {
+    /// Of the input, with the schema of the list.
+    Tree(&'a [Value], &'a Schema),
+    /// Computed.
+    Shared(Arc<Vec<Val<'a>>>),
+    /// Computed from a list of the input whose elements are told apart by their values.
+    Typed(Arc<Vec<Val<'a>>>, &'a ListType),
+}
+
+/// A map, borrowed from the input or computed.
+#[derive(Clone, Debug)]
+pub enum Dict<'a> {
+    /// Of the input, with the schema of its values.
+    Tree(&'a Map, &'a Schema),
+    /// Computed.
+    Shared(Arc<BTreeMap<Key<'a>, Val<'a>>>),
+}
+
+/// An object that an expression constructed.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    /// Its type.
+    pub of: Arc<ObjectType>,
+    /// Its fields, sorted by name.
+    pub fields: BTreeMap<Str, Val<'a>>,
+}
+
+impl<'a> List<'a> {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tree(items, _) => items.len(),
+            Self::Shared(items) | Self::Typed(items, _) => items.len(),
+        }
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at a place, or why the input has none of the schema's type there.
+    pub fn get(&self, i: usize) -> Option<Out<'a>> {
+        match self {
+            Self::Tree(items, of) => {
+                let of = of.items.as_deref().unwrap_or(&DYN);
+                items.get(i).map(|v| Val::of(v, of))
+            }
+            Self::Shared(items) | Self::Typed(items, _) => items.get(i).cloned().map(Ok),
+        }
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Out<'a>> {
+        (0..self.len()).map(|i| self.get(i).unwrap_or(Ok(Val::Null)))
+    }
+
+    pub(crate) fn to_vec(&self) -> Result<Vec<Val<'a>>, Fail> {
+        self.iter().collect()
+    }
+
+    pub(crate) fn list_type(&self) -> &'a ListType {
+        match self {
+            Self::Tree(_, of) => &of.list_type,
+            Self::Shared(_) => &ListType::Atomic,
+            Self::Typed(_, of) => of,
+        }
+    }
+}
+
+impl<'a> Dict<'a> {
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tree(m, _) => m.len(),
+            Self::Shared(m) => m.len(),
+        }
+    }
+
+    /// True if there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &Val<'a>) -> Option<Out<'a>> {
+        match (self, key) {
+            (Self::Tree(m, of), Val::String(key)) => m.get(key).map(|v| Val::of(v, of)),
+            (Self::Tree(..), _) => None,
+            (Self::Shared(m), key) => m.get(&Key::find(key)?).cloned().map(Ok),
+        }
+    }
+
+    /// The value of a string key.
+    pub(crate) fn member(&self, name: &'a str) -> Option<Out<'a>> {
+        match self {
+            Self::Tree(m, of) => m.get(name).map(|v| Val::of(v, of)),
+            Self::Shared(m) => m.get(&Key::String(Text::Borrowed(name))).cloned().map(Ok),
+        }
+    }
+
+    /// The entries, sorted by key.
+    ///
+    /// # Errors
+    /// A value of the input is not of the schema's type.
+    pub fn entries(&self) -> Result<Vec<(Val<'a>, Val<'a>)>, Fail> {
+        match self {
+            Self::Tree(m, of) => {
+                let pair = |(k, v)| Ok((Val::String(Text::Borrowed(k)), Val::of(v, of)?));
+                m.iter().map(pair).collect()
+            }
+            Self::Shared(m) => Ok(m.iter().map(|(k, v)| (k.val(), v.clone())).collect()),
+        }
+    }
+}
+
+impl Record<'_> {
+    /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
+    /// types of a mutating policy are: `Object.spec.template`. The error lists those that are not.
+    ///
+    /// # Errors
+    /// A type has another name.
+    pub fn check_names(&self) -> Result<(), String> {
+        let mut errors = Vec::new();
+        self.collect(&self.of.name, &mut errors);
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors.join("\n"))
+        }
+    }
+
+    fn collect(&self, path: &str, errors: &mut Vec<String>) {
+        if self.of.name != path {
+            let name = &self.of.name;
+            errors.push(format!(
+                "unexpected type name {name:?}, expected {path:?}, which matches field name path from root Object type"
+            ));
+        }
+        for (name, value) in &self.fields {
+            collect(value, &format!("{path}.{name}"), errors);
+        }
+    }
+}
+
+fn collect(v: &Val<'_>, path: &str, errors: &mut Vec<String>) {
+    match v {
+        Val::Record(record) => record.collect(path, errors),
+        Val::List(List::Shared(items) | List::Typed(items, _)) => items.iter().for_each(|v| collect(v, path, errors)),
+        Val::Map(Dict::Shared(map)) => map.values().for_each(|v| collect(v, path, errors)),
+        _ => {}
+    }
+}

@@ -1,0 +1,92 @@
+//! Trees as values, and values as trees.
+
+use super::{Dict, Key, List, Out, Text, Val, error};
+use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
+use crate::types::{DYN, Schema, Type};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use torana_apimachinery::{Map, Value};
+
+impl<'a> Val<'a> {
+    /// The value of a tree, as its schema has it.
+    ///
+    /// # Errors
+    /// The value is not of the schema's type.
+    pub fn of(v: &'a Value, schema: &'a Schema) -> Out<'a> {
+        Ok(match (v, &schema.ty) {
+            (Value::Null, _) if schema.nullable => Self::Null,
+            (Value::Null, _) => return error("invalid data, got null for schema with nullable=false"),
+            (Value::String(s), Type::String | Type::Dyn) => Self::String(Text::Borrowed(s)),
+            (Value::String(s), Type::Duration) => match parse_duration(s) {
+                Some(d) => Self::Duration(d),
+                None => {
+                    return error(format!("Invalid duration {s}: {}", duration_error(s)));
+                }
+            },
+            (Value::String(s), Type::Timestamp) => match Stamp::parse(s).or_else(|| Stamp::parse_date(s)) {
+                Some(t) => Self::Timestamp(t),
+                None => return error(format!("Invalid date-time formatted string '{s}'")),
+            },
+            (Value::String(s), Type::Bytes) => match URL_SAFE.decode(s.as_str()) {
+                Ok(bytes) => Self::Bytes(bytes.into()),
+                Err(_) => return error(format!("Invalid byte formatted string {s}")),
+            },
+            (Value::Bool(b), Type::Bool | Type::Dyn) => Self::Bool(*b),
+            (Value::Int(n), Type::Int | Type::Dyn) => Self::Int(*n),
+            (Value::Int(n), Type::Double) => Self::Double(*n as f64),
+            (Value::Float(f), Type::Double | Type::Dyn) => Self::Double(*f),
+            (Value::Array(items), Type::List(_)) => {
+                Self::List(List::Tree(items, schema.items.as_deref().unwrap_or(&DYN)))
+            }
+            (Value::Array(items), Type::Dyn) => Self::List(List::Tree(items, &DYN)),
+            (Value::Object(m), Type::Object(of)) => Self::Object(m, of),
+            (Value::Object(m), Type::Map(_)) => Self::Map(Dict::Tree(m, schema.items.as_deref().unwrap_or(&DYN))),
+            (Value::Object(m), Type::Dyn) => Self::Map(Dict::Tree(m, &DYN)),
+            (_, ty) => return error(format!("invalid data, expected a value of type {ty}")),
+        })
+    }
+
+    /// The value as a tree, if it is one: what a policy's expression that constructs an object or a patch came to.
+    ///
+    /// # Errors
+    /// Trees have no such values.
+    pub fn to_tree(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::Null => Value::Null,
+            Self::Bool(b) => Value::Bool(*b),
+            Self::Int(n) => Value::Int(*n),
+            Self::Uint(n) => match i64::try_from(*n) {
+                Ok(n) => Value::Int(n),
+                Err(_) => Value::Float(*n as f64),
+            },
+            Self::Double(f) if f.is_finite() => Value::Float(*f),
+            Self::String(s) => Value::String((&**s).into()),
+            Self::Bytes(b) => Value::String(STANDARD.encode(b).into()),
+            Self::Duration(d) => Value::String(duration_text(*d).into()),
+            Self::Timestamp(t) => Value::String(t.text().into()),
+            Self::List(List::Tree(items, _)) => Value::Array(items.to_vec()),
+            Self::List(List::Shared(items) | List::Typed(items, _)) => {
+                Value::Array(items.iter().map(Self::to_tree).collect::<Result<_, _>>()?)
+            }
+            Self::Map(Dict::Tree(map, _)) | Self::Object(map, _) => Value::Object((*map).clone()),
+            Self::Map(Dict::Shared(map)) => {
+                let pair = |(k, v): (&Key<'a>, &Self)| match k {
+                    Key::String(k) => Ok(((&**k).into(), v.to_tree()?)),
+                    k => Err(format!(
+                        "map key {:?} is of type {}, not string",
+                        k.val(),
+                        k.val().type_name()
+                    )),
+                };
+                Value::Object(Map::from_pairs(map.iter().map(pair).collect::<Result<_, _>>()?))
+            }
+            Self::Record(record) => {
+                let pairs = record.fields.iter().map(|(k, v)| Ok((k.clone(), v.to_tree()?)));
+                Value::Object(Map::from_pairs(pairs.collect::<Result<_, String>>()?))
+            }
+            Self::Optional(Some(v)) => v.to_tree()?,
+            Self::Optional(None) => Value::Null,
+            other => return Err(format!("values of type {} have no form in objects", other.type_name())),
+        })
+    }
+}
