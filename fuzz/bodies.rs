@@ -53,6 +53,15 @@ pub const ALL: &[Body] = &[
         ],
     ),
     (
+        "admission-review",
+        backends::admission,
+        &[
+            r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}}"#,
+            r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","warnings":["w"],"auditAnnotations":{"a":"b"},"status":{"code":418,"details":{"causes":[{"field":"f"}]}}}}"#,
+            r#"{"response":{"allowed":true,"patch":"W10="}}"#,
+        ],
+    ),
+    (
         "request-headers",
         access::request_headers,
         &[

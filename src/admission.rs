@@ -1,24 +1,30 @@
 //! Admission control: the built-in plugins that may change or reject a write, after authorization and before storage.
 //!
 //! Entry point: the [`Admission`] trait, which is all that the registry depends on. [`plugins`] has the
-//! implementations, and [`chain::Chain`] runs them in order.
+//! implementations, and [`chain::Chain`] runs them in order. [`matching`] selects the writes of webhooks and policies.
 
 pub mod attributes;
 pub mod chain;
 pub mod configuration;
+pub mod matching;
 pub mod object_lookup;
 pub mod plugins;
 pub mod refusal;
+pub mod reinvocation;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timed;
+pub mod versions;
+pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::Chain;
 pub use configuration::Configuration;
 pub use object_lookup::{Cluster, ObjectLookup};
 pub use refusal::forbidden;
+pub use reinvocation::Reinvocation;
 pub use timed::{Phases, Timed};
+pub use versions::{ServedKind, Versions};
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;

@@ -152,6 +152,22 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         .iter()
         .map(|g| (g.group_version().clone(), g.priorities()))
         .collect();
+    let outbound = Outbound::from_environment()?
+        .with_socket_dirs(options.aggregator.socket_dirs.clone())
+        .refusing(OwnAddress {
+            bound: address,
+            advertised: options.advertise_address,
+        });
+    let services = webhooks::Services::default();
+    let callers = webhooks::Callers {
+        provider: &provider,
+        outbound: &outbound,
+        services: &services,
+        telemetry: &telemetry,
+    };
+    let conversions = callers.conversions();
+    let admission_configuration = admission::configuration(&options.admission)?;
+    let admission_webhooks = callers.admission(&admission_configuration)?;
     let made = servers::control_plane(
         &stores,
         &options,
@@ -160,10 +176,12 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         kubelets,
         issuing,
         own,
+        (admission_configuration, &admission_webhooks),
         &telemetry,
     );
     let plane = Arc::new(made.await?);
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
+    let webhooks_synced = admission_webhooks.start(&plane, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
     let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
@@ -182,14 +200,6 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
     };
-    let outbound = Outbound::from_environment()?
-        .with_socket_dirs(options.aggregator.socket_dirs.clone())
-        .refusing(OwnAddress {
-            bound: address,
-            advertised: options.advertise_address,
-        });
-    let services = webhooks::Services::default();
-    let conversions = webhooks::conversions(&provider, &outbound, &services, &telemetry);
     let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
     lookup.set_custom_kinds(custom.kinds());
     let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
@@ -269,11 +279,14 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             .into_iter()
             .chain([definitions_synced])
             .chain(access_synced)
+            .chain(webhooks_synced)
             .collect(),
     );
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
+    head.mux()
+        .unlisted_handle(webhooks::STATUS_PATH, admission_webhooks.status_page());
     head.mux().handle("/flagz", zpages::flagz(flags.collect()));
     let listed = {
         let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());

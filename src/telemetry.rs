@@ -6,6 +6,7 @@
 //! upstream.
 
 pub mod access;
+pub mod admission_webhooks;
 pub mod audit;
 pub mod authentication;
 pub mod backends;
@@ -15,6 +16,7 @@ pub mod compute;
 pub mod conversion;
 mod derived;
 pub mod encryption;
+mod latencies;
 pub mod objects;
 pub mod port;
 pub mod process;
@@ -24,6 +26,7 @@ pub mod spans;
 mod storage;
 mod watches;
 
+pub use latencies::Latencies;
 pub use queue::QueueMetrics;
 pub use storage::{Operation, StorageMetrics};
 pub use watches::WatchMetrics;

@@ -26,7 +26,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("audit", &["client", "request"]),
     // The contract between the two is admission's: the registry asks it, and answers its lookups (`Cluster`).
     ("registry", &["storage", "admission", "request"]),
-    ("admission", &["request", "authz", "storage"]),
+    // Webhooks are called with the client, and their configurations followed by its informers.
+    ("admission", &["request", "authz", "storage", "client"]),
     ("endpoints", &["registry", "authz", "request", "storage", "server"]),
     ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request", "pki"]),

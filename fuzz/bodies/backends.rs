@@ -131,3 +131,16 @@ pub fn conversion(data: &[u8]) {
         }
     }
 }
+
+/// What an admission webhook answers. A validating webhook never gets a patch through, and one without a known UID is refused in
+/// v1.
+pub fn admission(data: &[u8]) {
+    use torana::admission::webhook::review::{Version, answer};
+    for version in [Version::V1, Version::V1Beta1] {
+        if let Ok(validating) = answer(version, "u", false, data) {
+            assert!(validating.patch.is_empty());
+        }
+        let _ = answer(version, "u", true, data);
+    }
+    assert!(answer(Version::V1, "no such uid in any seed", true, data).is_err());
+}

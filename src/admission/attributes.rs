@@ -1,9 +1,11 @@
 //! The input of admission plugins, besides the object itself.
 
+use super::Reinvocation;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,10 @@ pub struct Attributes {
     pub warnings: Warnings,
     /// Sink for audit annotations; keys have the form `prefix/name`.
     pub audit: AuditTrail,
+    /// When the request ends; `None` for internal callers and connections.
+    pub deadline: Option<Instant>,
+    /// The rounds of the mutating phase.
+    pub reinvocation: Arc<Reinvocation>,
 }
 
 impl Attributes {
@@ -68,6 +74,14 @@ impl Attributes {
     /// True for this resource, but not for its subresources.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.is_for(group, resource)
+    }
+
+    /// The namespace that webhooks and policies are shown: of a namespace, its own name.
+    pub fn request_namespace(&self) -> &str {
+        match self.namespace.is_empty() && self.is_for("", "namespaces") {
+            true => &self.name,
+            false => &self.namespace,
+        }
     }
 
     /// True for the creation of a pod, not of a subresource such as `binding`.

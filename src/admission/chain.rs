@@ -1,5 +1,5 @@
 //! [`Chain`] runs plugins in order: all mutating phases first, then all validating ones. The first error ends the
-//! chain.
+//! chain. A mutating plugin can ask for a second round of all mutating phases ([`Reinvocation`](super::Reinvocation)).
 
 use super::{Admission, Attributes};
 use crate::apimachinery::status::Result;
@@ -17,13 +17,23 @@ impl Chain {
     }
 }
 
-#[async_trait]
-impl Admission for Chain {
-    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+impl Chain {
+    async fn round(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         for plugin in &self.0 {
             if plugin.handles(attributes) {
                 plugin.mutate(attributes, object).await?;
             }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Admission for Chain {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        self.round(attributes, object).await?;
+        if attributes.reinvocation.begin_second_round() {
+            self.round(attributes, object).await?;
         }
         Ok(())
     }

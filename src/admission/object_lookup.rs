@@ -2,6 +2,8 @@
 //! the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a write through
 //! another process can be missing for as long as its watch event takes, as in an informer.
 
+use super::versions::{ServedKind, Versions};
+use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, MinRevision, Predicate, Storage, VersionMatch};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 
 /// What plugins ask about the cluster; the registry implements it.
 #[async_trait]
-pub trait Cluster: Send + Sync + 'static {
+pub trait Cluster: Versions {
     /// The storage of a resource, by group and plural. `None` if it is not served or not stored.
     fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>>;
 
@@ -51,6 +53,32 @@ impl ObjectLookup {
     /// there is no such kind.
     pub fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         self.0.resource_of(group, kind)
+    }
+
+    /// As [`Versions::equivalents`].
+    pub fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+        self.0.equivalents(resource, subresource)
+    }
+
+    /// As [`Versions::convert`].
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn convert(
+        &self,
+        object: Value,
+        from: &GroupVersionResource,
+        to: &GroupVersionResource,
+    ) -> Result<Value> {
+        self.0.convert(object, from, to).await
+    }
+
+    /// As [`Versions::complete`].
+    ///
+    /// # Errors
+    /// 400 if a value has the wrong type.
+    pub async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()> {
+        self.0.complete(kind, subresource, object).await
     }
 
     /// As [`Cluster::create_namespace`].

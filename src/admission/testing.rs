@@ -1,7 +1,7 @@
 //! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
-use super::{Admission, Attributes, Cluster, ObjectLookup, Operation};
-use crate::apimachinery::gvk::GroupVersionResource;
+use super::{Admission, Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -68,6 +68,31 @@ pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 
 struct Stored(Storages);
 
+/// Events have two versions, as in a real cluster; no other resource has. Conversion changes only `apiVersion`.
+#[async_trait]
+impl Versions for Stored {
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+        let events = ["", "events.k8s.io"].map(|group| ServedKind {
+            resource: GroupVersionResource::new(group, "v1", "events"),
+            kind: GroupVersionKind::new(group, "v1", "Event"),
+        });
+        match subresource.is_empty() && events.iter().any(|e| e.resource == *resource) {
+            true => events.into_iter().filter(|e| e.resource != *resource).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    async fn convert(&self, mut object: Value, _: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value> {
+        let api_version = GroupVersion::new(&to.group, &to.version).to_string();
+        object.set(&["apiVersion"], api_version);
+        Ok(object)
+    }
+
+    async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl Cluster for Stored {
     fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
@@ -112,7 +137,7 @@ pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> A
     let resource = GroupVersionResource::new(group, "v1", plural);
     Attributes {
         operation,
-        kind: crate::apimachinery::gvk::GroupVersionKind::new(group, "v1", ""),
+        kind: GroupVersionKind::new(group, "v1", ""),
         resource,
         subresource: sub.to_owned(),
         namespace: "ns".to_owned(),
@@ -123,6 +148,8 @@ pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> A
         options: Arc::new(Value::Null),
         warnings: Warnings::default(),
         audit: AuditTrail::default(),
+        deadline: None,
+        reinvocation: Arc::default(),
     }
 }
 

@@ -1,13 +1,17 @@
 //! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
 //! and `--admission-control-config-file`.
 
+use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
+use crate::admission::webhook::{Calls, MutatingWebhooks, ValidatingWebhooks};
 use crate::admission::{self, Admission, Configuration, ObjectLookup, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
+use crate::client::webhook::SharedWebhooks;
 use crate::telemetry::Telemetry;
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Dependencies of the plugins.
@@ -18,10 +22,23 @@ pub struct PluginDependencies<'a> {
     pub authorizer: Arc<dyn Authorizer>,
     /// Metrics.
     pub telemetry: &'a Telemetry,
+    /// Admission webhooks.
+    pub webhooks: &'a AdmissionWebhooks,
     /// The admission configuration file.
     pub configuration: Configuration,
     /// Default toleration seconds for nodes that are not ready, and for unreachable ones.
     pub toleration_seconds: [i64; 2],
+}
+
+impl PluginDependencies<'_> {
+    /// What a plugin of webhooks calls them with.
+    fn calls(&self, webhooks: &Arc<SharedWebhooks>) -> Calls {
+        Calls {
+            cluster: self.cluster.clone(),
+            webhooks: webhooks.clone(),
+            metrics: self.webhooks.metrics.clone(),
+        }
+    }
 }
 
 const POD_SECURITY: ConfigSchema = ConfigSchema {
@@ -45,6 +62,12 @@ const POD_SECURITY: ConfigSchema = ConfigSchema {
         ),
         ("exemptions", &["usernames", "runtimeClasses", "namespaces"]),
     ],
+};
+
+const WEBHOOKS: ConfigSchema = ConfigSchema {
+    versions: &["apiserver.config.k8s.io/v1"],
+    kind: "WebhookAdmissionConfiguration",
+    fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
 };
 
 const QUOTA: ConfigSchema = ConfigSchema {
@@ -93,6 +116,29 @@ pub fn chain(options: &AdmissionOptions, dependencies: &PluginDependencies<'_>) 
         plugins.extend(plugin(name, dependencies)?);
     }
     Ok(Arc::new(admission::Chain::new(plugins)))
+}
+
+/// The kubeconfig of a webhook plugin.
+///
+/// # Errors
+/// A one-line message about the configuration.
+pub fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result<Option<PathBuf>, String> {
+    let Some(said) = configuration.checked(plugin, &WEBHOOKS).map_err(about_file)? else {
+        return Ok(None);
+    };
+    if !said.str_at(&["staticManifestsDir"]).is_empty() {
+        let why = "staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBasedAdmissionControlConfig \
+                   feature gate to be enabled";
+        return Err(about(plugin, why));
+    }
+    match said.str_at(&["kubeConfigFile"]) {
+        "" => Ok(None),
+        file if Path::new(file).is_absolute() => Ok(Some(file.into())),
+        file => {
+            let why = format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path");
+            Err(about(plugin, why))
+        }
+    }
 }
 
 fn pod_security(dependencies: &PluginDependencies<'_>) -> Result<PodSecurityConfig, String> {
@@ -160,6 +206,16 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
         "PodTopologyLabels" => builder.mutating(PodTopologyLabels::new(cluster())),
         "PodResizeValidator" => builder.validating(PodResizeValidator::new(cluster())),
         "NodeDeclaredFeatureValidator" => builder.validating(NodeDeclaredFeatureValidator::new(cluster())),
+        "MutatingAdmissionWebhook" => {
+            let configurations = dependencies.webhooks.mutating.clone();
+            let calls = dependencies.calls(&dependencies.webhooks.to_mutating);
+            builder.mutating(MutatingWebhooks::new(configurations, calls))
+        }
+        "ValidatingAdmissionWebhook" => {
+            let configurations = dependencies.webhooks.validating.clone();
+            let calls = dependencies.calls(&dependencies.webhooks.to_validating);
+            builder.validating(ValidatingWebhooks::new(configurations, calls))
+        }
         "ResourceQuota" => {
             let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;
             let config = said.map(QuotaConfig::parse).unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use super::enablement::Enablement;
 use super::store::Stores;
-use crate::admission::ObjectLookup;
+use super::webhooks::AdmissionWebhooks;
+use crate::admission::{Configuration, ObjectLookup};
 use crate::aggregator;
 use crate::aggregator::openapi::ROOT;
 use crate::api;
@@ -48,13 +49,15 @@ pub async fn control_plane(
     kubelets: KubeletConfig,
     tokens: controlplane::TokenRequests,
     own: Vec<ApiGroup>,
+    (configuration, webhooks): (Configuration, &AdmissionWebhooks),
     telemetry: &Telemetry,
 ) -> Result<ControlPlane, String> {
     let needs = super::admission::PluginDependencies {
         cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
-        configuration: super::admission::configuration(&options.admission)?,
+        webhooks,
+        configuration,
         toleration_seconds: [
             options.admission.not_ready_seconds,
             options.admission.unreachable_seconds,

@@ -1,12 +1,22 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
+use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
-use crate::client::webhook::{ResolveService, Webhooks};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::time;
+use crate::client::webhook::{Identities, ResolveService, SharedWebhooks, Webhooks};
+use crate::controlplane::ControlPlane;
 use crate::extensions::conversion::Conversions;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
+use crate::request::Request;
+use crate::server::mux::DynHandler;
+use crate::server::respond::{self, FnHandler};
+use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
+use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
 use crate::telemetry::conversion::ConversionMetrics;
+use http::{HeaderValue, StatusCode};
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
 
@@ -29,14 +39,97 @@ impl ResolveService for Services {
     }
 }
 
-/// The conversions of custom resources.
-pub fn conversions(
-    provider: &Arc<CryptoProvider>,
-    outbound: &Outbound,
-    services: &Services,
-    telemetry: &Telemetry,
-) -> Conversions {
-    let tls = TlsBuilder::new(provider.clone()).with_metrics(telemetry.x509_warnings.clone());
-    let webhooks = Webhooks::new(tls, outbound.clone(), Arc::new(services.clone()));
-    Conversions::new(webhooks, ConversionMetrics::new(telemetry.registry()))
+/// What the callers of webhooks are made from.
+pub struct Callers<'a> {
+    /// Cryptography for TLS.
+    pub provider: &'a Arc<CryptoProvider>,
+    /// Egress rules.
+    pub outbound: &'a Outbound,
+    /// The Services of the cluster.
+    pub services: &'a Services,
+    /// Metrics.
+    pub telemetry: &'a Telemetry,
+}
+
+/// The webhook configurations of admission, and what their webhooks are called with.
+pub struct AdmissionWebhooks {
+    /// MutatingWebhookConfigurations.
+    pub mutating: Arc<Configurations>,
+    /// ValidatingWebhookConfigurations.
+    pub validating: Arc<Configurations>,
+    /// Connections to mutating webhooks. Each plugin has its own, because each can have its own identity.
+    pub to_mutating: Arc<SharedWebhooks>,
+    /// Connections to validating webhooks.
+    pub to_validating: Arc<SharedWebhooks>,
+    /// Metrics.
+    pub metrics: AdmissionWebhookMetrics,
+}
+
+impl Callers<'_> {
+    fn webhooks(&self) -> Webhooks {
+        let tls = TlsBuilder::new(self.provider.clone()).with_metrics(self.telemetry.x509_warnings.clone());
+        Webhooks::new(tls, self.outbound.clone(), Arc::new(self.services.clone()))
+    }
+
+    /// The conversions of custom resources.
+    pub fn conversions(&self) -> Conversions {
+        Conversions::new(self.webhooks(), ConversionMetrics::new(self.telemetry.registry()))
+    }
+
+    /// The webhooks of admission, called with the identities of the configuration file.
+    ///
+    /// # Errors
+    /// A one-line message about a kubeconfig.
+    pub fn admission(&self, configuration: &Configuration) -> Result<AdmissionWebhooks, String> {
+        let shared = |plugin: &str| {
+            let identities = match super::admission::webhook_kubeconfig(configuration, plugin)? {
+                None => Identities::default(),
+                Some(file) => Identities::read(&file, self.provider).map_err(|e| format!("{plugin}: {e}"))?,
+            };
+            let webhooks = self.webhooks().with_identities(identities);
+            Ok::<_, String>(Arc::new(SharedWebhooks::new(webhooks, admission::webhook::LIMITS)))
+        };
+        Ok(AdmissionWebhooks {
+            mutating: Arc::default(),
+            validating: Arc::default(),
+            to_mutating: shared("MutatingAdmissionWebhook")?,
+            to_validating: shared("ValidatingAdmissionWebhook")?,
+            metrics: AdmissionWebhookMetrics::new(self.telemetry.registry()),
+        })
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The path of [`AdmissionWebhooks::status_page`].
+pub const STATUS_PATH: &str = "/debug/admission";
+
+impl AdmissionWebhooks {
+    /// What happened to the calls of each webhook, as JSON.
+    pub fn status_page(&self) -> DynHandler {
+        let (mutating, validating) = (self.mutating.clone(), self.validating.clone());
+        Arc::new(FnHandler(move |_: &Request| {
+            let mut document = crate::json!({"kind": "AdmissionStatus", "apiVersion": "torana.dev/v1alpha1"});
+            let mut webhooks = mutating.status("Mutating");
+            webhooks.extend(validating.status("Validating"));
+            document.set(&["time"], time::now());
+            document.set(&["webhooks"], webhooks);
+            respond::bytes(StatusCode::OK, JSON, json::to_vec(&document))
+        }))
+    }
+
+    /// Follows the stored configurations. The signals fire when they have been read.
+    pub fn start(&self, plane: &ControlPlane, tasks: &TaskGroup) -> Vec<Signal> {
+        let kinds = [
+            (&self.mutating, "mutatingwebhookconfigurations"),
+            (&self.validating, "validatingwebhookconfigurations"),
+        ];
+        let follow = |(configurations, plural): (&Arc<Configurations>, &'static str)| {
+            let storage = plane.store("admissionregistration.k8s.io", plural).storage().clone();
+            let (feed, synced) = configurations.follow(storage);
+            tasks.spawn_until_stopped(plural, feed.run());
+            synced
+        };
+        kinds.into_iter().map(follow).collect()
+    }
 }

@@ -1,10 +1,14 @@
-//! `torana status`: shows the state of each APIService, queried from `/debug/aggregator` of a running server.
+//! `torana status`: shows the state of each APIService and of each admission webhook, queried from `/debug/aggregator` and
+//! `/debug/admission` of a running server.
+
+mod webhooks;
 
 use super::QueryError;
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::client::Client;
+use crate::client::rest::ClientError;
 use clap::{Arg, ArgAction, ArgMatches};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -14,6 +18,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 const PATH: &str = "/debug/aggregator?format=json";
+const ADMISSION_PATH: &str = "/debug/admission";
 /// Interval of `--watch`.
 const PERIOD: Duration = Duration::from_secs(2);
 
@@ -79,7 +84,7 @@ impl StatusCommand {
         let config = super::client_config(&self.kubeconfig)?;
         let client = Client::try_new(&config)?;
         if !self.watch {
-            return Ok(self.render(&client.get(PATH).await?));
+            return Ok(self.render(&Self::document(&client).await?));
         }
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         // Biased: a signal also ends a request that hangs.
@@ -91,11 +96,21 @@ impl StatusCommand {
         }
     }
 
+    /// The state of the APIServices, and below `webhooks` that of the webhooks.
+    async fn document(client: &Client) -> Result<Value, ClientError> {
+        let mut document = client.get(PATH).await?;
+        // An older server does not have it, and a user may not be allowed to see it.
+        if let Ok(admission) = client.get(ADMISSION_PATH).await {
+            document.set(&["webhooks"], admission.get("webhooks").clone());
+        }
+        Ok(document)
+    }
+
     async fn watch_status(&self, client: &Client) -> Result<String, QueryError> {
         let clear = self.is_table() && std::io::stdout().is_terminal();
         let mut has_succeeded = false;
         loop {
-            let text = match client.get(PATH).await {
+            let text = match Self::document(client).await {
                 Ok(document) => self.render(&document),
                 Err(e) if has_succeeded => {
                     let _ = writeln!(std::io::stderr(), "torana: {e}; retrying");
@@ -133,7 +148,7 @@ impl StatusCommand {
         match self.output.as_str() {
             "json" => String::from_utf8_lossy(&json::to_vec_pretty(document)).into_owned() + "\n",
             "yaml" => String::from_utf8_lossy(&yaml::to_vec(document)).into_owned(),
-            output => self.table(document, output == "wide"),
+            output => self.table(document, output == "wide") + &webhooks::table(document),
         }
     }
 

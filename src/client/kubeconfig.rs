@@ -27,6 +27,14 @@ pub struct ClientConfig {
     pub token: Option<String>,
 }
 
+/// What a user of a kubeconfig presents.
+pub(super) struct UserCredentials {
+    /// Client certificate chain and private key, in PEM.
+    pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token.
+    pub token: Option<String>,
+}
+
 /// An invalid kubeconfig. `Display` names the file and the entry.
 #[derive(Debug)]
 pub struct KubeconfigError {
@@ -154,13 +162,7 @@ impl ClientConfig {
             "" => &Value::Null,
             name => named(doc, "users", name, "user")?,
         };
-        for unsupported in ["exec", "auth-provider", "username"] {
-            if !user.get(unsupported).is_null() {
-                return Err(format!(
-                    "users: `{unsupported}` is not supported; give a client certificate or a token"
-                ));
-            }
-        }
+        let user = user_credentials(user, base).map_err(|e| format!("users: {e}"))?;
         let server = cluster.str_at(&["server"]).trim_end_matches('/').to_owned();
         if !server.starts_with("https://") {
             return Err(format!("clusters: server {server:?} must be an https:// URL"));
@@ -168,31 +170,43 @@ impl ClientConfig {
         if cluster.get("insecure-skip-tls-verify").as_bool() == Some(true) {
             return Err("clusters: insecure-skip-tls-verify is refused; give certificate-authority-data".to_owned());
         }
-        let cert = data(user, "client-certificate", base)?;
-        let key = data(user, "client-key", base)?;
-        let client_identity = match (cert, key) {
-            (Some(c), Some(k)) => Some((c, k)),
-            (None, None) => None,
-            _ => return Err("users: client-certificate and client-key must be given together".to_owned()),
-        };
-        let token = match (user.get("token").as_str(), user.get("tokenFile").as_str()) {
-            (Some(t), _) => Some(t.to_owned()),
-            (None, Some(file)) => {
-                let file = base.join(file);
-                let text = std::fs::read_to_string(&file).map_err(|e| format!("tokenFile {}: {e}", file.display()))?;
-                Some(text.trim().to_owned())
-            }
-            (None, None) => None,
-        };
         let tls_server_name = cluster.get("tls-server-name").as_str().map(str::to_owned);
         Ok(Self {
             server,
             ca_pem: data(cluster, "certificate-authority", base)?,
             tls_server_name,
-            client_identity,
-            token,
+            client_identity: user.client_identity,
+            token: user.token,
         })
     }
+}
+
+/// The credentials of a user; relative paths are below `base`.
+pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredentials, String> {
+    for unsupported in ["exec", "auth-provider", "username"] {
+        if !user.get(unsupported).is_null() {
+            return Err(format!(
+                "`{unsupported}` is not supported; give a client certificate or a token"
+            ));
+        }
+    }
+    let cert = data(user, "client-certificate", base)?;
+    let key = data(user, "client-key", base)?;
+    let client_identity = match (cert, key) {
+        (Some(c), Some(k)) => Some((c, k)),
+        (None, None) => None,
+        _ => return Err("client-certificate and client-key must be given together".to_owned()),
+    };
+    let token = match (user.get("token").as_str(), user.get("tokenFile").as_str()) {
+        (Some(t), _) => Some(t.to_owned()),
+        (None, Some(file)) => {
+            let file = base.join(file);
+            let text = std::fs::read_to_string(&file).map_err(|e| format!("tokenFile {}: {e}", file.display()))?;
+            Some(text.trim().to_owned())
+        }
+        (None, None) => None,
+    };
+    Ok(UserCredentials { client_identity, token })
 }
 
 fn named<'a>(doc: &'a Value, list: &str, name: &str, member: &str) -> Result<&'a Value, String> {

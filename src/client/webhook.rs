@@ -1,5 +1,5 @@
 //! Calls webhooks: posts a review to the server that a `clientConfig` names, and returns the response's body. Used by the
-//! conversion of custom resources. Error texts are those of upstream's client, because clients see them.
+//! conversion of custom resources and by admission. Error texts are those of upstream's client, because clients see them.
 //!
 //! Entry points: [`Webhooks::connect`], once per configuration, then [`Webhook::post`]. The contents of reviews and what
 //! a failure means are left to the caller.
@@ -12,19 +12,23 @@ mod answer;
 mod circuit;
 mod config;
 mod connector;
+mod identities;
+mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Target, WebhookConfig, validate};
+pub use identities::Identities;
+pub use shared::SharedWebhooks;
 
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::{TlsBuilder, TlsInputs};
 use bytes::Bytes;
 use circuit::Circuit;
 use connector::Connector;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -59,6 +63,7 @@ pub struct Webhooks {
     tls: TlsBuilder,
     outbound: Arc<Outbound>,
     services: Arc<dyn ResolveService>,
+    identities: Identities,
 }
 
 /// Bounds on the use of one webhook.
@@ -84,6 +89,7 @@ pub struct Call {
 pub struct Webhook {
     url: String,
     host: String,
+    authorization: Option<HeaderValue>,
     client: legacy::Client<Connector, Full<Bytes>>,
     calls: Semaphore,
     /// Callers in a call or waiting for one.
@@ -113,7 +119,14 @@ impl Webhooks {
             tls,
             outbound: Arc::new(outbound),
             services,
+            identities: Identities::default(),
         }
+    }
+
+    /// Identifies the server to each webhook as one of these users.
+    #[must_use]
+    pub fn with_identities(self, identities: Identities) -> Self {
+        Self { identities, ..self }
     }
 
     /// Prepares calls of a webhook; connects when it is first called.
@@ -122,11 +135,12 @@ impl Webhooks {
     /// Upstream's text, if the CA bundle cannot be used.
     pub fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, String> {
         let server_name = config.target.host();
+        let identity = self.identities.of(&config.target.host_and_port());
         let tls = self.tls.build(&TlsInputs {
             insecure: false,
             ca_bundle: config.ca_bundle.clone(),
             server_name: server_name.clone(),
-            identity: None,
+            identity: identity.and_then(|i| i.certificate.clone()),
         })?;
         let connector = Connector::new(
             config.target.clone(),
@@ -145,6 +159,7 @@ impl Webhooks {
         Ok(Webhook {
             url: config.target.url(),
             host: config.target.authority(),
+            authorization: identity.and_then(|i| i.authorization.clone()),
             client,
             calls: Semaphore::new(limits.calls),
             admitted: Semaphore::new(limits.calls + limits.waiting),
@@ -208,7 +223,7 @@ impl Webhook {
         call: &Call,
     ) -> Result<(StatusCode, Option<Duration>, Option<String>, Bytes), CallError> {
         let failed = |why: String| CallError::Transport(format!("Post {url:?}: {why}"));
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(Method::POST)
             .uri(url)
             .header(header::HOST, &self.host)
@@ -217,6 +232,11 @@ impl Webhook {
             .header(header::ACCEPT, "application/json, */*")
             .body(Full::new(call.body.clone()))
             .map_err(|e| failed(e.to_string()))?;
+        if let Some(authorization) = &self.authorization {
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, authorization.clone());
+        }
         let sent = self.client.request(request).await;
         let response = sent.map_err(|e| failed(connector::error_text(&e)))?;
         let text = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());

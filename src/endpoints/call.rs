@@ -45,6 +45,7 @@ impl Call {
             warnings: context.warnings.clone().unwrap_or_default(),
             audit: context.audit.clone().unwrap_or_default(),
             dry_run: false,
+            deadline: context.deadline,
             verb: match parts.method {
                 http::Method::POST => "create",
                 http::Method::PATCH => "patch",

@@ -19,9 +19,9 @@ use crate::apimachinery::field::aggregate;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::client::webhook::{Webhook, WebhookConfig, Webhooks};
+use crate::client::webhook::{SharedWebhooks, WebhookConfig, Webhooks};
 use crate::registry::Schema;
-use crate::registry::converting::{Conversion, ConvertingStorage, KindVersion, KindVersions};
+use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
 use crate::registry::resource::SelectableFields;
 use crate::storage::Storage;
 use crate::telemetry::conversion::ConversionMetrics;
@@ -29,16 +29,14 @@ use declarative::Declarative;
 use none::OnlyVersion;
 use ownership::VersionedSchema;
 use shape::SchemaShape;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use webhook::{Caller, LIMITS, WebhookConversion};
 
 /// Makes the conversions of definitions.
 pub struct Conversions {
-    webhooks: Webhooks,
+    /// Definitions with the same `clientConfig`, such as those of one operator, share connections and limits.
+    webhooks: SharedWebhooks,
     metrics: ConversionMetrics,
-    /// Webhooks in use. Definitions with the same `clientConfig`, such as those of one operator, share connections and
-    /// limits.
-    known: Mutex<Vec<(WebhookConfig, Weak<Webhook>)>>,
 }
 
 /// One version of a definition, compiled.
@@ -64,6 +62,24 @@ impl DefinitionVersions {
         Arc::new(ConvertingStorage::new(inner, self.kind.clone(), version))
     }
 
+    /// Converts an object of any version to the `version`th one.
+    ///
+    /// # Errors
+    /// Those of the conversion.
+    pub async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
+        let to = &self.kind.versions[version];
+        let converted = match self.kind.conversion.convert(vec![object], to) {
+            Converting::Done(converted) => converted?,
+            Converting::Pending(converted) => converted.await?,
+        };
+        let none = || NotConverted("the conversion returned no object".to_owned());
+        let mut object = converted.into_iter().next().ok_or_else(none)?;
+        if let Some(shape) = &to.shape {
+            shape.converted(&mut object);
+        }
+        Ok(object)
+    }
+
     /// The schema of the `version`th one, with field ownership across versions.
     pub fn schema(self: &Arc<Self>, version: usize) -> Arc<dyn Schema> {
         Arc::new(VersionedSchema::new(self.clone(), version))
@@ -74,9 +90,8 @@ impl Conversions {
     /// Conversions by these webhooks.
     pub fn new(webhooks: Webhooks, metrics: ConversionMetrics) -> Self {
         Self {
-            webhooks,
+            webhooks: SharedWebhooks::new(webhooks, LIMITS),
             metrics,
-            known: Mutex::default(),
         }
     }
 
@@ -131,7 +146,7 @@ impl Conversions {
                     review_version: review::Version::choose(review_versions.iter().filter_map(Value::as_str)),
                     caller: Arc::new(Caller {
                         definition: definition.name().to_owned(),
-                        webhook: self.webhook(&config)?,
+                        webhook: self.webhooks.get(&config)?,
                         metrics: self.metrics.clone(),
                     }),
                 }))
@@ -141,18 +156,5 @@ impl Conversions {
                 definition.name()
             )),
         }
-    }
-
-    fn webhook(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, webhook)| webhook.strong_count() > 0);
-        let same = known.iter().find(|(of, _)| of == config);
-        if let Some(webhook) = same.and_then(|(_, webhook)| webhook.upgrade()) {
-            return Ok(webhook);
-        }
-        let webhook = self.webhooks.connect(config, LIMITS);
-        let webhook = Arc::new(webhook.map_err(|why| format!("could not get REST client: {why}"))?);
-        known.push((config.clone(), Arc::downgrade(&webhook)));
-        Ok(webhook)
     }
 }

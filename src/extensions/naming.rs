@@ -76,6 +76,8 @@ impl Naming {
                     }
                 }
                 self.queue.done(&name);
+                // Many definitions that wait for one name are retried together, and most updates change nothing.
+                tokio::task::yield_now().await;
             }
         });
     }

@@ -106,7 +106,7 @@ struct Node {
     checks: Option<Box<Checks>>,
 }
 
-/// A default, and its size in bytes of JSON.
+/// A default, and about how much memory it takes in bytes.
 #[derive(Debug)]
 struct Default {
     value: Value,
@@ -242,9 +242,14 @@ impl StructuralSchema {
         found
     }
 
-    /// Applies defaults. Idempotent. Stops after four megabytes of defaults; such an object is too large to be stored.
+    /// Applies defaults. Idempotent. Stops after a megabyte of defaults; see [`is_defaulted`](Self::is_defaulted).
     pub fn default(&self, object: &mut Value) {
         defaulting::fill(&self.root, object, true);
+    }
+
+    /// True if the object has all its defaults.
+    pub fn is_defaulted(&self, object: &Value) -> bool {
+        defaulting::is_filled(&self.root, object, true)
     }
 
     /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored (ratcheting).

@@ -39,6 +39,8 @@ pub(super) async fn mutate<'a>(
         options: options.options.clone(),
         warnings: cx.warnings.clone(),
         audit: cx.audit.clone(),
+        deadline: cx.deadline,
+        reinvocation: Arc::default(),
     };
     store.admission.mutate(&attributes, object).await?;
     Ok(Mutated {

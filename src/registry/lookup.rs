@@ -1,14 +1,16 @@
-//! [`StoreLookup`]: finds the store of any resource.
+//! [`StoreLookup`]: finds the store of any resource, in any version (`versions`).
 //!
 //! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the handlers of its
 //! resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it per request.
 
 use super::resource::Backing;
 use super::{Context, Store};
-use crate::admission::Cluster;
-use crate::apimachinery::gvk::GroupResource;
+mod versions;
+
+use crate::admission::{Cluster, ServedKind};
+use crate::apimachinery::gvk::{GroupResource, GroupVersionResource};
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::value::Str;
+use crate::apimachinery::value::{Str, Value};
 use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -23,15 +25,31 @@ pub struct StoreLookup {
 }
 
 /// The kinds of CustomResourceDefinitions, whose stores come and go.
+#[async_trait]
 pub trait CustomKinds: Send + Sync + 'static {
     /// The plural of a kind and whether it is namespaced.
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+
+    /// The other served versions of a resource, as far as they have the subresource.
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
+
+    /// The store of a served version.
+    async fn store(&self, resource: &GroupVersionResource) -> Option<Arc<Store>>;
+
+    /// Converts an object between served versions of a resource.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 }
 
 #[derive(Clone, Default)]
 struct Stores {
     by_resource: HashMap<GroupResource, Arc<Store>>,
     by_kind: HashMap<(Str, Str), Arc<Store>>,
+    by_version: HashMap<GroupVersionResource, Arc<Store>>,
+    /// The versions of the objects below a key prefix.
+    by_prefix: HashMap<String, Vec<Arc<Store>>>,
 }
 
 impl StoreLookup {
@@ -47,6 +65,11 @@ impl StoreLookup {
                 next.by_kind
                     .entry((row.gvr.group.clone(), row.kind.clone()))
                     .or_insert_with(|| store.clone());
+                next.by_version.insert(row.gvr.clone(), store.clone());
+                if let Some(prefix) = row.prefix() {
+                    let versions = next.by_prefix.entry(prefix.to_owned()).or_default();
+                    versions.push(store.clone());
+                }
             }
             next
         });

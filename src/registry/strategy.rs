@@ -16,6 +16,7 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The caller-related inputs of a verb.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Context {
     pub audit: AuditTrail,
     /// True if nothing may be written.
     pub dry_run: bool,
+    /// When the request ends; `None` for the server's own writes and for connections.
+    pub deadline: Option<Instant>,
     /// The verb as used in authorization: `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
 }
@@ -43,6 +46,7 @@ impl Context {
             warnings: Warnings::default(),
             audit: AuditTrail::default(),
             dry_run: false,
+            deadline: None,
             verb: "update",
         }
     }

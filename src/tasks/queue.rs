@@ -182,6 +182,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
                 }
             }
             self.done(&item);
+            // Work that never waits would hold its reactor for the whole queue.
+            tokio::task::yield_now().await;
         }
     }
 

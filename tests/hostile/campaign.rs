@@ -22,6 +22,8 @@ struct Row {
     seen: Seen,
     slowest: Duration,
     growth: u64,
+    /// CPU time of the gateway, which says more than `took` on a busy machine.
+    cpu: Duration,
     codes: Vec<(u16, usize)>,
     problems: Vec<String>,
     took: Duration,
@@ -112,6 +114,7 @@ impl<'a> Campaign<'a> {
         let began = Instant::now();
         let pid = self.stage.pid;
         let resident = usage::resident(pid);
+        let ticks = usage::ticks(pid);
         usage::reset_peak(pid);
         self.prober.reset();
         let mut scene = Scene {
@@ -174,6 +177,7 @@ impl<'a> Campaign<'a> {
             seen,
             slowest,
             growth,
+            cpu: usage::TICK * (usage::ticks(pid) - ticks) as u32,
             codes,
             problems,
             took: began.elapsed(),
@@ -192,7 +196,8 @@ impl<'a> Campaign<'a> {
             let ticks = usage::ticks(self.stage.pid);
             let rested = Instant::now();
             std::thread::park_timeout(Duration::from_millis(200));
-            let busy = (usage::ticks(self.stage.pid) - ticks) as f64 * 0.01 / rested.elapsed().as_secs_f64();
+            let busy = (usage::ticks(self.stage.pid) - ticks) as f64 * usage::TICK.as_secs_f64()
+                / rested.elapsed().as_secs_f64();
             now = Baseline::of(&self.stage);
             problems = self.before.compare(&now, self.scale);
             // In an unoptimised build the prober's handshakes alone take a quarter of a core.
@@ -217,6 +222,7 @@ impl<'a> Campaign<'a> {
             seen: Seen::default(),
             slowest: Duration::ZERO,
             growth: 0,
+            cpu: Duration::ZERO,
             codes: Vec::new(),
             problems,
             took: began.elapsed(),
@@ -265,13 +271,14 @@ impl Baseline {
 fn line(row: &Row) -> String {
     let codes: Vec<String> = row.codes.iter().map(|(code, n)| format!("{code}×{n}")).collect();
     let mut line = format!(
-        "{:4} {:10} gap {:>5} ms (machine {:>4}) answer {:>6} ms memory {:>4} MB in {:>5.1} s  {} [{}]",
+        "{:4} {:10} gap {:>5} ms (machine {:>4}) answer {:>6} ms memory {:>4} MB CPU {:>4.1} of {:>5.1} s  {} [{}]",
         if row.problems.is_empty() { "ok" } else { "FAIL" },
         row.attacker.to_string(),
         row.seen.gap.as_millis(),
         row.seen.noise.as_millis(),
         row.slowest.as_millis(),
         row.growth >> 20,
+        row.cpu.as_secs_f64(),
         row.took.as_secs_f64(),
         row.name,
         codes.join(" "),

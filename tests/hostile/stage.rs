@@ -103,11 +103,7 @@ fn objects() -> Vec<(&'static str, String)> {
         // There is no controller to aggregate view, edit and admin, so bind their parts.
         role(
             "customizer",
-            &[
-                all("apiextensions.k8s.io", r#""*""#),
-                all("custom.example", r#""*""#),
-            ]
-            .join(","),
+            &[all("apiextensions.k8s.io", r#""*""#), all("custom.example", r#""*""#)].join(","),
         ),
         bound("customizer", "customizer", None),
         bound("prober", "system:aggregate-to-view", Some("calm")),

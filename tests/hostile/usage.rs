@@ -36,7 +36,10 @@ pub fn files(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// User and system time in clock ticks (usually 10 ms).
+/// The usual length of a clock tick.
+pub const TICK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// User and system time in clock ticks.
 pub fn ticks(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = text.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -21,6 +21,9 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// A fresh continue token, sent when the client's token has expired.
     pub continue_token: Option<String>,
+    /// The Status of another server, which is sent as it is; it may have a reason of its own. `code` and `message` are
+    /// taken from it.
+    pub verbatim: Option<Box<Value>>,
 }
 
 /// The `details` of a Status.
@@ -66,6 +69,26 @@ impl Status {
             message: cut(message.into(), MAX_TEXT + FRAME),
             details: None,
             continue_token: None,
+            verbatim: None,
+        }
+    }
+
+    /// The Status of another server, such as the refusal of a webhook.
+    pub fn verbatim(code: u16, mut status: Value) -> Self {
+        status.set(&["kind"], "Status");
+        status.set(&["apiVersion"], "v1");
+        status.set(&["code"], i64::from(code));
+        let retry_after = status.at(&["details", "retryAfterSeconds"]).as_i64();
+        let mut own = Self::new(code, "", status.get("message").as_str().unwrap_or_default());
+        if let Some(seconds) = retry_after.and_then(|s| u32::try_from(s).ok()).filter(|s| *s > 0) {
+            own = own.with_retry_after(seconds);
+        }
+        if status.get("metadata").is_null() {
+            status.set(&["metadata"], Value::object());
+        }
+        Self {
+            verbatim: Some(Box::new(status)),
+            ..own
         }
     }
 
@@ -256,6 +279,9 @@ impl Status {
 
     /// The Status as an object tree, ready to encode.
     pub fn to_value(&self) -> Value {
+        if let Some(status) = &self.verbatim {
+            return Value::clone(status);
+        }
         let mut m = Map::new();
         m.insert("kind", "Status");
         m.insert("apiVersion", "v1");

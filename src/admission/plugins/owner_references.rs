@@ -122,6 +122,8 @@ mod tests {
     use super::*;
     use crate::admission::object_lookup::Cluster;
     use crate::admission::testing::{ask, request, update};
+    use crate::admission::{ServedKind, Versions};
+    use crate::apimachinery::gvk::GroupVersionResource;
     use crate::json;
     use crate::storage::Storage;
 
@@ -138,6 +140,21 @@ mod tests {
     }
 
     struct Widgets;
+
+    #[async_trait]
+    impl Versions for Widgets {
+        fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<ServedKind> {
+            Vec::new()
+        }
+
+        async fn convert(&self, object: Value, _: &GroupVersionResource, _: &GroupVersionResource) -> Result<Value> {
+            Ok(object)
+        }
+
+        async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
+            Ok(())
+        }
+    }
 
     #[async_trait]
     impl Cluster for Widgets {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 const DEFAULT_PORT: u16 = 443;
 
 /// Where a webhook is, and which certificate authorities vouch for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WebhookConfig {
     /// The server.
     pub target: Target,
@@ -19,7 +19,7 @@ pub struct WebhookConfig {
 }
 
 /// The server of a webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// A URL, which is called directly.
     Url(http::Uri),
@@ -92,6 +92,14 @@ impl Target {
         match self {
             Self::Url(uri) => uri.authority().map_or_else(String::new, |a| a.as_str().to_owned()),
             Self::Service { port, .. } => format!("{}:{port}", self.host()),
+        }
+    }
+
+    /// `host:port`, as the users of a kubeconfig are named.
+    pub fn host_and_port(&self) -> String {
+        match self {
+            Self::Url(uri) if uri.port().is_none() => format!("{}:{DEFAULT_PORT}", self.authority()),
+            _ => self.authority(),
         }
     }
 

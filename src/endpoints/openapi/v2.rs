@@ -27,10 +27,17 @@ pub struct OpenApiV2 {
     current: ArcSwap<Current>,
 }
 
+#[derive(Clone)]
+struct Custom {
+    list: ListCustom,
+    /// An estimate of what their part of the document allocates while it is built, in bytes.
+    memory: usize,
+}
+
 #[derive(Default)]
 struct Current {
     served: Arc<ServedResources>,
-    custom: Option<ListCustom>,
+    custom: Option<Custom>,
     cached: OnceLock<CachedDocument>,
 }
 
@@ -52,8 +59,10 @@ impl OpenApiV2 {
         });
     }
 
-    /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use.
-    pub fn set_custom(&self, custom: ListCustom) {
+    /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use. `memory` is
+    /// what their part allocates meanwhile, in bytes.
+    pub fn set_custom(&self, memory: usize, list: ListCustom) {
+        let custom = Custom { list, memory };
         self.current.rcu(|old| Current {
             served: old.served.clone(),
             custom: Some(custom.clone()),
@@ -64,9 +73,14 @@ impl OpenApiV2 {
     /// The document, built if necessary; `None` if that failed because of overload, a timeout or shutdown.
     pub async fn document(&self) -> Option<CachedDocument> {
         let current = self.current.load_full();
-        let built = off_thread(MEMORY, move || {
+        let memory = MEMORY + current.custom.as_ref().map_or(0, |custom| custom.memory);
+        let built = off_thread(memory, move || {
             let build = || {
-                let custom = current.custom.as_ref().map(|list| list()).unwrap_or_default();
+                let custom = current
+                    .custom
+                    .as_ref()
+                    .map(|custom| (custom.list)())
+                    .unwrap_or_default();
                 CachedDocument::new(&document(current.served.iter().chain(&custom)), Dialect::V2)
             };
             current.cached.get_or_init(build).clone()

@@ -14,7 +14,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES};
 use http::{HeaderMap, StatusCode};
-use std::collections::{BTreeMap, VecDeque};
+use imbl::OrdMap;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const ROOT: &str = "/openapi/v3";
@@ -29,6 +30,8 @@ struct Document {
     build: Build,
     /// Known in advance for a temporary document.
     hash: Option<String>,
+    /// An estimate of what building it allocates, in bytes. Large documents are built one after the other.
+    memory: usize,
     cached: ArcSwapOption<CachedDocument>,
     /// Held while the document is built, so that it is built once.
     building: Mutex<()>,
@@ -37,7 +40,7 @@ struct Document {
 /// The documents of one server by key, such as `api/v1`, `apis/apps/v1` or `version`.
 #[derive(Default)]
 pub struct OpenApiV3 {
-    documents: ArcSwap<BTreeMap<String, Arc<Document>>>,
+    documents: ArcSwap<OrdMap<String, Arc<Document>>>,
     /// The temporary documents that are built, the oldest first.
     built: Arc<Mutex<VecDeque<Arc<Document>>>>,
 }
@@ -50,25 +53,26 @@ impl OpenApiV3 {
 
     /// Adds or replaces a document.
     pub fn set(&self, key: &str, build: Build) {
-        self.insert(key, build, None);
+        self.insert(key, build, None, MEMORY);
     }
 
     /// Adds or replaces a document that is built only for requests for it, not for the index, and not kept for ever.
-    /// `hash` must change with its content.
-    pub fn set_temporary(&self, key: &str, hash: String, build: Build) {
-        self.insert(key, build, Some(hash));
+    /// `hash` must change with its content; `memory` is what building it allocates, in bytes.
+    pub fn set_temporary(&self, key: &str, hash: String, memory: usize, build: Build) {
+        self.insert(key, build, Some(hash), memory);
     }
 
-    fn insert(&self, key: &str, build: Build, hash: Option<String>) {
+    fn insert(&self, key: &str, build: Build, hash: Option<String>, memory: usize) {
         // Built by the first request for it, not here.
         let document = Arc::new(Document {
             build,
             hash,
+            memory,
             cached: ArcSwapOption::empty(),
             building: Mutex::new(()),
         });
         let old = self.documents.rcu(|all| {
-            let mut all = BTreeMap::clone(all);
+            let mut all = OrdMap::clone(all);
             all.insert(key.to_owned(), document.clone());
             all
         });
@@ -78,7 +82,7 @@ impl OpenApiV3 {
     /// Removes a document.
     pub fn remove(&self, key: &str) {
         let old = self.documents.rcu(|all| {
-            let mut all = BTreeMap::clone(all);
+            let mut all = OrdMap::clone(all);
             all.remove(key);
             all
         });
@@ -118,7 +122,7 @@ impl OpenApiV3 {
             return Some(CachedDocument::clone(&cached));
         }
         let built = self.built.clone();
-        off_thread(MEMORY, move || {
+        off_thread(document.memory, move || {
             let new = document.built();
             if document.hash.is_some() {
                 keep(&mut built.lock().unwrap_or_else(PoisonError::into_inner), document);
@@ -132,7 +136,12 @@ impl OpenApiV3 {
     /// it is outdated.
     pub async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
         let Some(document) = self.document(key).await else {
-            return bare(StatusCode::NOT_FOUND);
+            let overloaded = self.documents.load().contains_key(key);
+            return bare(if overloaded {
+                StatusCode::SERVICE_UNAVAILABLE
+            } else {
+                StatusCode::NOT_FOUND
+            });
         };
         if query.get("hash").is_some_and(|h| !h.is_empty() && h != document.hash) {
             return document.moved(headers, &format!("{ROOT}/{key}?hash={}", document.hash));

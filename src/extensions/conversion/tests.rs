@@ -319,24 +319,6 @@ async fn failed_calls_name_the_url_and_the_cause() {
     );
 }
 
-#[tokio::test]
-async fn definitions_with_the_same_webhook_share_its_connections() {
-    let fake = honest().await;
-    let metrics = ConversionMetrics::new(Telemetry::new().registry());
-    let conversions = Conversions::new(webhooks(Ok(Vec::new())), metrics);
-    let config = by_webhook(&fake, json!(["v1"]));
-    let config = WebhookConfig::parse(config.at(&["spec", "conversion", "webhook", "clientConfig"])).unwrap();
-    let first = conversions.webhook(&config).unwrap();
-    assert!(Arc::ptr_eq(&first, &conversions.webhook(&config).unwrap()));
-    drop(first);
-    let other = WebhookConfig {
-        ca_bundle: Bytes::new(),
-        ..config
-    };
-    let _other = conversions.webhook(&other).unwrap();
-    assert_eq!(conversions.known.lock().unwrap().len(), 1, "unused ones are forgotten");
-}
-
 #[test]
 fn ownership_follows_a_field_to_its_other_name() {
     let metrics = ConversionMetrics::new(Telemetry::new().registry());

@@ -3,12 +3,15 @@
 use super::deprecation::deprecation;
 use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
 use super::{Definition, Version};
-use crate::apimachinery::gvk::GroupResource;
+use crate::admission::ServedKind;
+use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::status::{Result as StatusResult, Status};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::conversion::declarative;
-use crate::registry::CustomKinds;
+use crate::registry::{CustomKinds, Store};
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use imbl::OrdMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,12 +101,52 @@ impl Defined {
     }
 }
 
+#[async_trait]
 impl CustomKinds for Catalog {
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         let groups = self.groups.load();
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
         Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+        let Some(defined) = self.get(&resource.group, &resource.resource) else {
+            return Vec::new();
+        };
+        let definition = &defined.definition;
+        let others = definition
+            .versions
+            .iter()
+            .filter(|v| v.served && v.name != resource.version);
+        let version = |v: &Version| {
+            let kind = match subresource {
+                "" => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "status" if v.status => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
+                "scale" if v.scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
+                _ => return None,
+            };
+            Some(ServedKind {
+                resource: GroupVersionResource::new(&resource.group, &v.name, &resource.resource),
+                kind,
+            })
+        };
+        others.filter_map(version).collect()
+    }
+
+    async fn store(&self, resource: &GroupVersionResource) -> Option<Arc<Store>> {
+        Some(self.served(resource).await?.store().clone())
+    }
+
+    async fn convert(
+        &self,
+        object: Value,
+        _from: &GroupVersionResource,
+        to: &GroupVersionResource,
+    ) -> StatusResult<Value> {
+        let served = self.served(to).await;
+        let served = served.ok_or_else(|| Status::internal(format!("{} is not served", to.resource)))?;
+        served.convert(object).await.map_err(|e| Status::internal(e.0))
     }
 }
 
@@ -142,6 +185,13 @@ impl Catalog {
     /// The definition of a resource.
     pub fn get(&self, group: &str, plural: &str) -> Option<Arc<Defined>> {
         self.groups.load().get(group)?.get(plural).cloned()
+    }
+
+    /// A served version, built if it was not used before.
+    async fn served(&self, resource: &GroupVersionResource) -> Option<Arc<ServedVersion>> {
+        let defined = self.get(&resource.group, &resource.resource)?;
+        let version = defined.definition.served(&resource.version)?;
+        defined.version(version, &self.builder).await.ok()
     }
 
     /// The definitions of a group.

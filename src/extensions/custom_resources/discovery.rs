@@ -14,7 +14,7 @@ use crate::endpoints::install::PublishedDocuments;
 use crate::endpoints::openapi::{group_version_document, v3};
 use crate::extensions::naming::Names;
 use crate::registry::{Resource, Verbs};
-use crate::tasks::Signal;
+use crate::tasks::{Signal, off_thread};
 use crate::telemetry::Telemetry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -122,18 +122,24 @@ impl Discovery {
         }
     }
 
-    /// Publishes changes, once the definitions are known. Never returns.
+    /// Publishes changes, once the definitions are known. Returns only when the process is ending.
     pub async fn run(self: Arc<Self>, synced: Signal) {
         synced.wait().await;
-        let mut shown: HashMap<Str, BTreeMap<GroupVersion, Vec<Shown>>> = HashMap::new();
+        let mut shown: HashMap<Str, ShownGroup> = HashMap::new();
         loop {
             let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
             let mut documents_changed = false;
             for name in changed {
-                let group = self.catalog.group(&name);
                 let before = shown.remove(&name).unwrap_or_default();
-                let now = self.publish(&name, &group, &before);
-                documents_changed |= now != before;
+                // A group may have a thousand definitions.
+                let (own, group) = (self.clone(), name.clone());
+                let published = off_thread(0, move || {
+                    let now = own.publish(&group, &own.catalog.group(&group), &before);
+                    (now != before, now)
+                });
+                // The process is ending.
+                let Some((changed, now)) = published.await else { return };
+                documents_changed |= changed;
                 if !now.is_empty() {
                     shown.insert(name, now);
                 }
@@ -145,12 +151,7 @@ impl Discovery {
         }
     }
 
-    fn publish(
-        &self,
-        name: &str,
-        group: &Group,
-        before: &BTreeMap<GroupVersion, Vec<Shown>>,
-    ) -> BTreeMap<GroupVersion, Vec<Shown>> {
+    fn publish(&self, name: &str, group: &Group, before: &ShownGroup) -> ShownGroup {
         let mut now = BTreeMap::new();
         for version in versions(group) {
             let gv = GroupVersion::new(name, version);
@@ -184,16 +185,18 @@ impl Discovery {
             .collect();
         let (of, builder) = (gv.clone(), self.catalog.builder().clone());
         let hash = hash(definitions.iter().map(|d| &*d.definition));
+        let memory = memory(definitions.iter());
         let build = move || group_version_document(&of, &rows(&builder, &of.version, definitions.iter()));
         self.published
             .openapi
-            .set_temporary(&v3::key(gv), hash, Arc::new(build));
+            .set_temporary(&v3::key(gv), hash, memory, Arc::new(build));
     }
 
     /// As [`publish_openapi`](Self::publish_openapi), for the document of all groups.
     fn publish_openapi_v2(&self) {
         let catalog = self.catalog.clone();
-        self.published.openapi_v2.set_custom(Arc::new(move || {
+        let memory = memory(catalog.groups().values().flat_map(|group| group.values()));
+        let list = move || {
             let groups = catalog.groups();
             let all = groups.iter().flat_map(|(name, group)| {
                 let builder = catalog.builder();
@@ -204,18 +207,25 @@ impl Discovery {
                 })
             });
             all.collect()
-        }));
+        };
+        self.published.openapi_v2.set_custom(memory, Arc::new(list));
     }
 }
 
-/// The rows of those definitions whose version can be built.
+/// About what documents of these definitions allocate while they are built.
+fn memory<'a>(definitions: impl Iterator<Item = &'a Arc<Defined>>) -> usize {
+    const PER_BYTE: usize = 12;
+    definitions.map(|d| d.definition.stored.len() * PER_BYTE).sum()
+}
+
+/// The rows of those definitions whose version can be served.
 fn rows<'a>(
     builder: &Builder,
     version: &str,
     definitions: impl Iterator<Item = &'a Arc<Defined>>,
 ) -> Vec<Arc<Resource>> {
-    let built = definitions.filter_map(|d| builder.row(&d.definition, version).ok());
-    built.map(|row| Arc::new(row.resource)).collect()
+    let built = definitions.filter_map(|d| builder.published(&d.definition, d.definition.served(version)?).ok());
+    built.map(Arc::new).collect()
 }
 
 /// Changes whenever a document of these definitions may change. The same in all gateways that run this version.
@@ -226,6 +236,9 @@ fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
     }
     aggregated::hash(text.as_bytes())
 }
+
+/// What is published of a group.
+type ShownGroup = BTreeMap<GroupVersion, Vec<Shown>>;
 
 /// Identifies what a definition contributes to OpenAPI.
 #[derive(PartialEq, Eq)]

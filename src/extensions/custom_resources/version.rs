@@ -12,7 +12,9 @@ use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
+use crate::extensions::naming::Names;
 use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
+use crate::registry::converting::NotConverted;
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
@@ -33,6 +35,9 @@ const MEMORY_PER_BYTE: usize = 12;
 pub(super) struct ServedVersion {
     row: Arc<Resource>,
     store: Arc<Store>,
+    versions: Arc<DefinitionVersions>,
+    /// The index of the version in `versions`.
+    index: usize,
     endpoint: ApiGroupVersion,
 }
 
@@ -85,6 +90,11 @@ impl ServedVersion {
     /// The store of the custom resources.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Converts an object of another version of the definition to this one.
+    pub async fn convert(&self, object: Value) -> Result<Value, NotConverted> {
+        self.versions.convert(object, self.index).await
     }
 
     /// Serves a request for the resource.
@@ -159,6 +169,14 @@ impl Builder {
         }
     }
 
+    /// What OpenAPI documents need of a version's row.
+    ///
+    /// # Errors
+    /// Why the version cannot be served.
+    pub fn published(&self, definition: &Definition, version: &Version) -> Result<Resource, String> {
+        published(definition, version, &self.scale)
+    }
+
     /// The open storages.
     pub fn storages(&self) -> &Opened {
         &self.storages
@@ -207,6 +225,8 @@ impl Builder {
         Ok(Ok(Arc::new(ServedVersion {
             store: Arc::new(Store::new(row.clone(), storage, admission)),
             row,
+            versions,
+            index: served,
             endpoint,
         })))
     }
@@ -217,21 +237,12 @@ impl Builder {
     /// # Errors
     /// Why the version cannot be served, for the log.
     pub fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
-        let names = &definition.accepted;
-        for (what, name) in [
-            ("resource", names.plural()),
-            ("kind", names.kind()),
-            ("list kind", names.list_kind()),
-        ] {
-            if name.is_empty() {
-                return Err(format!("the server could not properly serve the {what}"));
-            }
-        }
+        check_names(&definition.accepted)?;
         let tree = definition.tree();
         let mut all = Vec::new();
         for spec in tree.at(&["spec", "versions"]).items() {
             let name = spec.str_at(&["name"]);
-            let gvk = GroupVersionKind::new(&definition.group, name, names.kind());
+            let gvk = GroupVersionKind::new(&definition.group, name, definition.accepted.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
             let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
@@ -247,58 +258,100 @@ impl Builder {
             return Err(format!("there is no version {version:?}"));
         };
         let versions = self.conversions.versions(&tree, &all)?;
-        let gvr = GroupVersionResource::new(&definition.group, version, names.plural());
-        let mut subresources = Vec::new();
-        if of.status {
-            subresources.push(Subresource {
-                name: "status",
-                kind: GroupVersionKind::new(&definition.group, version, names.kind()),
-                verbs: Verbs::GET_PATCH_UPDATE,
-                behaviour: SubresourceBehaviour::Status,
-            });
-        }
+        let spec = &tree.at(&["spec", "versions"]).items()[served];
         let paths = ScalePaths::of_version(tree.get("spec"), version);
         let inner: Arc<dyn RestStrategy> = match &paths {
             Some(paths) => Arc::new(ScaleStrategy(paths.clone())),
             None => Arc::new(Plain),
         };
         let scale = paths.map(|paths| Scale::new(paths, self.scale.clone()));
-        subresources.extend(scale.as_ref().map(Scale::subresource));
-        let reversed: Vec<&str> = definition.group.rsplit('.').collect();
         let structural = all[served].schema.structural().clone();
-        let spec = &tree.at(&["spec", "versions"]).items()[served];
-        let resource = Resource {
-            kind: names.kind().into(),
-            list_kind: names.list_kind().into(),
-            singular: names.singular().into(),
-            short_names: names.short().to_vec(),
-            categories: names.categories().to_vec(),
-            namespaced: definition.namespaced,
-            verbs: Verbs::ALL,
-            backing: Backing::Stored {
-                prefix: prefix(&gvr.group_resource()),
-            },
-            schema: versions.schema(served),
-            definition: Str::from(format!("{}.{version}.{}", reversed.join("."), names.kind())),
+        let mut resource = Resource {
             columns: Some(columns::of_version(spec)),
             selectable: Some(selectable::of_version(spec, Some(structural.clone()))),
             strategy: Arc::new(SchemaStrategy::new(structural, of.status, inner)),
-            deprecation: of.deprecated.then(|| deprecation(definition, of).into()),
-            unstructured: true,
-            returns_deleted: false,
-            unconditional_update: false,
-            create_on_update: false,
-            meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
-            storage_version_hash: definition.storage_version_hash(),
-            subresources,
-            gvr,
+            ..outline(definition, of, versions.schema(served))
         };
+        resource.subresources.extend(scale.as_ref().map(Scale::subresource));
         Ok(Row {
             resource,
             scale,
             versions,
             served,
         })
+    }
+}
+
+/// What OpenAPI documents need of a version's row. Compiles no schema: the documents of a thousand definitions would
+/// otherwise compile all of theirs at once.
+///
+/// # Errors
+/// Why the version cannot be served.
+fn published(definition: &Definition, version: &Version, scale: &Arc<dyn Schema>) -> Result<Resource, String> {
+    check_names(&definition.accepted)?;
+    let tree = definition.tree();
+    let of_version = |spec: &&Value| spec.str_at(&["name"]) == version.name;
+    let spec = tree.at(&["spec", "versions"]).items().iter().find(of_version);
+    let spec = spec.ok_or_else(|| format!("there is no version {:?}", version.name))?;
+    let schema = kept(tree.get("spec"), spec.at(&["schema", "openAPIV3Schema"]));
+    let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
+    let kind = KindSchema::published(gvk, json::to_vec(&schema).into());
+    let mut resource = outline(definition, version, Arc::new(kind));
+    let paths = ScalePaths::of_version(tree.get("spec"), &version.name);
+    let scale = paths.map(|paths| Scale::new(paths, scale.clone()));
+    resource.subresources.extend(scale.as_ref().map(Scale::subresource));
+    Ok(resource)
+}
+
+fn check_names(names: &Names) -> Result<(), String> {
+    for (what, name) in [
+        ("resource", names.plural()),
+        ("kind", names.kind()),
+        ("list kind", names.list_kind()),
+    ] {
+        if name.is_empty() {
+            return Err(format!("the server could not properly serve the {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a version's row that do not depend on its compiled schema.
+fn outline(definition: &Definition, version: &Version, schema: Arc<dyn Schema>) -> Resource {
+    let names = &definition.accepted;
+    let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
+    let status = version.status.then(|| Subresource {
+        name: "status",
+        kind: GroupVersionKind::new(&definition.group, &version.name, names.kind()),
+        verbs: Verbs::GET_PATCH_UPDATE,
+        behaviour: SubresourceBehaviour::Status,
+    });
+    let reversed: Vec<&str> = definition.group.rsplit('.').collect();
+    Resource {
+        kind: names.kind().into(),
+        list_kind: names.list_kind().into(),
+        singular: names.singular().into(),
+        short_names: names.short().to_vec(),
+        categories: names.categories().to_vec(),
+        namespaced: definition.namespaced,
+        verbs: Verbs::ALL,
+        backing: Backing::Stored {
+            prefix: prefix(&gvr.group_resource()),
+        },
+        schema,
+        definition: Str::from(format!("{}.{}.{}", reversed.join("."), version.name, names.kind())),
+        columns: None,
+        selectable: None,
+        strategy: Arc::new(Plain),
+        deprecation: version.deprecated.then(|| deprecation(definition, version).into()),
+        unstructured: true,
+        returns_deleted: false,
+        unconditional_update: false,
+        create_on_update: false,
+        meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
+        storage_version_hash: definition.storage_version_hash(),
+        subresources: status.into_iter().collect(),
+        gvr,
     }
 }
 
@@ -344,9 +397,13 @@ impl Definition {
     }
 }
 
-/// Compiled schemas, shared by content: versions of a definition often have the same one.
+/// Compiled schemas and their JSON, shared by content: versions of a definition often have the same one, and each version
+/// holds those of all.
 #[derive(Default)]
-struct Schemas(Mutex<HashMap<[u8; 32], Weak<StructuralSchema>>>);
+struct Schemas(Mutex<BySum>);
+
+/// By the SHA-256 of the JSON.
+type BySum = HashMap<[u8; 32], (Weak<StructuralSchema>, Bytes)>;
 
 impl Schemas {
     /// The compiled schema, and the JSON it was compiled from.
@@ -355,17 +412,19 @@ impl Schemas {
         let sum = digest::digest(&digest::SHA256, &source);
         let mut key = [0; 32];
         key.copy_from_slice(sum.as_ref());
-        if let Some(known) = self.lock().get(&key).and_then(Weak::upgrade) {
-            return Ok((known, source));
+        if let Some((schema, source)) = self.lock().get(&key)
+            && let Some(known) = schema.upgrade()
+        {
+            return Ok((known, source.clone()));
         }
         let compiled = Arc::new(StructuralSchema::compile(schema).map_err(|e| e.to_string())?);
         let mut all = self.lock();
-        all.retain(|_, schema| schema.strong_count() > 0);
-        all.insert(key, Arc::downgrade(&compiled));
+        all.retain(|_, (schema, _)| schema.strong_count() > 0);
+        all.insert(key, (Arc::downgrade(&compiled), source.clone()));
         Ok((compiled, source))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<StructuralSchema>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BySum> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

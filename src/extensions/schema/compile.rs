@@ -7,7 +7,6 @@ use super::limits::{self, MAX_DEPTH};
 use super::pattern::Pattern;
 use super::rules::Rule;
 use super::{Additional, Bound, Checks, CompileError, Default, ListKind, Node, Type};
-use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
@@ -154,6 +153,20 @@ impl<'s> Compiler<'s> {
 fn default(value: &Value) -> Default {
     Default {
         value: value.clone(),
-        size: json::to_vec(value).len(),
+        size: size(value),
     }
+}
+
+/// About the memory of a value in bytes.
+fn size(value: &Value) -> usize {
+    /// A node with its place in the parent, and its key.
+    const NODE: usize = 64;
+    checkpoint();
+    let below = match value {
+        Value::String(s) => s.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(m) => m.iter().map(|(key, v)| key.len() + size(v)).sum(),
+        _ => 0,
+    };
+    NODE + below
 }

@@ -1,4 +1,5 @@
-//! Applies the defaults of a schema (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`).
+//! Applies the defaults of a schema (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`), as many
+//! as fit into memory: a list of a million `{}` and an item schema with a default of a megabyte would not.
 
 use super::limits::MAX_DEFAULTS;
 use super::{Additional, Node};
@@ -12,9 +13,42 @@ pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
     Filler { left: MAX_DEFAULTS }.below(node, v, root);
 }
 
+/// True if [`fill`] would not change `v`.
+pub(super) fn is_filled(node: &Node, v: &Value, root: bool) -> bool {
+    checkpoint();
+    let element = |of: &Node, v: &Value| !(of.default.is_some() && of.rejects_null(v)) && is_filled(of, v, false);
+    match v {
+        Value::Object(m) => {
+            let own = node.properties.iter().filter(|(name, _)| !(root && is_meta(name)));
+            let properties = own.clone().all(|(name, property)| match m.get(name) {
+                None => property.default.is_none(),
+                Some(v) => element(property, v),
+            });
+            let additional = |of: &Node| {
+                m.iter()
+                    .filter(|(key, _)| node.property(key).is_none())
+                    .all(|(_, v)| element(of, v))
+            };
+            properties
+                && match &node.additional {
+                    Additional::Schema(of) => additional(of),
+                    _ => true,
+                }
+        }
+        Value::Array(items) => node
+            .items
+            .as_deref()
+            .is_none_or(|of| items.iter().all(|item| element(of, item))),
+        _ => true,
+    }
+}
+
+fn is_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
 struct Filler {
-    /// Without a bound, a list of a million `{}` and an item schema with a default of a megabyte would not fit into
-    /// any memory.
+    /// Bytes that defaults may still add.
     left: usize,
 }
 
@@ -31,7 +65,7 @@ impl Filler {
         match v {
             Value::Object(m) => {
                 for (name, property) in &node.properties {
-                    if root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                    if root && is_meta(name) {
                         continue;
                     }
                     if property.default.is_some()

@@ -1,12 +1,12 @@
 //! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
 
-use super::{CompileError, StructuralSchema, embedded, openapi};
+use super::{CompileError, Node, StructuralSchema, embedded, openapi};
 use crate::api::openapi::Dialect;
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -44,6 +44,11 @@ impl KindSchema {
     /// equal schemas cost the memory of one.
     pub fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
         Self { gvk, schema, source }
+    }
+
+    /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no compilation.
+    pub fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
+        Self::shared(gvk, Arc::new(StructuralSchema { root: Node::default() }), source)
     }
 
     /// Compiles the schema of a kind from JSON that was accepted before.
@@ -200,6 +205,10 @@ impl RestStrategy for SchemaStrategy {
                 old,
                 subresource: "status",
             } => self.schema.validate_status(object, Some(old)),
+            _ if !self.schema.is_defaulted(object) => {
+                let why = "the defaults of its schema take more than 1 MiB; shorten its lists, or the defaults";
+                ErrorList::from_iter([FieldError::forbidden(&FieldPath::default(), why)])
+            }
             _ => self.schema.validate(object, change.old()),
         };
         errors.extend(self.inner.validate(object, change));

@@ -5,6 +5,7 @@ use crate::apimachinery::gvk::GroupVersionKind;
 use crate::json;
 use crate::registry::Schema;
 use crate::registry::schema::ManagerInfo;
+use crate::registry::strategy::{Change, Plain, RestStrategy};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -606,7 +607,7 @@ fn ratcheting_follows_upstreams_correlation() {
 }
 
 #[test]
-fn defaults_stop_before_they_exceed_what_can_be_stored() {
+fn defaults_stop_at_their_limit_and_the_object_is_invalid() {
     let s = schema(
         json!({"l": {"type": "array", "items": {"type": "object", "properties": {
         "a": {"type": "string", "default": "x".repeat(10_000)}}}}}),
@@ -620,7 +621,12 @@ fn defaults_stop_before_they_exceed_what_can_be_stored() {
         .iter()
         .filter(|i| !i.get("a").is_null())
         .count();
-    assert_eq!(filled, limits::MAX_DEFAULTS / 10_002);
+    assert_eq!(filled, limits::MAX_DEFAULTS / 10_064);
+    assert!(!s.is_defaulted(&o));
+    let strategy = SchemaStrategy::new(Arc::new(s), false, Arc::new(Plain));
+    let errors = strategy.validate(&o, Change::Create);
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].detail.contains("defaults of its schema"), "{:?}", errors[0]);
 }
 
 #[test]
@@ -673,6 +679,7 @@ proptest! {
         s.prune(&mut v);
         s.default(&mut v);
         let once = v.clone();
+        prop_assert!(s.is_defaulted(&v));
         prop_assert!(s.prune(&mut v).is_empty());
         s.default(&mut v);
         prop_assert_eq!(&v, &once);

@@ -12,6 +12,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::value::{Map, Value};
 use crate::interrupt::checkpoint;
+use std::cell::Cell;
 
 /// The errors in `v`, whose path is `base`; paths in messages start at `v`. Errors of values that are the same as in
 /// `old` are dropped (ratcheting).
@@ -28,11 +29,11 @@ fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default
     let mut validator = Validator {
         base,
         is_default,
-        left: MAX_STEPS,
+        left: Cell::new(MAX_STEPS),
     };
     let mut out = Outcome::default();
     validator.check(node, v, old, &At::ROOT, &mut out);
-    if validator.left == 0 {
+    if validator.left.get() == 0 {
         let why = "takes too many steps to validate; shorten its lists and strings, or simplify the schema";
         out.errors.push(FieldError::forbidden(base, why));
     }
@@ -43,7 +44,7 @@ struct Validator<'a> {
     base: &'a FieldPath,
     is_default: bool,
     /// Steps until validation is given up.
-    left: u64,
+    left: Cell<u64>,
 }
 
 #[derive(Default)]
@@ -86,8 +87,12 @@ impl Named {
     }
 }
 
+/// The steps that one error takes: several texts are made for it.
+const STEPS_PER_ERROR: u64 = 8;
+
 impl Validator<'_> {
     fn name(&self, at: &At<'_>) -> Named {
+        self.spend(STEPS_PER_ERROR);
         let text = at.below(&FieldPath::default());
         let below = text.as_str();
         let field = match below.strip_prefix('.').unwrap_or(below) {
@@ -102,10 +107,11 @@ impl Validator<'_> {
         FieldError::invalid(self.base, "", detail)
     }
 
-    fn spend(&mut self, steps: u64) -> bool {
+    /// Counts steps; false once there are none left.
+    fn spend(&self, steps: u64) -> bool {
         checkpoint();
-        self.left = self.left.saturating_sub(steps);
-        self.left > 0
+        self.left.set(self.left.get().saturating_sub(steps));
+        self.left.get() > 0
     }
 
     fn check(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
@@ -170,7 +176,7 @@ impl Validator<'_> {
             out.push(named.invalid(&s.into(), detail));
         } else if let Some(p) = &c.pattern {
             // A step of matching is far cheaper than one of validation.
-            const STEPS_AT_ONCE: u64 = 64;
+            const STEPS_AT_ONCE: u64 = 16;
             if self.spend(p.steps(s) / STEPS_AT_ONCE) && !p.is_match(s) {
                 let named = self.name(at);
                 let detail = format!("{} in body should match '{}'", named.text.as_str(), p.source());
@@ -189,7 +195,7 @@ impl Validator<'_> {
         let Some(c) = node.checks.as_deref().filter(|c| !c.enumeration.is_empty()) else {
             return;
         };
-        if !self.spend(c.enumeration.len() as u64 / 16) || c.enumeration.iter().any(|e| allowed(v, e)) {
+        if !self.spend(c.enumeration.len() as u64 / 4) || c.enumeration.iter().any(|e| allowed(v, e)) {
             return;
         }
         let texts = c.enumeration.iter().map(|e| match e.as_str() {
@@ -259,6 +265,9 @@ impl Validator<'_> {
             return;
         }
         for name in node.required.iter().filter(|n| !m.contains_key(n)) {
+            if self.left.get() == 0 {
+                return;
+            }
             let field = self.name(&at.name(name)).field;
             out.push(FieldError::required(&field, ""));
         }

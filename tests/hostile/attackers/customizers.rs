@@ -54,7 +54,10 @@ pub fn object(name: &str, spec: &str) -> String {
 pub fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
     let created = scene.send(&Request::post(DEFINITIONS, definition));
     scene.expect(created.as_ref().is_some_and(|a| a.code == 201), || {
-        format!("the definition: {:.300}", created.as_ref().map_or_else(String::new, Answer::text))
+        format!(
+            "the definition: {:.300}",
+            created.as_ref().map_or_else(String::new, Answer::text)
+        )
     });
     scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));
     scene.until("the definition is served", |scene| {

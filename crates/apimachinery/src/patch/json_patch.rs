@@ -3,6 +3,8 @@
 //! Start at [`JsonPatch`]. In this dialect negative indices count from the end, a `test` of an absent member against
 //! null succeeds, and the whole document can only be replaced or tested.
 
+mod explain;
+
 use super::{go_syntax_error, json_type, rejected};
 use crate::codec::json;
 use crate::codec::strict_errors::StrictErrors;
@@ -45,6 +47,15 @@ impl Spent {
         self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
         (self.moved <= MAX_MOVED).then_some(())
     }
+}
+
+/// An operation that does not apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotApplied {
+    /// The text of upstream's library.
+    pub text: String,
+    /// True if the operation is a `test`.
+    pub test_failed: bool,
 }
 
 /// A decoded patch, ready to apply.
@@ -126,13 +137,42 @@ impl JsonPatch {
     ///
     /// # Errors
     /// 422 with a fixed text for any failure, including exceeded copy and move limits.
-    pub fn apply(self, mut doc: Value) -> Result<Value, Status> {
+    pub fn apply(self, doc: Value) -> Result<Value, Status> {
+        self.apply_explained(doc).map_err(|_| rejected())
+    }
+
+    /// Applies all operations in order.
+    ///
+    /// # Errors
+    /// The first operation that does not apply, in the words of upstream's library.
+    pub fn apply_explained(self, mut doc: Value) -> Result<Value, NotApplied> {
         let mut spent = Spent::default();
         for op in self.operations {
             checkpoint();
-            one(&mut doc, op, &mut spent).ok_or_else(rejected)?;
+            // The value is not part of any text, and may be large.
+            let told: Map = op
+                .iter()
+                .filter(|(k, _)| *k != "value")
+                .map(|(k, v)| (Str::new(k), v.clone()))
+                .collect();
+            if one(&mut doc, op, &mut spent).is_none() {
+                return Err(NotApplied {
+                    test_failed: told.str("op") == "test",
+                    text: explain::failure(&doc, &told),
+                });
+            }
         }
         Ok(doc)
+    }
+
+    /// True if an operation copies or moves values: the result can be much larger than the patch.
+    pub fn has_copies(&self) -> bool {
+        self.operations.iter().any(|op| matches!(op.str("op"), "copy" | "move"))
+    }
+
+    /// True if the patch changes nothing because it has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
     }
 }
 

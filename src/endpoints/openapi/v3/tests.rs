@@ -69,7 +69,7 @@ async fn temporary_documents_are_built_on_request_and_given_back() {
             }
             crate::json!({"text": text})
         };
-        all.set_temporary(&format!("apis/g{i:02}/v1"), format!("H{i}"), Arc::new(build));
+        all.set_temporary(&format!("apis/g{i:02}/v1"), format!("H{i}"), 0, Arc::new(build));
     }
     let urls = all.urls().await;
     assert_eq!((urls.len(), builds.load(Ordering::Relaxed)), (COUNT, 0));

@@ -114,6 +114,8 @@ impl Disk {
             .query_map([], |r| Ok((r.get::<_, i64>(0)?.cast_unsigned(), r.get(1)?)))
             .and_then(Iterator::collect)
             .map_err(sql)?;
+        // Reading everything has filled the page cache, and nothing reads the file again.
+        self.db.execute_batch("PRAGMA shrink_memory").map_err(sql)?;
         Ok(Contents {
             revision,
             objects,

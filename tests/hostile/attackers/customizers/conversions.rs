@@ -43,17 +43,26 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
         }),
     );
     let deep = json(&"[".repeat(n * 100));
-    webhook("answers brackets nested a million deep", Arc::new(move |io| drop(io.write_all(&deep))));
+    webhook(
+        "answers brackets nested a million deep",
+        Arc::new(move |io| drop(io.write_all(&deep))),
+    );
     let objects = list(n * 10, |_| "{}".into());
     let many = json(&format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{{"uid":"u","result":{{"status":"Success"}},"convertedObjects":{objects}}}}}"#
     ));
-    webhook("answers with 100,000 objects", Arc::new(move |io| drop(io.write_all(&many))));
+    webhook(
+        "answers with 100,000 objects",
+        Arc::new(move |io| drop(io.write_all(&many))),
+    );
     let message = "m".repeat(n * 100);
     let long = json(&format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{{"uid":"u","result":{{"status":"Failure","message":"{message}"}}}}}}"#
     ));
-    webhook("fails with a message of a megabyte", Arc::new(move |io| drop(io.write_all(&long))));
+    webhook(
+        "fails with a message of a megabyte",
+        Arc::new(move |io| drop(io.write_all(&long))),
+    );
 }
 
 /// Stores objects, lets `server` convert the definition's other version, and asks for that.
@@ -75,7 +84,11 @@ fn convert(scene: &mut Scene<'_>, server: &Backend, few: usize) {
     let other = OBJECTS.replace("/v1/", "/v2/");
     let mut open = Vec::new();
     let watch = format!("{other}?watch=true&resourceVersion=0");
-    for path in [other.clone(), format!("{other}/a1"), watch].into_iter().cycle().take(few * 3) {
+    for path in [other.clone(), format!("{other}/a1"), watch]
+        .into_iter()
+        .cycle()
+        .take(few * 3)
+    {
         let Some(mut io) = scene.connect() else { continue };
         let _ = crate::wire::send(&mut io, &Request::get(path), scene.token());
         open.push(io);
@@ -103,14 +116,17 @@ fn rules(cases: &mut Cases, n: usize) {
         scene.send(&Request::post(DEFINITIONS, definition(&versions, &annotation, "")));
         scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));
     });
-    cases.add("custom: 100 stored objects of 100 KB, listed in another version", move |scene| {
-        let versions = format!("{},{}", version("v1", true, OPEN, ""), version("v2", false, OPEN, ""));
-        define(scene, definition(&versions, "", ""));
-        let text = "t".repeat(n * 10);
-        let create: Vec<_> = (0..n / 100)
-            .map(|i| Request::post(OBJECTS, object(&format!("a{i}"), &format!(r#"{{"t":"{text}"}}"#))))
-            .collect();
-        scene.send_in_sequence(&create);
-        scene.send_all(&vec![Request::get(OBJECTS.replace("/v1/", "/v2/")); 8]);
-    });
+    cases.add(
+        "custom: 20 stored objects of 100 KB, listed in another version",
+        move |scene| {
+            let versions = format!("{},{}", version("v1", true, OPEN, ""), version("v2", false, OPEN, ""));
+            define(scene, definition(&versions, "", ""));
+            let text = "t".repeat(n * 10);
+            let create: Vec<_> = (0..20)
+                .map(|i| Request::post(OBJECTS, object(&format!("a{i}"), &format!(r#"{{"t":"{text}"}}"#))))
+                .collect();
+            scene.send_in_sequence(&create);
+            scene.send_all(&vec![Request::get(OBJECTS.replace("/v1/", "/v2/")); 4]);
+        },
+    );
 }

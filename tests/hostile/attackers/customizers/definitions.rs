@@ -9,7 +9,9 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let large = move |mark: usize| {
         let properties = super::joined(n, |i| {
-            format!(r#""p{i}":{{"type":"string","description":"property {i} of change {mark}","pattern":"^[a-z]{{1,20}}$"}}"#)
+            format!(
+                r#""p{i}":{{"type":"string","description":"property {i} of change {mark}","pattern":"^[a-z]{{1,20}}$"}}"#
+            )
         });
         format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)
     };
@@ -24,26 +26,35 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
             scene.send(&Request::post(OBJECTS, object(&format!("a{i}"), r#"{"p1":"a"}"#)));
         }
     });
-    cases.add("custom: a definition of a megabyte, applied by ten managers", move |scene| {
-        for manager in 0..10 {
-            let path = format!("{DEFINITIONS}/as.custom.example?fieldManager=m{manager}&force=true");
-            let body = definition(&version("v1", true, &large(0), ""), "", "");
-            scene.send(&Request::patch("apply", path, body));
-        }
-        scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));
-    });
-    cases.add("custom: a definition created and deleted 100 times, with an object", move |scene| {
-        for _ in 0..(n / 100).min(100) {
-            let name = format!("{DEFINITIONS}/as.custom.example");
-            scene.until("the last definition is gone", |scene| {
-                scene.send(&Request::get(&name)).is_some_and(|a| a.code == 404)
-            });
-            define(scene, definition(&version("v1", true, r#"{"type":"object"}"#, ""), "", ""));
-            scene.send(&Request::post(OBJECTS, object("a", "{}")));
-            scene.send(&Request::delete(name));
-        }
-        scene.leftovers.clear();
-    });
+    cases.add(
+        "custom: a definition of a megabyte, applied by ten managers",
+        move |scene| {
+            for manager in 0..10 {
+                let path = format!("{DEFINITIONS}/as.custom.example?fieldManager=m{manager}&force=true");
+                let body = definition(&version("v1", true, &large(0), ""), "", "");
+                scene.send(&Request::patch("apply", path, body));
+            }
+            scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));
+        },
+    );
+    cases.add(
+        "custom: a definition created and deleted 100 times, with an object",
+        move |scene| {
+            for _ in 0..(n / 100).min(100) {
+                let name = format!("{DEFINITIONS}/as.custom.example");
+                scene.until("the last definition is gone", |scene| {
+                    scene.send(&Request::get(&name)).is_some_and(|a| a.code == 404)
+                });
+                define(
+                    scene,
+                    definition(&version("v1", true, r#"{"type":"object"}"#, ""), "", ""),
+                );
+                scene.send(&Request::post(OBJECTS, object("a", "{}")));
+                scene.send(&Request::delete(name));
+            }
+            scene.leftovers.clear();
+        },
+    );
     cases.add("custom: 100 versions of a large schema, each used", move |scene| {
         let versions = super::joined(100, |i| {
             let properties = super::joined(n / 100, |p| {
@@ -53,7 +64,9 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
             version(&format!("v{}", i + 1), i == 0, &schema, "")
         });
         define(scene, definition(&versions, "", ""));
-        let gets: Vec<_> = (1..=100).map(|i| Request::get(OBJECTS.replace("/v1/", &format!("/v{i}/")))).collect();
+        let gets: Vec<_> = (1..=100)
+            .map(|i| Request::get(OBJECTS.replace("/v1/", &format!("/v{i}/"))))
+            .collect();
         scene.send_in_sequence(&gets);
     });
 }

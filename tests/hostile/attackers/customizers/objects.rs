@@ -26,27 +26,43 @@ fn lists(cases: &mut Cases, n: usize) {
     const SET: &str = r#""x-kubernetes-list-type":"set","items":{"type":"string"}"#;
     const MAP: &str = r#""x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],
         "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"},"v":{"type":"string"}}}"#;
-    case(cases, "custom: a set of 200,000 strings", || items(SET), move || {
-        with_list(list(n * 20, |i| format!(r#""s{i}""#)))
-    });
-    case(cases, "custom: a set of one string 200,000 times", || items(SET), move || {
-        with_list(list(n * 20, |_| r#""s""#.into()))
-    });
+    case(
+        cases,
+        "custom: a set of 200,000 strings",
+        || items(SET),
+        move || with_list(list(n * 20, |i| format!(r#""s{i}""#))),
+    );
+    case(
+        cases,
+        "custom: a set of one string 200,000 times",
+        || items(SET),
+        move || with_list(list(n * 20, |_| r#""s""#.into())),
+    );
     case(
         cases,
         "custom: a set of 3,000 objects that differ in their last field",
-        || items(r#""x-kubernetes-list-type":"set","items":{"type":"object","x-kubernetes-map-type":"atomic","x-kubernetes-preserve-unknown-fields":true}"#),
+        || {
+            items(
+                r#""x-kubernetes-list-type":"set","items":{"type":"object","x-kubernetes-map-type":"atomic","x-kubernetes-preserve-unknown-fields":true}"#,
+            )
+        },
         move || {
             let same = super::joined(60, |i| format!(r#""k{i}":"v""#));
             with_list(list(n * 3 / 10, |i| format!(r#"{{{same},"z":{i}}}"#)))
         },
     );
-    case(cases, "custom: a list map of 50,000 keys", || items(MAP), move || {
-        with_list(list(n * 5, |i| format!(r#"{{"k":"k{i}"}}"#)))
-    });
-    case(cases, "custom: a list map of one key 50,000 times", || items(MAP), move || {
-        with_list(list(n * 5, |_| r#"{"k":"k"}"#.into()))
-    });
+    case(
+        cases,
+        "custom: a list map of 50,000 keys",
+        || items(MAP),
+        move || with_list(list(n * 5, |i| format!(r#"{{"k":"k{i}"}}"#))),
+    );
+    case(
+        cases,
+        "custom: a list map of one key 50,000 times",
+        || items(MAP),
+        move || with_list(list(n * 5, |_| r#"{"k":"k"}"#.into())),
+    );
     case(
         cases,
         "custom: 200,000 items of a wrong type",
@@ -85,7 +101,9 @@ fn lists(cases: &mut Cases, n: usize) {
 fn branches(cases: &mut Cases, n: usize) {
     let alternatives = |word: &'static str, m: usize| {
         move || {
-            let all = super::joined(m, |i| format!(r#"{{"properties":{{"k":{{"minimum":{i}}}}},"required":["r{i}"]}}"#));
+            let all = super::joined(m, |i| {
+                format!(r#"{{"properties":{{"k":{{"minimum":{i}}}}},"required":["r{i}"]}}"#)
+            });
             items(&format!(
                 r#""items":{{"type":"object","properties":{{"k":{{"type":"integer"}}}},"x-kubernetes-preserve-unknown-fields":true,"{word}":[{all}]}}"#
             ))
@@ -131,7 +149,12 @@ fn defaults(cases: &mut Cases, n: usize) {
     case(
         cases,
         "custom: a default of 10 KB for each of 100,000 items",
-        move || items(&format!(r#""items":{{"type":"object","properties":{{"k":{}}}}}"#, large())),
+        move || {
+            items(&format!(
+                r#""items":{{"type":"object","properties":{{"k":{}}}}}"#,
+                large()
+            ))
+        },
         move || with_list(list(n * 10, |_| "{}".into())),
     );
     case(
@@ -217,7 +240,9 @@ fn unknown(cases: &mut Cases, n: usize) {
         },
         move || {
             with_list(list(n, |i| {
-                format!(r#"{{"apiVersion":"a/b/c","kind":"K k","metadata":{{"name":"-{i}","labels":{{"-":"-"}},"x":1}}}}"#)
+                format!(
+                    r#"{{"apiVersion":"a/b/c","kind":"K k","metadata":{{"name":"-{i}","labels":{{"-":"-"}},"x":1}}}}"#
+                )
             }))
         },
     );
@@ -239,7 +264,9 @@ fn patches(cases: &mut Cases, n: usize) {
     cases.add("custom: 10,000 operations of a JSON patch", move |scene| {
         define(scene, of_spec(MAP));
         scene.send(&with_list(keys(0)));
-        let ops = list(n, |i| format!(r#"{{"op":"add","path":"/spec/l/0","value":{{"k":"p{i}"}}}}"#));
+        let ops = list(n, |i| {
+            format!(r#"{{"op":"add","path":"/spec/l/0","value":{{"k":"p{i}"}}}}"#)
+        });
         scene.send(&Request::patch("json", format!("{OBJECTS}/a"), ops));
     });
     cases.add("custom: an update of 20,000 items with ratcheted errors", move |scene| {

@@ -1,0 +1,233 @@
+//! Decides which writes concern a webhook or a policy: rules, selectors and match policy (upstream's
+//! `admission/plugin/webhook/predicates` and `admission/plugin/policy/matching`).
+//!
+//! Entry points: [`Criteria`], parsed when a configuration changes; [`Matcher`], made for a write, which shares what all
+//! criteria ask about it; and [`PluralIndex`], which finds the criteria worth asking. Match conditions are left to the
+//! caller.
+
+mod index;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+pub use index::PluralIndex;
+pub use rule::Rule;
+
+use super::{Attributes, ObjectLookup, Operation, ServedKind};
+use crate::apimachinery::gvk::GroupResource;
+use crate::apimachinery::selector::LabelSelector;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::OnceCell;
+
+/// The kinds of `admissionregistration.k8s.io`, on which no webhook is called, so that a broken configuration can always
+/// be mended.
+const EXEMPT_KINDS: [&str; 6] = [
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+];
+
+/// What selects the writes of a webhook, a policy or a binding.
+#[derive(Clone, Debug)]
+pub struct Criteria {
+    rules: Vec<Rule>,
+    /// Rules whose writes are left out.
+    excluded: Vec<Rule>,
+    /// Whether an empty list of rules matches every write (bindings) or none (webhooks).
+    all_without_rules: bool,
+    /// Whether rules also match the other versions of the resource (`matchPolicy: Equivalent`).
+    equivalent: bool,
+    namespaces: std::result::Result<LabelSelector, String>,
+    objects: std::result::Result<LabelSelector, String>,
+}
+
+/// Matches one write against any number of criteria.
+pub struct Matcher<'a> {
+    cluster: &'a ObjectLookup,
+    attributes: &'a Attributes,
+    /// The other versions of the resource, in which rules with `matchPolicy: Equivalent` may name it.
+    equivalents: OnceLock<Vec<ServedKind>>,
+    namespace: OnceCell<Arc<Value>>,
+}
+
+/// True for the kinds that no webhook may intercept.
+pub fn is_exempt(attributes: &Attributes) -> bool {
+    attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT_KINDS.contains(&attributes.kind.kind.as_str())
+}
+
+fn rules(list: &Value) -> Vec<Rule> {
+    list.items().iter().map(Rule::parse).collect()
+}
+
+impl Criteria {
+    /// Reads a valid webhook of a `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`.
+    pub fn of_webhook(webhook: &Value) -> Self {
+        Self {
+            all_without_rules: false,
+            ..Self::read(webhook, "rules")
+        }
+    }
+
+    /// Reads the valid `matchConstraints` of a policy or `matchResources` of a binding.
+    pub fn of_policy(resources: &Value) -> Self {
+        Self {
+            excluded: rules(resources.get("excludeResourceRules")),
+            ..Self::read(resources, "resourceRules")
+        }
+    }
+
+    fn read(v: &Value, member: &str) -> Self {
+        // An absent selector is not defaulted in objects from before the default existed; it selects everything.
+        let selector = |key: &str| match v.get(key) {
+            Value::Null => Ok(LabelSelector::default()),
+            selector => LabelSelector::from_object(selector),
+        };
+        Self {
+            rules: rules(v.get(member)),
+            excluded: Vec::new(),
+            all_without_rules: true,
+            equivalent: v.str_at(&["matchPolicy"]) != "Exact",
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+        }
+    }
+
+    /// The rules that select writes.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// True if the namespace selector is well-formed and matches these labels.
+    pub fn selects_namespace(&self, labels: &Value) -> bool {
+        self.namespaces.as_ref().is_ok_and(|s| s.matches_map(labels))
+    }
+}
+
+impl<'a> Matcher<'a> {
+    /// A matcher for this write.
+    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
+        Self {
+            cluster,
+            attributes,
+            equivalents: OnceLock::new(),
+            namespace: OnceCell::new(),
+        }
+    }
+
+    /// The version of the resource to judge the write in, if the criteria match. `object` is the object of the write in
+    /// its current state.
+    ///
+    /// # Errors
+    /// 404 if the namespace does not exist; 500 for selectors that cannot be evaluated. Both only if the rules match.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Option<ServedKind>> {
+        // Upstream evaluates the selectors first, but ignores their errors if the rules do not match. This order has the
+        // same result and usually asks nothing.
+        let Some(target) = self.target(criteria) else {
+            return Ok(None);
+        };
+        let by_namespace = self.in_namespace(criteria, object).await;
+        if let Ok(false) = by_namespace {
+            return Ok(None);
+        }
+        let by_object = self.has_labels(criteria, object);
+        if let Ok(false) = by_object {
+            return Ok(None);
+        }
+        by_namespace?;
+        by_object?;
+        Ok(Some(target))
+    }
+
+    /// The stored namespace of the write; `None` for cluster-scoped resources.
+    ///
+    /// # Errors
+    /// 404 if it does not exist.
+    pub async fn namespace(&self) -> Result<Option<&Arc<Value>>> {
+        let name = self.attributes.request_namespace();
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let read = async || {
+            let found = self.cluster.get_cached("", "namespaces", "", name).await?;
+            found.map(Arc::new).ok_or_else(|| {
+                let namespaces = GroupResource::new("", "namespaces");
+                Status::not_found(&namespaces, name)
+            })
+        };
+        self.namespace.get_or_try_init(read).await.map(Some)
+    }
+
+    fn target(&self, criteria: &Criteria) -> Option<ServedKind> {
+        if self.first_match(&criteria.excluded, criteria.equivalent).is_some() {
+            return None;
+        }
+        if criteria.rules.is_empty() && criteria.all_without_rules {
+            return Some(self.own());
+        }
+        self.first_match(&criteria.rules, criteria.equivalent)
+    }
+
+    fn own(&self) -> ServedKind {
+        ServedKind {
+            resource: self.attributes.resource.clone(),
+            kind: self.attributes.kind.clone(),
+        }
+    }
+
+    /// The version that the first matching rule names. The request's own version precedes all others.
+    fn first_match(&self, rules: &[Rule], equivalent: bool) -> Option<ServedKind> {
+        let attributes = self.attributes;
+        if rules.iter().any(|r| r.matches(attributes, &attributes.resource)) {
+            return Some(self.own());
+        }
+        if !equivalent || rules.is_empty() {
+            return None;
+        }
+        let others = self
+            .equivalents
+            .get_or_init(|| self.cluster.equivalents(&attributes.resource, &attributes.subresource));
+        let named = |rule: &Rule| others.iter().find(|other| rule.matches(attributes, &other.resource));
+        rules.iter().find_map(named).cloned()
+    }
+
+    async fn in_namespace(&self, criteria: &Criteria, object: &Value) -> Result<bool> {
+        let attributes = self.attributes;
+        let is_namespace = attributes.resource.resource == "namespaces";
+        if attributes.request_namespace().is_empty() && !is_namespace {
+            return Ok(true);
+        }
+        let selector = criteria.namespaces.as_ref().map_err(Status::internal)?;
+        if selector.is_everything() {
+            return Ok(true);
+        }
+        let written = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if is_namespace && attributes.subresource.is_empty() && written {
+            // The stored namespace does not have the new labels yet.
+            return Ok(selector.matches_map(object.at(&["metadata", "labels"])));
+        }
+        let namespace = self.namespace().await?;
+        let labels = namespace.map_or(&Value::Null, |n| n.at(&["metadata", "labels"]));
+        Ok(selector.matches_map(labels))
+    }
+
+    fn has_labels(&self, criteria: &Criteria, object: &Value) -> Result<bool> {
+        let selector = criteria.objects.as_ref().map_err(Status::internal)?;
+        if selector.is_everything() {
+            return Ok(true);
+        }
+        // Options of connections have no metadata, and match no selector that requires something.
+        if self.attributes.operation == Operation::Connect {
+            return Ok(false);
+        }
+        let matches = |o: &Value| !o.is_null() && selector.matches_map(o.at(&["metadata", "labels"]));
+        Ok(matches(object) || self.attributes.old_object.as_deref().is_some_and(matches))
+    }
+}

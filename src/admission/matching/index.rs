@@ -1,0 +1,105 @@
+//! [`PluralIndex`]: finds the criteria that can match a resource, so that the number of webhooks and policies for other
+//! resources does not matter to a write.
+
+use super::Criteria;
+use crate::apimachinery::value::Str;
+use std::collections::HashMap;
+
+/// Positions in a list of criteria, by the plural of the resources that they select. Groups and versions are not part of
+/// the key: equivalent resources have the same plural in other groups.
+#[derive(Clone, Debug, Default)]
+pub struct PluralIndex {
+    by_plural: HashMap<Str, Vec<usize>>,
+    /// Criteria that select any resource.
+    any: Vec<usize>,
+}
+
+impl PluralIndex {
+    /// The index of a list.
+    pub fn new<'c>(all: impl Iterator<Item = &'c Criteria>) -> Self {
+        let mut index = Self::default();
+        for (position, criteria) in all.enumerate() {
+            let Some(names) = plurals(criteria) else {
+                index.any.push(position);
+                continue;
+            };
+            for name in names {
+                let list = index.by_plural.entry(name.clone()).or_default();
+                if list.last() != Some(&position) {
+                    list.push(position);
+                }
+            }
+        }
+        index
+    }
+
+    /// True if [`candidates`](Self::candidates) is not empty.
+    pub fn has_candidates(&self, plural: &str) -> bool {
+        !self.any.is_empty() || self.by_plural.contains_key(plural)
+    }
+
+    /// The positions of the criteria that can match this resource, in ascending order.
+    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = usize> {
+        let mut named = self
+            .by_plural
+            .get(plural)
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .copied()
+            .peekable();
+        let mut any = self.any.iter().copied().peekable();
+        std::iter::from_fn(move || match (named.peek(), any.peek()) {
+            (Some(a), Some(b)) if b < a => any.next(),
+            (None, _) => any.next(),
+            _ => named.next(),
+        })
+    }
+}
+
+/// The plurals that criteria can select; `None` if that is any.
+fn plurals(criteria: &Criteria) -> Option<Vec<&Str>> {
+    if criteria.rules.is_empty() && criteria.all_without_rules {
+        return None;
+    }
+    let mut all = Vec::new();
+    for rule in &criteria.rules {
+        all.extend(rule.plurals()?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::value::Value;
+    use crate::json;
+
+    fn of(resources: Value) -> Criteria {
+        let mut rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"]});
+        rule.set(&["resources"], resources);
+        let mut webhook = json!({});
+        webhook.set(&["rules"], vec![rule]);
+        Criteria::of_webhook(&webhook)
+    }
+
+    #[test]
+    fn only_criteria_that_name_the_plural_or_any_are_candidates_in_order() {
+        let all = [
+            of(json!(["pods", "pods/status"])),
+            of(json!(["*/*"])),
+            of(json!(["nodes", "pods"])),
+            Criteria::of_webhook(&json!({})),
+            Criteria::of_policy(&json!({})),
+        ];
+        let index = PluralIndex::new(all.iter());
+        let candidates = |plural| index.candidates(plural).collect::<Vec<_>>();
+        assert_eq!(candidates("pods"), [0, 1, 2, 4]);
+        assert_eq!(candidates("nodes"), [1, 2, 4]);
+        assert_eq!(candidates("secrets"), [1, 4]);
+        let one = PluralIndex::new(all[..1].iter());
+        assert_eq!(
+            ["pods", "nodes"].map(|plural| one.has_candidates(plural)),
+            [true, false]
+        );
+    }
+}

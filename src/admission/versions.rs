@@ -1,0 +1,37 @@
+//! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write between them.
+//! The registry implements it.
+
+use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use async_trait::async_trait;
+
+/// A version in which the objects of a resource are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedKind {
+    /// The resource.
+    pub resource: GroupVersionResource,
+    /// The kind of its objects, or of the objects of its subresource.
+    pub kind: GroupVersionKind,
+}
+
+/// What plugins ask about the versions of a resource.
+#[async_trait]
+pub trait Versions: Send + Sync + 'static {
+    /// The other served versions of the objects of a resource, possibly in other groups, as far as they have the
+    /// subresource.
+    fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
+
+    /// Converts an object of one served version to another one of the same resource. Custom resources may be converted
+    /// by a webhook.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
+
+    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped.
+    ///
+    /// # Errors
+    /// 400 if a value has the wrong type.
+    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()>;
+}

@@ -1,0 +1,149 @@
+//! Admission webhooks: the plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook (upstream:
+//! `admission/plugin/webhook`).
+//!
+//! Entry points: [`MutatingWebhooks`] and [`ValidatingWebhooks`]. [`Configurations`] holds the compiled configurations of one
+//! kind and is fed from storage; a request is judged by every configuration that was acknowledged before it.
+//!
+//! ```text
+//! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ matcher ──▶ review ──▶ client::webhook
+//!                                                                                             ◀── answer, patch
+//! ```
+//!
+//! A write that no webhook can concern costs two atomic loads and a lookup of its resource.
+
+mod advice;
+mod call;
+mod config;
+mod configurations;
+mod mutating;
+mod patch;
+pub mod review;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod validating;
+mod versioned;
+
+pub use configurations::{Configurations, Feed};
+
+use super::matching::{self, Matcher};
+use super::{Admission, Attributes, ObjectLookup, Operation, ServedKind, forbidden};
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::value::Value;
+use crate::client::webhook::{Limits, SharedWebhooks};
+use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
+use async_trait::async_trait;
+use config::FailurePolicy;
+use configurations::{Active, Snapshot};
+use std::sync::Arc;
+
+/// Bounds on the use of one webhook. A caller that waits holds a request, so a webhook that hangs must not collect all
+/// requests of the server.
+pub const LIMITS: Limits = Limits {
+    calls: 128,
+    waiting: 256,
+};
+
+/// What the calls of webhooks need.
+#[derive(Clone)]
+pub struct Calls {
+    /// Namespaces, and versions of resources.
+    pub cluster: ObjectLookup,
+    /// Connections.
+    pub webhooks: Arc<SharedWebhooks>,
+    /// Metrics.
+    pub metrics: AdmissionWebhookMetrics,
+}
+
+/// The plugin MutatingAdmissionWebhook.
+pub struct MutatingWebhooks {
+    configurations: Arc<Configurations>,
+    calls: Calls,
+}
+
+/// The plugin ValidatingAdmissionWebhook.
+pub struct ValidatingWebhooks {
+    configurations: Arc<Configurations>,
+    calls: Calls,
+}
+
+impl MutatingWebhooks {
+    /// Calls the webhooks of MutatingWebhookConfigurations.
+    pub fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+        Self { configurations, calls }
+    }
+}
+
+impl ValidatingWebhooks {
+    /// Calls the webhooks of ValidatingWebhookConfigurations.
+    pub fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+        Self { configurations, calls }
+    }
+}
+
+/// True unless it is certain that no webhook concerns this write.
+fn may_concern(configurations: &Configurations, attributes: &Attributes) -> bool {
+    configurations.may_match(&attributes.resource.resource) && !matching::is_exempt(attributes)
+}
+
+/// True for new and changed webhook configurations.
+fn configures_webhooks(attributes: &Attributes) -> bool {
+    let written = matches!(attributes.operation, Operation::Create | Operation::Update);
+    written && matching::is_exempt(attributes) && attributes.kind.kind.ends_with("WebhookConfiguration")
+}
+
+async fn fresh(configurations: &Configurations, attributes: &Attributes, object: &Value) -> Result<Arc<Snapshot>> {
+    let snapshot = configurations.fresh().await;
+    snapshot.map_err(|_| forbidden(attributes, object, "not yet ready to handle request"))
+}
+
+/// The version in which `active` is to see this write; `None` if it is not to be called.
+async fn selected(
+    active: &Active,
+    matcher: &Matcher<'_>,
+    attributes: &Attributes,
+    object: &Value,
+) -> Result<Option<ServedKind>> {
+    let Some(target) = matcher.matches(&active.hook.criteria, object).await? else {
+        return Ok(None);
+    };
+    if active.hook.conditions == 0 {
+        return Ok(Some(target));
+    }
+    match active.hook.failure_policy {
+        FailurePolicy::Ignore => Ok(None),
+        FailurePolicy::Fail => Err(Status::forbidden(
+            &attributes.resource.group_resource(),
+            &attributes.name,
+            "this server cannot evaluate match conditions",
+        )),
+    }
+}
+
+#[async_trait]
+impl Admission for MutatingWebhooks {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        may_concern(&self.configurations, attributes)
+    }
+
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let snapshot = fresh(&self.configurations, attributes, object).await?;
+        mutating::dispatch(&self.calls, &snapshot, attributes, object).await
+    }
+}
+
+#[async_trait]
+impl Admission for ValidatingWebhooks {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        may_concern(&self.configurations, attributes) || configures_webhooks(attributes)
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        if matching::is_exempt(attributes) {
+            advice::warn(&self.calls.cluster, attributes, object).await;
+            return Ok(());
+        }
+        let snapshot = fresh(&self.configurations, attributes, object).await?;
+        validating::dispatch(&self.calls, &snapshot, attributes, object).await
+    }
+}

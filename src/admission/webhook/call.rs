@@ -1,0 +1,229 @@
+//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to [`judge`].
+
+use super::configurations::Active;
+use super::review::{self, Answer, Review, Unacceptable};
+use super::versioned::Encoded;
+use super::{Calls, FailurePolicy};
+use crate::admission::{Attributes, ServedKind};
+use crate::apimachinery::names;
+use crate::apimachinery::status::Status;
+use crate::apimachinery::validation::qualified_name;
+use crate::apimachinery::value::Value;
+use crate::client::webhook::{Call, CallError};
+use crate::tasks::off_thread;
+use crate::telemetry::admission_webhooks::{RejectionCause, WebhookLabels};
+use std::time::{Duration, Instant};
+
+/// Limits of an answer: a patch may replace the whole object, in base64.
+const RESPONSE_BYTES: usize = 4 << 20;
+const RESPONSE_FACTOR: usize = 2;
+/// Answers from this size on are decoded off the reactor.
+const LARGE: usize = 16 << 10;
+/// About what decoding an answer allocates, by byte.
+const MEMORY_PER_BYTE: usize = 8;
+/// Codes of failed calls in the metrics, as upstream.
+const UNAVAILABLE: u16 = 503;
+
+/// Why a webhook did not admit a write.
+pub(super) enum Failure {
+    /// It denied the write.
+    Denied(Status),
+    /// It could not be asked, or its answer is unusable. The failure policy decides.
+    Call {
+        /// Upstream's reason.
+        why: String,
+        /// The code in the metrics.
+        code: u16,
+    },
+    /// The write cannot go on, whatever the failure policy.
+    Internal(Status),
+}
+
+impl Failure {
+    /// A call whose answer cannot be used.
+    pub fn unusable(why: String) -> Self {
+        Self::Call { why, code: UNAVAILABLE }
+    }
+}
+
+/// Sends a review to a webhook, and returns its answer if that admits the write.
+///
+/// # Errors
+/// [`Failure`].
+///
+/// # Cancel safety
+/// Cancel safe for this side; the webhook may have received the review.
+pub(super) async fn ask(
+    calls: &Calls,
+    active: &Active,
+    mutating: bool,
+    attributes: &Attributes,
+    target: &ServedKind,
+    objects: &Encoded,
+) -> Result<Answer, Failure> {
+    let hook = &active.hook;
+    if attributes.dry_run && !hook.dry_runs {
+        return Err(Failure::Internal(Status::bad_request(format!(
+            "admission webhook {:?} does not support dry run",
+            hook.name.as_str()
+        ))));
+    }
+    let Some(version) = hook.review_version else {
+        let why =
+            "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+        return Err(Failure::Call {
+            why: why.to_owned(),
+            code: 400,
+        });
+    };
+    let connection = active.connection(&calls.webhooks).map_err(|why| Failure::Call {
+        why: why.clone(),
+        code: 500,
+    })?;
+    let uid = names::uid();
+    let body = Review {
+        version,
+        uid: &uid,
+        attributes,
+        target,
+        object: &objects.object,
+        old_object: &objects.old,
+    }
+    .encode();
+    let max_response = RESPONSE_BYTES + RESPONSE_FACTOR * body.len();
+    let posted = connection.post(Call {
+        body: body.into(),
+        timeout: time_left(attributes).map_or(hook.timeout, |left| left.min(hook.timeout)),
+        max_response,
+    });
+    let body = posted.await.map_err(|e| Failure::Call {
+        code: match &e {
+            CallError::Status(code, _) => *code,
+            _ => UNAVAILABLE,
+        },
+        why: format!("failed to call webhook: {e}"),
+    })?;
+    let size = body.len();
+    let read = move || review::answer(version, &uid, mutating, &body);
+    let answer = match size < LARGE {
+        true => read(),
+        false => {
+            let busy = || {
+                Err(Unacceptable::Undecodable(
+                    "the server is too busy to decode it".to_owned(),
+                ))
+            };
+            off_thread(size * MEMORY_PER_BYTE, read).await.unwrap_or_else(busy)
+        }
+    };
+    let answer = answer.map_err(|why| {
+        Failure::unusable(match why {
+            Unacceptable::Undecodable(why) => format!("failed to call webhook: {why}"),
+            Unacceptable::Invalid(why) => format!("received invalid webhook response: {why}"),
+        })
+    })?;
+    annotate(attributes, &hook.name, &answer);
+    for warning in &answer.warnings {
+        attributes.warnings.add(warning.as_str());
+    }
+    match answer.allowed {
+        true => Ok(answer),
+        false => Err(Failure::Denied(denied(&hook.name, answer.status))),
+    }
+}
+
+/// The time until the request ends.
+fn time_left(attributes: &Attributes) -> Option<Duration> {
+    Some(attributes.deadline?.saturating_duration_since(Instant::now()))
+}
+
+fn annotate(attributes: &Attributes, webhook: &str, answer: &Answer) {
+    for (key, value) in &answer.audit_annotations {
+        let key = format!("{webhook}/{key}");
+        if key.matches('/').count() == 1 && qualified_name(&key).is_empty() {
+            attributes.audit.annotate(&key, value.as_str());
+        } else {
+            tracing::warn!(%webhook, "a webhook's audit annotation has no valid name and is dropped");
+        }
+    }
+}
+
+/// The Status of a refusal.
+fn denied(webhook: &str, status: Option<Value>) -> Status {
+    let mut status = status.unwrap_or_else(Value::object);
+    let by = format!("admission webhook {webhook:?} denied the request");
+    let message = match (status.str_at(&["message"]), status.str_at(&["reason"])) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (message, _) => format!("{by}: {message}"),
+    };
+    status.set(&["message"], message);
+    if matches!(status.str_at(&["status"]), "" | "Success") {
+        status.set(&["status"], "Failure");
+    }
+    let code = status.get("code").as_i64().unwrap_or_default();
+    // HTTP has three digits.
+    let code = u16::try_from(code.clamp(400, 999)).unwrap_or(400);
+    Status::verbatim(code, status)
+}
+
+/// Records the outcome of a call, and decides what it means: whether the write goes on although the call failed.
+///
+/// # Errors
+/// The Status to respond with.
+pub(super) fn judge<T>(
+    calls: &Calls,
+    active: &Active,
+    labels: WebhookLabels<'_>,
+    took: Duration,
+    outcome: Result<T, Failure>,
+) -> Result<Option<T>, Status> {
+    let hook = &active.hook;
+    let metrics = &calls.metrics;
+    active.stats.record(hook, took, &outcome);
+    let failure = match outcome {
+        Ok(answer) => {
+            metrics.called(labels, took, 200, false);
+            return Ok(Some(answer));
+        }
+        Err(failure) => failure,
+    };
+    match failure {
+        Failure::Call { why, code } if hook.failure_policy == FailurePolicy::Ignore => {
+            tracing::warn!(webhook = %hook.name, configuration = %hook.configuration, "failed calling webhook, failing open: {why}");
+            metrics.called(labels, took, code, false);
+            metrics.failed_open(labels);
+            Ok(None)
+        }
+        Failure::Call { why, code } => {
+            tracing::warn!(webhook = %hook.name, configuration = %hook.configuration, "failed calling webhook, failing closed: {why}");
+            metrics.rejected(labels, RejectionCause::Call, code);
+            metrics.called(labels, took, code, true);
+            Err(Status::internal(format!(
+                "failed calling webhook {:?}: {why}",
+                hook.name.as_str()
+            )))
+        }
+        Failure::Denied(status) => {
+            metrics.rejected(labels, RejectionCause::Denied, status.code);
+            metrics.called(labels, took, status.code, true);
+            Err(status)
+        }
+        Failure::Internal(status) => {
+            metrics.rejected(labels, RejectionCause::Internal, 0);
+            metrics.called(labels, took, 0, true);
+            Err(status)
+        }
+    }
+}
+
+/// Fails once the request's own deadline has passed.
+///
+/// # Errors
+/// 504.
+pub(super) fn in_time(attributes: &Attributes) -> Result<(), Status> {
+    match time_left(attributes) {
+        Some(Duration::ZERO) => Err(Status::timeout("request did not complete within requested timeout", 0)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,91 @@
+//! A webhook of a stored configuration, compiled.
+
+use super::review::Version;
+use crate::admission::matching::Criteria;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::webhook::WebhookConfig;
+use crate::storage::Entry;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As upstream's default, for objects from before it was set when they were written.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
+pub struct Configuration {
+    pub hooks: Vec<Arc<Hook>>,
+}
+
+/// What a failed call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailurePolicy {
+    /// The request fails.
+    Fail,
+    /// The request goes on.
+    Ignore,
+}
+
+/// One webhook.
+pub(super) struct Hook {
+    /// The name of the configuration.
+    pub configuration: Str,
+    pub name: Str,
+    /// Identifies the webhook between the rounds of a request.
+    pub id: String,
+    pub criteria: Criteria,
+    /// The number of match conditions.
+    pub conditions: usize,
+    pub failure_policy: FailurePolicy,
+    /// The text of the error, if the `clientConfig` cannot be used.
+    pub client: Result<WebhookConfig, String>,
+    pub timeout: Duration,
+    /// The version of the reviews; `None` if the webhook takes none that we know.
+    pub review_version: Option<Version>,
+    /// True if the webhook may be called in dry runs.
+    pub dry_runs: bool,
+    /// True if the webhook is to be called again when later plugins change the object.
+    pub reinvoke: bool,
+}
+
+impl Configuration {
+    /// Reads a stored object.
+    pub fn from_entry(entry: &Entry) -> Self {
+        Self::parse(&entry.decode())
+    }
+
+    pub fn parse(object: &Value) -> Self {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let hooks = object.get("webhooks").items().iter().map(|webhook| {
+            let nth = seen.entry(webhook.str_at(&["name"])).or_default();
+            *nth += 1;
+            Arc::new(Hook::parse(object.name(), webhook, *nth - 1))
+        });
+        Self { hooks: hooks.collect() }
+    }
+}
+
+impl Hook {
+    fn parse(configuration: &str, v: &Value, nth: usize) -> Self {
+        let name = v.str_at(&["name"]);
+        let seconds = v.get("timeoutSeconds").as_i64().and_then(|s| u64::try_from(s).ok());
+        let versions = v.get("admissionReviewVersions").items();
+        Self {
+            configuration: configuration.into(),
+            name: name.into(),
+            id: format!("{configuration}/{name}/{nth}"),
+            criteria: Criteria::of_webhook(v),
+            conditions: v.get("matchConditions").items().len(),
+            failure_policy: match v.str_at(&["failurePolicy"]) {
+                "Ignore" => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            client: WebhookConfig::parse(v.get("clientConfig")),
+            timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
+            review_version: Version::choose(versions.iter().filter_map(Value::as_str)),
+            dry_runs: matches!(v.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
+            reinvoke: v.str_at(&["reinvocationPolicy"]) == "IfNeeded",
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Configurations`]: the compiled webhook configurations of one kind. A change makes the next request rebuild the
+//! [`Snapshot`], so that a burst of changes costs one rebuild.
+
+use super::config::{Configuration, Hook};
+use super::stats::Stats;
+use crate::admission::matching::PluralIndex;
+use crate::apimachinery::value::Value;
+use crate::client::webhook::{SharedWebhooks, Webhook};
+use crate::client::{Informer, InformerHandle};
+use crate::storage::Storage;
+use crate::tasks::Signal;
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a request waits until the configurations acknowledged before it are known, as upstream's plugins wait for
+/// their informers.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feed runs.
+#[derive(Default)]
+pub struct Configurations {
+    followed: OnceLock<Followed>,
+    snapshot: ArcSwap<Snapshot>,
+    /// True if the informer knows more than the snapshot.
+    outdated: AtomicBool,
+    rebuilding: Mutex<()>,
+}
+
+struct Followed {
+    storage: Arc<dyn Storage>,
+    informer: Informer<Configuration>,
+}
+
+/// Feeds [`Configurations`] while it runs.
+pub struct Feed(InformerHandle<Configuration>);
+
+/// All webhooks of a kind: the configurations in the order of their names, and the webhooks of each in its order.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    pub hooks: Vec<Arc<Active>>,
+    pub index: PluralIndex,
+}
+
+/// A webhook in use. It survives changes of other configurations.
+pub(super) struct Active {
+    pub hook: Arc<Hook>,
+    /// Set by the first call.
+    connection: OnceLock<Result<Arc<Webhook>, String>>,
+    /// Those of the webhook with the same id before the last change.
+    pub stats: Arc<Stats>,
+}
+
+/// The configurations are not known in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotReady;
+
+impl Feed {
+    /// Runs until dropped.
+    pub async fn run(self) {
+        self.0.run().await;
+    }
+}
+
+impl Active {
+    /// The connection to the webhook.
+    ///
+    /// # Errors
+    /// Upstream's text, if the `clientConfig` cannot be used.
+    pub fn connection(&self, webhooks: &SharedWebhooks) -> Result<&Arc<Webhook>, &String> {
+        let connect = || match &self.hook.client {
+            Ok(config) => webhooks.get(config),
+            Err(why) => Err(format!("could not get REST client: {why}")),
+        };
+        self.connection.get_or_init(connect).as_ref()
+    }
+}
+
+impl Configurations {
+    /// Follows the stored configurations. The signal fires when they have been read. Must be called once; later calls have
+    /// no effect on requests.
+    pub fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
+        let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
+        let me = self.clone();
+        informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        let synced = informer.synced().clone();
+        let _ = self.followed.set(Followed { storage, informer });
+        (Feed(handle), synced)
+    }
+
+    /// False only if it is certain that no webhook can match this resource.
+    pub fn may_match(&self, plural: &str) -> bool {
+        match self.current() {
+            Some(_) if self.outdated.load(Ordering::Acquire) => true,
+            Some(_) => self.snapshot.load().index.has_candidates(plural),
+            None => true,
+        }
+    }
+
+    /// The source, if it has seen everything that was acknowledged.
+    fn current(&self) -> Option<&Followed> {
+        self.followed.get().filter(|f| f.informer.is_current(&*f.storage))
+    }
+
+    /// All webhooks of the configurations that were acknowledged before this call.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn fresh(&self) -> Result<Arc<Snapshot>, NotReady> {
+        let followed = self.followed.get().ok_or(NotReady)?;
+        if self.current().is_none() {
+            let caught_up = followed.informer.catch_up(&*followed.storage);
+            let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
+            in_time.map_err(|_| NotReady)?;
+        }
+        if self.outdated.load(Ordering::Acquire) {
+            self.rebuild(&followed.informer);
+        }
+        Ok(self.snapshot.load_full())
+    }
+
+    /// What happened to the calls of each webhook, in the order of calls. `kind` is `Mutating` or `Validating`.
+    pub fn status(&self, kind: &str) -> Vec<Value> {
+        if let Some(followed) = self.followed.get()
+            && self.outdated.load(Ordering::Acquire)
+        {
+            self.rebuild(&followed.informer);
+        }
+        let snapshot = self.snapshot.load();
+        let documents = snapshot.hooks.iter().map(|active| {
+            let mut document = active.stats.document(&active.hook);
+            document.set(&["type"], kind);
+            document
+        });
+        documents.collect()
+    }
+
+    fn rebuild(&self, informer: &Informer<Configuration>) {
+        let _one_at_a_time = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
+        // Cleared before reading: a change in between makes the next request rebuild again.
+        if !self.outdated.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let configurations = informer.snapshot();
+        let next = self.snapshot.load().updated(configurations.values());
+        self.snapshot.store(Arc::new(next));
+    }
+}
+
+impl Snapshot {
+    /// The snapshot of these configurations, which are in the order of their names.
+    pub fn updated<'c>(&self, configurations: impl Iterator<Item = &'c Arc<Configuration>>) -> Self {
+        let known: HashMap<&str, &Arc<Active>> = self.hooks.iter().map(|a| (a.hook.id.as_str(), a)).collect();
+        let hooks = configurations
+            .flat_map(|c| &c.hooks)
+            .map(|hook| match known.get(hook.id.as_str()) {
+                // The informer parses a configuration only when it changes.
+                Some(active) if Arc::ptr_eq(&active.hook, hook) => Arc::clone(active),
+                before => Arc::new(Active {
+                    hook: hook.clone(),
+                    connection: OnceLock::new(),
+                    stats: before.map(|active| active.stats.clone()).unwrap_or_default(),
+                }),
+            });
+        let hooks: Vec<_> = hooks.collect();
+        let index = PluralIndex::new(hooks.iter().map(|a| &a.hook.criteria));
+        Self { hooks, index }
+    }
+
+    /// The webhooks that can match a resource, with their positions.
+    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = (usize, &Arc<Active>)> {
+        self.index
+            .candidates(plural)
+            .map(|position| (position, &self.hooks[position]))
+    }
+}

@@ -1,0 +1,149 @@
+//! Calls mutating webhooks one after the other, in the order of their configurations' names (upstream:
+//! `admission/plugin/webhook/mutating/dispatcher.go`).
+//!
+//! ```text
+//! round 0: every webhook that matches. A change asks for round 1, and marks the IfNeeded webhooks called before it.
+//! round 1: the marked ones that still match; all IfNeeded ones of round 0, if other plugins changed the object since.
+//! ```
+
+use super::call::{self, ask, in_time, judge};
+use super::configurations::{Active, Snapshot};
+use super::review::Answer;
+use super::versioned::Versioned;
+use super::{Calls, patch, selected};
+use crate::admission::matching::Matcher;
+use crate::admission::{Attributes, ServedKind};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use crate::request::AuditLevel;
+use crate::telemetry::admission_webhooks::WebhookLabels;
+use std::collections::HashSet;
+use std::time::Instant;
+
+/// What round 1 needs to know of round 0.
+#[derive(Default)]
+struct Rounds {
+    /// IfNeeded webhooks that were called.
+    called: HashSet<String>,
+    /// Those of them to be called again.
+    marked: HashSet<String>,
+    /// The object after the last webhook; kept only if a webhook may be called again.
+    output: Option<Value>,
+}
+
+impl Rounds {
+    fn mark_called(&mut self) {
+        self.marked.extend(self.called.drain());
+    }
+}
+
+pub(super) async fn dispatch(
+    calls: &Calls,
+    snapshot: &Snapshot,
+    attributes: &Attributes,
+    object: &mut Value,
+) -> Result<()> {
+    let again = attributes.reinvocation.is_second_round();
+    let mut rounds: Rounds = attributes.reinvocation.take().unwrap_or_default();
+    if again && rounds.output.as_ref().is_some_and(|output| output != object) {
+        rounds.mark_called();
+    }
+    if again && rounds.marked.is_empty() {
+        return Ok(());
+    }
+    let matcher = Matcher::new(&calls.cluster, attributes);
+    let mut versioned = Versioned::new(&calls.cluster, attributes, std::mem::take(object));
+    for (position, active) in snapshot.candidates(&attributes.resource.resource) {
+        let target = selected(active, &matcher, attributes, versioned.object()).await?;
+        let Some(target) = target else { continue };
+        // A webhook that was not called in round 0 is not called in round 1, even if it matches now.
+        if again && !rounds.marked.contains(&active.hook.id) {
+            continue;
+        }
+        let call = One {
+            calls,
+            active,
+            attributes,
+            place: format!("round_{}_index_{position}", u8::from(again)),
+        };
+        if call.run(&mut versioned, &target).await? {
+            rounds.mark_called();
+            attributes.reinvocation.request();
+        }
+        if active.hook.reinvoke {
+            rounds.called.insert(active.hook.id.clone());
+        }
+    }
+    *object = versioned.finish().await?;
+    if !again {
+        rounds.output = (!rounds.called.is_empty()).then(|| object.clone());
+        attributes.reinvocation.keep(rounds);
+    }
+    Ok(())
+}
+
+/// One call.
+struct One<'a> {
+    calls: &'a Calls,
+    active: &'a Active,
+    attributes: &'a Attributes,
+    /// Round and position, for audit annotations.
+    place: String,
+}
+
+impl One<'_> {
+    /// Returns true if the webhook changed the object.
+    async fn run(&self, versioned: &mut Versioned<'_>, target: &ServedKind) -> Result<bool> {
+        let (active, attributes) = (self.active, self.attributes);
+        let objects = versioned.encode_as(target).await?;
+        let began = Instant::now();
+        let asked = async {
+            let answer = ask(self.calls, active, true, attributes, target, &objects).await?;
+            let names = (active.hook.name.as_str(), attributes.subresource.as_str());
+            let patched = patch::apply(&self.calls.cluster, names, target, versioned.object(), &answer).await?;
+            Ok::<_, call::Failure>((answer, patched))
+        };
+        let outcome = asked.await;
+        let patched = match &outcome {
+            Ok((answer, Some(patched))) => Some((answer, patched)),
+            _ => None,
+        };
+        let changed = patched.is_some_and(|(_, patched)| patched != versioned.object());
+        self.annotate(changed, patched.map(|(answer, _)| answer));
+        let labels = WebhookLabels {
+            name: &active.hook.name,
+            step: "admit",
+            operation: attributes.operation.as_str(),
+        };
+        match judge(self.calls, active, labels, began.elapsed(), outcome)? {
+            Some((_, Some(patched))) => versioned.set(patched),
+            Some((_, None)) => {}
+            None => {
+                let key = format!("failed-open.mutation.webhook.admission.k8s.io/{}", self.place);
+                attributes.audit.annotate(&key, active.hook.name.as_str());
+                in_time(attributes)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    fn annotate(&self, mutated: bool, patched: Option<&Answer>) {
+        let audit = &self.attributes.audit;
+        if audit.level() == AuditLevel::None {
+            return;
+        }
+        let hook = &self.active.hook;
+        let mut value = crate::json!({"configuration": (hook.configuration.as_str()), "webhook": (hook.name.as_str())});
+        if let Some(answer) = patched.filter(|_| audit.wants_objects()) {
+            let mut told = value.clone();
+            told.set(&["patch"], json::decode(&answer.patch).unwrap_or_default());
+            told.set(&["patchType"], "JSONPatch");
+            let key = format!("patch.webhook.admission.k8s.io/{}", self.place);
+            audit.annotate(&key, json::to_string(&told));
+        }
+        value.set(&["mutated"], mutated);
+        let key = format!("mutation.webhook.admission.k8s.io/{}", self.place);
+        audit.annotate(&key, json::to_string(&value));
+    }
+}

@@ -1,0 +1,331 @@
+//! The dispatch of calls to webhooks in this process.
+
+use super::*;
+use crate::admission::testing::{cluster, request};
+use crate::admission::{Chain, Operation};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::object::ObjectView;
+use crate::client::webhook::testing::{FakeWebhook, webhooks};
+use crate::json;
+use crate::request::{AuditLevel, AuditTrail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use config::Configuration;
+use http::{Request, Response};
+use prometheus::Registry;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The plugins over fixed configurations.
+struct World {
+    calls: Calls,
+    snapshot: Snapshot,
+    registry: Registry,
+}
+
+impl World {
+    fn new(configurations: &[(&str, Vec<Value>)]) -> Self {
+        let configurations: Vec<_> = configurations
+            .iter()
+            .map(|(name, hooks)| {
+                let hooks = Value::from(hooks.clone());
+                Arc::new(Configuration::parse(
+                    &json!({"metadata": {"name": name}, "webhooks": hooks}),
+                ))
+            })
+            .collect();
+        let registry = Registry::new();
+        Self {
+            calls: Calls {
+                cluster: cluster(&[]),
+                webhooks: Arc::new(SharedWebhooks::new(webhooks(Ok(Vec::new())), LIMITS)),
+                metrics: AdmissionWebhookMetrics::new(&registry),
+            },
+            snapshot: Snapshot::default().updated(configurations.iter()),
+            registry,
+        }
+    }
+
+    async fn mutate(&self, attributes: &Attributes, object: &Value) -> Result<Value> {
+        let mut object = object.clone();
+        mutating::dispatch(&self.calls, &self.snapshot, attributes, &mut object).await?;
+        Ok(object)
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        validating::dispatch(&self.calls, &self.snapshot, attributes, object).await
+    }
+
+    fn metrics(&self) -> String {
+        prometheus::TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap()
+    }
+}
+
+fn hook(name: &str, of: &FakeWebhook, edits: Value) -> Value {
+    let url = format!("https://{}/", of.address);
+    let mut hook = json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": url, "caBundle": (of.ca_bundle)},
+        "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]});
+    for (key, value) in edits.as_object().into_iter().flat_map(|m| m.iter()) {
+        hook.set(&[key], value.clone());
+    }
+    hook
+}
+
+fn review(response: Value) -> Response<Bytes> {
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    Response::new(json::to_vec(&review).into())
+}
+
+/// A webhook that answers each review with what `respond` makes of its request.
+async fn webhook(respond: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> FakeWebhook {
+    FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
+        let sent = json::decode(req.body()).unwrap();
+        let mut response = respond(sent.get("request"));
+        response.set(&["uid"], sent.str_at(&["request", "uid"]));
+        async move { review(response) }
+    })
+    .await
+}
+
+fn patch(operations: &Value) -> Value {
+    json!({"allowed": true, "patchType": "JSONPatch", "patch": (BASE64_STANDARD.encode(json::to_vec(operations)))})
+}
+
+/// A webhook that appends `mark` to `seen`.
+async fn appends(mark: &'static str) -> FakeWebhook {
+    webhook(move |request| {
+        let seen = format!("{}{mark}", request.str_at(&["object", "seen"]));
+        patch(&json!([{"op": "add", "path": "/seen", "value": seen}]))
+    })
+    .await
+}
+
+fn create() -> Attributes {
+    let mut write = request(Operation::Create, "", "configmaps", "c");
+    write.kind = GroupVersionKind::new("", "v1", "ConfigMap");
+    write
+}
+
+#[tokio::test]
+async fn mutating_webhooks_see_what_those_before_them_made() {
+    let (a, b) = (appends("a").await, appends("b").await);
+    let world = World::new(&[
+        (
+            "first",
+            vec![hook("1.x.io", &a, json!({})), hook("2.x.io", &b, json!({}))],
+        ),
+        ("second", vec![hook("3.x.io", &a, json!({}))]),
+    ]);
+    let write = Attributes {
+        audit: AuditTrail::new(AuditLevel::Request, false),
+        ..create()
+    };
+    let object = world.mutate(&write, &json!({})).await.unwrap();
+    assert_eq!(object.str_at(&["seen"]), "aba");
+    let annotations = write.audit.snapshot().annotations;
+    assert_eq!(
+        annotations["mutation.webhook.admission.k8s.io/round_0_index_1"],
+        r#"{"configuration":"first","mutated":true,"webhook":"2.x.io"}"#
+    );
+    assert_eq!(
+        annotations["patch.webhook.admission.k8s.io/round_0_index_2"],
+        r#"{"configuration":"second","patch":[{"op":"add","path":"/seen","value":"aba"}],"patchType":"JSONPatch","webhook":"3.x.io"}"#
+    );
+}
+
+/// A built-in plugin that changes the object in the second round.
+struct ChangesAgain;
+
+#[async_trait]
+impl Admission for ChangesAgain {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        if attributes.reinvocation.is_second_round() {
+            object.set(&["again"], true);
+        }
+        Ok(())
+    }
+}
+
+/// The dispatch as a plugin.
+struct Dispatch(World);
+
+#[async_trait]
+impl Admission for Dispatch {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        mutating::dispatch(&self.0.calls, &self.0.snapshot, attributes, object).await
+    }
+}
+
+async fn both_rounds(plugins: Vec<Arc<dyn Admission>>) -> String {
+    let mut object = json!({});
+    Chain::new(plugins).mutate(&create(), &mut object).await.unwrap();
+    object.str_at(&["seen"]).to_owned()
+}
+
+#[tokio::test]
+async fn if_needed_webhooks_are_called_again_after_a_later_change() {
+    let marks = [appends("a").await, appends("b").await, appends("c").await];
+    let [a, b, c] = &marks;
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    let world = || {
+        World::new(&[(
+            "all",
+            vec![
+                hook("a.x.io", a, again.clone()),
+                hook("b.x.io", b, json!({})),
+                hook("c.x.io", c, again.clone()),
+            ],
+        )])
+    };
+    // `c` changes the object last, so nothing calls it again.
+    assert_eq!(both_rounds(vec![Arc::new(Dispatch(world()))]).await, "abca");
+    // Unless a plugin of the second round changes the object.
+    let plugins: Vec<Arc<dyn Admission>> = vec![Arc::new(ChangesAgain), Arc::new(Dispatch(world()))];
+    assert_eq!(both_rounds(plugins).await, "abcac");
+}
+
+#[tokio::test]
+async fn validating_webhooks_are_called_side_by_side_and_the_first_error_wins() {
+    let slow = FakeWebhook::start(&["127.0.0.1"], |req: Request<Bytes>| async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let uid = json::decode(req.body()).unwrap().str_at(&["request", "uid"]).to_owned();
+        review(json!({"uid": uid, "allowed": false, "status": {"message": "slow"}}))
+    })
+    .await;
+    let quick = webhook(|_| json!({"allowed": false, "status": {"reason": "Quick"}, "warnings": ["w"]})).await;
+    let world = World::new(&[(
+        "all",
+        vec![
+            hook("slow.x.io", &slow, json!({})),
+            hook("quick.x.io", &quick, json!({})),
+        ],
+    )]);
+    let write = create();
+    let refused = world.validate(&write, &json!({})).await.unwrap_err();
+    assert_eq!(
+        refused.message,
+        "admission webhook \"quick.x.io\" denied the request: Quick"
+    );
+    assert_eq!(refused.code, 400);
+    assert_eq!(write.warnings.take(), ["w"]);
+    let metrics = world.metrics();
+    for name in ["slow.x.io", "quick.x.io"] {
+        let line = format!(
+            "apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"{name}\",operation=\"CREATE\",\
+             rejection_code=\"400\",type=\"validating\"}} 1"
+        );
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn deletions_cannot_be_patched_and_dry_runs_need_known_side_effects() {
+    let a = appends("a").await;
+    let world = World::new(&[(
+        "all",
+        vec![hook(
+            "a.x.io",
+            &a,
+            json!({"failurePolicy": "Ignore", "sideEffects": "Some"}),
+        )],
+    )]);
+    let delete = Attributes {
+        operation: Operation::Delete,
+        old_object: Some(Arc::new(json!({"metadata": {"name": "c"}}))),
+        ..create()
+    };
+    let refused = world.mutate(&delete, &Value::Null).await.unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Internal error occurred: admission webhook \"a.x.io\" attempted to modify the object, which is not supported for \
+         this operation"
+    );
+    let dry = Attributes {
+        dry_run: true,
+        ..create()
+    };
+    let refused = world.mutate(&dry, &json!({})).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (400, "admission webhook \"a.x.io\" does not support dry run")
+    );
+}
+
+#[tokio::test]
+async fn ignored_failures_end_when_the_request_is_over() {
+    let silent = FakeWebhook::start(&["127.0.0.1"], |_| std::future::pending()).await;
+    let world = World::new(&[("all", vec![hook("a.x.io", &silent, json!({"failurePolicy": "Ignore"}))])]);
+    let write = Attributes {
+        deadline: Some(Instant::now() + Duration::from_millis(50)),
+        ..create()
+    };
+    let late = world.mutate(&write, &json!({})).await.unwrap_err();
+    assert_eq!((late.code, late.reason), (504, "Timeout"));
+    let over = world.validate(&write, &json!({})).await.unwrap_err();
+    assert_eq!(over.code, 504);
+    assert!(
+        world
+            .metrics()
+            .contains("apiserver_admission_webhook_fail_open_count{name=\"a.x.io\",type=\"admit\"} 1")
+    );
+}
+
+#[tokio::test]
+async fn webhooks_of_other_resources_are_not_called_and_equivalents_see_their_version() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let record = seen.clone();
+    let fake = webhook(move |request| {
+        let text = format!(
+            "{} {}",
+            request.str_at(&["kind", "group"]),
+            request.str_at(&["object", "apiVersion"])
+        );
+        record.lock().unwrap().push(text);
+        patch(&json!([{"op": "add", "path": "/note", "value": "x"}]))
+    })
+    .await;
+    let rules =
+        json!([{"apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["events"]}]);
+    let world = World::new(&[("all", vec![hook("a.x.io", &fake, json!({"rules": rules}))])]);
+    world.mutate(&create(), &json!({})).await.unwrap();
+    assert!(seen.lock().unwrap().is_empty());
+    let mut event = request(Operation::Create, "", "events", "e");
+    event.kind = GroupVersionKind::new("", "v1", "Event");
+    let object = world
+        .mutate(&event, &json!({"apiVersion": "v1", "kind": "Event"}))
+        .await
+        .unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["events.k8s.io events.k8s.io/v1"]);
+    assert_eq!(
+        (object.api_version(), object.str_at(&["note"])),
+        ("v1", "x"),
+        "and is converted back"
+    );
+}
+
+#[tokio::test]
+async fn a_hundred_webhooks_of_other_resources_are_not_even_asked() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let fake = webhook(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        json!({"allowed": true})
+    })
+    .await;
+    let elsewhere = |i: usize| {
+        let rule = json!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": [(format!("r{i}"))]}]);
+        hook(&format!("h{i}.x.io"), &fake, json!({"rules": rule}))
+    };
+    let world = World::new(&[("all", (0..100).map(elsewhere).collect())]);
+    assert_eq!(world.snapshot.candidates("configmaps").count(), 0);
+    assert!(!world.snapshot.index.has_candidates("configmaps"));
+    assert_eq!(world.snapshot.candidates("r7").count(), 1);
+    world.validate(&create(), &json!({})).await.unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+}

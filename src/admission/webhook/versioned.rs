@@ -1,0 +1,129 @@
+//! The objects of a write in the version that a webhook is to see.
+
+use crate::admission::{Attributes, ObjectLookup, ServedKind};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use bytes::Bytes;
+
+/// The encoded object and old object; `null` for what there is none of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Encoded {
+    pub object: Bytes,
+    pub old: Bytes,
+}
+
+/// The object of a write while webhooks change it one after the other.
+pub(super) struct Versioned<'a> {
+    cluster: &'a ObjectLookup,
+    attributes: &'a Attributes,
+    /// The version of `object`.
+    version: ServedKind,
+    object: Value,
+    /// The object in the request's own version, until a webhook changes it: conversion there and back may lose something.
+    original: Option<Value>,
+    changed: bool,
+    encoded: Option<Encoded>,
+}
+
+/// The version of the request itself.
+pub(super) fn own(attributes: &Attributes) -> ServedKind {
+    ServedKind {
+        resource: attributes.resource.clone(),
+        kind: attributes.kind.clone(),
+    }
+}
+
+/// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
+async fn convert(cluster: &ObjectLookup, object: Value, from: &ServedKind, to: &ServedKind) -> Result<Value> {
+    if object.is_null() || from.kind == to.kind {
+        return Ok(object);
+    }
+    cluster.convert(object, &from.resource, &to.resource).await
+}
+
+/// The object and old object of a write in the version `target`.
+///
+/// # Errors
+/// Those of the conversion.
+pub(super) async fn encode(
+    cluster: &ObjectLookup,
+    attributes: &Attributes,
+    object: &Value,
+    from: &ServedKind,
+    target: &ServedKind,
+) -> Result<Encoded> {
+    let bytes = async |object: &Value, from: &ServedKind| -> Result<Bytes> {
+        if from.kind == target.kind {
+            return Ok(json::to_vec(object).into());
+        }
+        let converted = convert(cluster, object.clone(), from, target).await?;
+        Ok(json::to_vec(&converted).into())
+    };
+    Ok(Encoded {
+        object: bytes(object, from).await?,
+        old: match attributes.old_object.as_deref() {
+            Some(old) => bytes(old, &own(attributes)).await?,
+            None => Bytes::from_static(b"null"),
+        },
+    })
+}
+
+impl<'a> Versioned<'a> {
+    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes, object: Value) -> Self {
+        Self {
+            cluster,
+            attributes,
+            version: own(attributes),
+            object,
+            original: None,
+            changed: false,
+            encoded: None,
+        }
+    }
+
+    /// The object in its current version.
+    pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// Converts the object to another version, and encodes it.
+    ///
+    /// # Errors
+    /// Those of the conversion.
+    pub async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
+        if self.version.kind != target.kind {
+            if !self.changed && self.original.is_none() {
+                self.original = Some(self.object.clone());
+            }
+            let object = std::mem::take(&mut self.object);
+            self.object = convert(self.cluster, object, &self.version, target).await?;
+            self.encoded = None;
+        }
+        self.version = target.clone();
+        if let Some(encoded) = &self.encoded {
+            return Ok(encoded.clone());
+        }
+        let encoded = encode(self.cluster, self.attributes, &self.object, &self.version, target).await?;
+        self.encoded = Some(encoded.clone());
+        Ok(encoded)
+    }
+
+    /// Replaces the object by what a webhook made of it.
+    pub fn set(&mut self, object: Value) {
+        self.object = object;
+        self.changed = true;
+        self.encoded = None;
+    }
+
+    /// The object in the version of the request.
+    ///
+    /// # Errors
+    /// Those of the conversion.
+    pub async fn finish(self) -> Result<Value> {
+        match self.original {
+            Some(original) if !self.changed => Ok(original),
+            _ => convert(self.cluster, self.object, &self.version, &own(self.attributes)).await,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How the server identifies itself to webhooks: the users of a kubeconfig, by the host of the webhook (upstream:
+//! `apiserver/pkg/util/webhook/authentication.go`). Entry points: [`Identities::read`] and [`Identities::of`].
+
+use crate::apimachinery::codec::yaml;
+use crate::apimachinery::value::Value;
+use crate::client::kubeconfig::{self, UserCredentials};
+use http::HeaderValue;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The users of a kubeconfig. The default value has none: the server stays anonymous.
+#[derive(Default)]
+pub struct Identities {
+    users: Vec<(String, Arc<Identity>)>,
+    /// The user of the current context.
+    current: Option<Arc<Identity>>,
+}
+
+/// What one user presents.
+#[derive(Default)]
+pub struct Identity {
+    /// The client certificate.
+    pub certificate: Option<Arc<CertifiedKey>>,
+    /// The `Authorization` header.
+    pub authorization: Option<HeaderValue>,
+}
+
+impl Identities {
+    /// Reads a kubeconfig.
+    ///
+    /// # Errors
+    /// A one-line message with the file and the user at fault.
+    pub fn read(file: &Path, provider: &CryptoProvider) -> Result<Self, String> {
+        let about = |e: String| format!("kubeconfig {}: {e}", file.display());
+        let text = std::fs::read(file).map_err(|e| about(e.to_string()))?;
+        let document = yaml::decode(&text).map_err(|e| about(e.to_string()))?;
+        let base = file.parent().unwrap_or(Path::new("."));
+        Self::parse(&document, base, provider).map_err(about)
+    }
+
+    fn parse(document: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, String> {
+        let mut users = Vec::new();
+        for entry in document.get("users").items() {
+            let name = entry.str_at(&["name"]);
+            let about = |e: String| format!("users: {name:?}: {e}");
+            let credentials = kubeconfig::user_credentials(entry.get("user"), base).map_err(about)?;
+            let identity = Identity::new(&credentials, provider).map_err(about)?;
+            users.push((name.to_owned(), Arc::new(identity)));
+        }
+        let current = document.str_at(&["current-context"]);
+        let contexts = document.get("contexts").items();
+        let context = contexts
+            .iter()
+            .find(|c| !current.is_empty() && c.str_at(&["name"]) == current);
+        let user = context.map_or("", |c| c.str_at(&["context", "user"]));
+        let current = users.iter().find(|(name, _)| name == user).map(|(_, i)| i.clone());
+        Ok(Self { users, current })
+    }
+
+    /// The user for a webhook at `host:port`: the one of that name, the one with the longest wildcard, the same without the
+    /// port if that is 443, the user `*`, the user of the current context.
+    pub fn of(&self, authority: &str) -> Option<&Arc<Identity>> {
+        self.named(authority)
+            .or_else(|| self.named(authority.strip_suffix(":443")?))
+            .or_else(|| self.exactly("*"))
+            .or(self.current.as_ref())
+    }
+
+    fn exactly(&self, name: &str) -> Option<&Arc<Identity>> {
+        self.users.iter().find(|(n, _)| n == name).map(|(_, identity)| identity)
+    }
+
+    fn named(&self, target: &str) -> Option<&Arc<Identity>> {
+        self.exactly(target).or_else(|| {
+            let suffixes = target.match_indices('.').map(|(at, _)| format!("*{}", &target[at..]));
+            suffixes.into_iter().find_map(|name| self.exactly(&name))
+        })
+    }
+}
+
+impl Identity {
+    fn new(credentials: &UserCredentials, provider: &CryptoProvider) -> Result<Self, String> {
+        let certificate = match &credentials.client_identity {
+            None => None,
+            Some((chain, key)) => {
+                let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
+                let chain = chain.map_err(|e| format!("client-certificate: {e}"))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| format!("client-key: {e}"))?;
+                let pair = CertifiedKey::from_der(chain, key, provider).map_err(|e| format!("client-key: {e}"))?;
+                Some(Arc::new(pair))
+            }
+        };
+        let authorization = match &credentials.token {
+            None => None,
+            Some(token) => {
+                let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|e| format!("token: {e}"))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        Ok(Self {
+            certificate,
+            authorization,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn users_are_found_by_host_then_wildcard_then_default() {
+        let user = |name: &str| json!({"name": name, "user": {"token": name}});
+        let names = ["a.ns.svc:443", "b.ns.svc", "*.ns.svc:8443", "*.svc", "current"];
+        let document = json!({"current-context": "x", "contexts": [{"name": "x", "context": {"user": "current"}}],
+            "users": (names.map(user).to_vec())});
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let identities = Identities::parse(&document, Path::new("."), &provider).unwrap();
+        for (authority, token) in [
+            ("a.ns.svc:443", "a.ns.svc:443"),
+            ("b.ns.svc:443", "b.ns.svc"),
+            ("b.ns.svc:8443", "*.ns.svc:8443"),
+            ("c.other.svc:443", "*.svc"),
+            ("10.0.0.1:9443", "current"),
+        ] {
+            let found = identities.of(authority).and_then(|i| i.authorization.clone());
+            assert_eq!(found.unwrap(), format!("Bearer {token}"), "{authority}");
+        }
+        assert!(Identities::default().of("a.ns.svc:443").is_none());
+    }
+}

@@ -1,0 +1,155 @@
+//! A webhook server whose behaviour is named by the path.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use torana::apimachinery::codec::json;
+use torana::apimachinery::value::Value;
+use torana::json;
+
+/// More than a gateway accepts as an answer.
+const TOO_MUCH: usize = 8 << 20;
+
+pub struct Server {
+    pub port: u16,
+    /// The certificate in the form of a `caBundle`.
+    pub bundle: String,
+    calls: Arc<AtomicUsize>,
+}
+
+enum Reply {
+    Json(Value),
+    /// Status line, additional headers and body.
+    Http(&'static str, &'static str, Vec<u8>),
+    /// No response, ever.
+    Silence,
+    /// The connection ends.
+    End,
+}
+
+impl Server {
+    /// Starts listening. The threads live as long as the process.
+    pub fn start() -> Self {
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
+            .unwrap();
+        let tls = Arc::new(tls);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let server = Self {
+            port: listener.local_addr().unwrap().port(),
+            bundle: BASE64_STANDARD.encode(made.cert.pem()),
+            calls: calls.clone(),
+        };
+        std::thread::spawn(move || {
+            for tcp in listener.incoming().flatten() {
+                let (tls, calls) = (tls.clone(), calls.clone());
+                std::thread::spawn(move || serve(tcp, tls, &calls));
+            }
+        });
+        server
+    }
+
+    /// The number of reviews received.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+/// Serves one connection. One that fails is the gateway's to report.
+fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize) -> Option<()> {
+    let connection = ServerConnection::new(tls).ok()?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, tcp));
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
+        let path = line
+            .split(' ')
+            .nth(1)?
+            .split('?')
+            .next()?
+            .trim_start_matches('/')
+            .to_owned();
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            stream.read_line(&mut header).ok()?;
+            match header.trim_end().to_lowercase().split_once(": ") {
+                None => break,
+                Some(("content-length", n)) => length = n.parse().ok()?,
+                Some(_) => {}
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).ok()?;
+        calls.fetch_add(1, Ordering::SeqCst);
+        let (status, more, body) = match reply(&path, &json::decode(&body).ok()?) {
+            Reply::Json(review) => ("200 OK", "content-type: application/json\r\n", json::to_vec(&review)),
+            Reply::Http(status, more, body) => (status, more, body),
+            Reply::End => return None,
+            Reply::Silence => loop {
+                std::thread::park();
+            },
+        };
+        let head = format!("HTTP/1.1 {status}\r\n{more}content-length: {}\r\n\r\n", body.len());
+        let out = stream.get_mut();
+        out.write_all(head.as_bytes())
+            .and_then(|()| out.write_all(&body))
+            .ok()?;
+        out.flush().ok()?;
+    }
+}
+
+fn reply(path: &str, review: &Value) -> Reply {
+    let request = review.get("request");
+    let uid = request.str_at(&["uid"]);
+    let object = request.get("object");
+    let respond = |response: Value| {
+        Reply::Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+    };
+    let patch = |operations: Value| {
+        let patch = BASE64_STANDARD.encode(json::to_vec(&operations));
+        respond(json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": patch}))
+    };
+    match path.split_once('/').unwrap_or((path, "")) {
+        ("allow", _) => respond(json!({"uid": uid, "allowed": true})),
+        ("refuse", _) => respond(json!({"uid": uid, "allowed": false, "warnings": ["be warned"],
+            "status": {"code": 418, "message": "no coffee here", "reason": "Teapot"}})),
+        ("hang", _) => Reply::Silence,
+        ("die", _) => Reply::End,
+        ("garbage", _) => Reply::Http("200 OK", "content-type: application/json\r\n", b"{{{ nonsense".to_vec()),
+        ("large", _) => Reply::Http("200 OK", "content-type: application/json\r\n", vec![b' '; TOO_MUCH]),
+        ("redirect", _) => Reply::Http("307 Temporary Redirect", "location: /allow\r\n", Vec::new()),
+        ("uid", _) => respond(json!({"uid": "another", "allowed": true})),
+        ("undecodable-patch", _) => patch(json!({"op": "add"})),
+        ("misplaced-patch", _) => patch(json!([{"op": "replace", "path": "/spec/none", "value": 1}])),
+        ("append", mark) => {
+            let seen = format!("{}{mark}", object.str_at(&["data", "seen"]));
+            patch(
+                json!([{"op": "add", "path": "/data/seen", "value": seen}, {"op": "add", "path": "/bogus", "value": 1}]),
+            )
+        }
+        ("note", _) => {
+            let note = format!(
+                "{} {} {} {}",
+                object.str_at(&["apiVersion"]),
+                request.str_at(&["kind", "kind"]),
+                request.str_at(&["resource", "version"]),
+                request.str_at(&["requestKind", "version"])
+            );
+            patch(json!([{"op": "add", "path": "/spec/note", "value": note}]))
+        }
+        _ => Reply::End,
+    }
+}
