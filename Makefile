@@ -3,10 +3,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help run test check dist bench fuzz hostile parity tools golden
+.PHONY: help run test check dist bench fuzz hostile parity tools golden image deb release deploy-test
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 run: ## build, start the gateway with a second API server behind it, run until Ctrl-C
 	@scripts/run.sh
@@ -26,6 +26,18 @@ check: ## format, lints, docs and the dependencies' licences and advisories, wit
 dist: ## the binary to deploy, target/dist/torana, built with profile-guided optimisation
 	@scripts/dist.sh
 
+image: ## an OCI image of that binary (or of a release build), target/image/torana-<version>.tar
+	@scripts/image.sh
+
+deb: ## a Debian package of that binary (or of a release build), in target/debian
+	@scripts/deb.sh
+
+release: ## reproducible archives with checksums and SBOM for each target whose toolchain is installed
+	@scripts/release.sh
+
+deploy-test: ## build image, package and archive; run, install, upgrade and purge them (as root, on Debian)
+	@scripts/deploy-test.sh
+
 bench: ## measure that binary, and HAProxy and nginx for comparison (ONLY=… selects scenarios)
 	@scripts/bench.sh $(ONLY)
 
@@ -42,3 +54,4 @@ parity: ## replay recorded exchanges with kube-apiserver, if ../shared/parity ex
 golden: ## refresh the generated files that are committed
 	cargo run -q -p schema-gen
 	cargo run -q -- docs-flags > docs/flags.md
+	cargo run -q -- docs-config > docs/configuration.md

@@ -15,6 +15,8 @@ mod access;
 mod backends;
 #[path = "bodies/edge.rs"]
 mod edge;
+#[path = "bodies/expressions.rs"]
+mod expressions;
 #[path = "bodies/trees.rs"]
 mod trees;
 
@@ -23,6 +25,16 @@ pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
 /// Every body.
 pub const ALL: &[Body] = &[
+    (
+        "expression",
+        expressions::expression,
+        &[
+            "self.tags.all(t, t.startsWith('a') || self.labels[t] == 'x')",
+            "any.?x[?0].orValue({}).y == null ? self.name.matches('^[a-z]+$') : has(any.y)",
+            "Object{spec: Object.spec{replicas: self.n + 1, ?x: optional.of(1u)}}",
+            "self.labels.transformMap(k, v, k + v).exists(k, v, v.contains('k'))",
+        ],
+    ),
     (
         "authorization-configuration",
         access::configuration,

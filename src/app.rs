@@ -13,6 +13,7 @@ mod authentication;
 mod builder;
 mod components;
 pub mod credentials;
+pub mod doctor;
 mod enablement;
 mod flows;
 mod hooks;

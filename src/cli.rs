@@ -1,15 +1,21 @@
-//! The command line: `torana serve`, `torana explain-access`, `torana status`, `torana token`, `torana kubeconfig`,
-//! `torana store`, `torana version`, `torana --help`.
+//! The command line: `torana serve` and its configuration file, and the commands that examine, query and maintain a server
+//! (`torana --help` lists them).
 //!
 //! [`parse`] turns arguments into a [`Command`]. [`Options::complete`](crate::cli::Options::complete) then validates
 //! the options against each other and against the files they name, and fills in defaults. Nothing in this module binds
 //! a socket, writes a file or starts a task; that is left to `app`.
 
 pub mod complete;
+mod config;
+mod configuration;
 pub mod credentials;
+mod doctor;
 mod explain;
 pub mod flags;
+mod health;
 pub mod options;
+mod serve;
+mod shell;
 mod status;
 pub mod store;
 pub mod value;
@@ -17,16 +23,17 @@ mod version;
 
 pub use complete::CompletedOptions;
 pub use credentials::{KubeconfigCommand, TokenCommand};
+pub use doctor::DoctorCommand;
 pub use explain::ExplainAccess;
+pub use health::HealthCommand;
 pub use options::Options;
 pub use status::StatusCommand;
 pub use value::{UsageError, Values};
 
 use crate::apimachinery::codec::yaml;
 use crate::client::{ClientConfig, ClientError, KubeconfigError};
+use clap::Arg;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches};
-use flags::{FLAGS, Support, ValueType};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +48,10 @@ pub enum Command {
     ExplainAccess(ExplainAccess),
     /// Query a running server for the state of its backends.
     Status(StatusCommand),
+    /// Examine this machine and what the server would use.
+    Doctor(Box<DoctorCommand>),
+    /// Query a running server for its health.
+    Health(HealthCommand),
     /// Print this text and exit successfully.
     Print(String),
     /// Request a service account token from the running server and print it.
@@ -50,10 +61,6 @@ pub enum Command {
 }
 
 const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubernetes API server v1.36";
-
-const AFTER: &str = "Flags are kube-apiserver's; those not listed here are accepted with a warning or refused with a \
-                     reason (docs/flags.md).\nWithout any flag, keys and certificates are generated under \
-                     ./torana-data/pki, and ./torana-data/admin.kubeconfig is written.";
 
 /// Parses the arguments, the program's name first.
 ///
@@ -71,7 +78,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
                 let format = if raw == "raw" { "json" } else { "text" };
                 return Ok(Command::Print(version::render(format)));
             }
-            Ok(Command::Serve(Box::new(Options::read(values(matches)?)?)))
+            Ok(Command::Serve(Box::new(serve::options(matches)?)))
         }
         Some(("version", matches)) => {
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
@@ -82,7 +89,13 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
         Some(("status", matches)) => Ok(Command::Status(StatusCommand::read(matches))),
         Some(("token", matches)) => Ok(Command::Token(TokenCommand::read(matches)?)),
         Some(("kubeconfig", matches)) => Ok(Command::Kubeconfig(KubeconfigCommand::read(matches)?)),
+        Some(("config", matches)) => Ok(Command::Print(config::run(matches)?)),
+        Some(("doctor", matches)) => Ok(Command::Doctor(Box::new(DoctorCommand::read(matches)?))),
+        Some(("health", matches)) => Ok(Command::Health(HealthCommand::read(matches))),
+        Some(("completion", matches)) => Ok(Command::Print(shell::script(matches))),
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
+        Some(("docs-config", _)) => Ok(Command::Print(configuration::markdown())),
+        Some(("docs-man", _)) => shell::manual().map(Command::Print),
         _ => Ok(Command::Print(version::render("text"))),
     }
 }
@@ -157,56 +170,16 @@ fn client_config(kubeconfig: &Path) -> Result<ClientConfig, QueryError> {
 }
 
 fn command() -> clap::Command {
-    let mut serve = clap::Command::new("serve")
-        .about("Run the server")
-        .after_help(AFTER)
-        .args_override_self(true)
-        .disable_version_flag(true)
-        .arg(
-            Arg::new("version")
-                .long("version")
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .hide(true),
-        );
-    for group in flags::Group::ALL {
-        serve = serve.next_help_heading(group.title());
-        for flag in FLAGS.iter().filter(|f| f.group == group) {
-            let mut arg = Arg::new(flag.name)
-                .long(flag.name)
-                .help(flag.help)
-                .hide(flag.support != Support::Supported);
-            if flag.name == "v" {
-                arg = arg.short('v');
-            }
-            arg = match flag.value_type {
-                ValueType::Bool => arg
-                    .num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true")
-                    .value_name("bool"),
-                ValueType::List | ValueType::Array => arg
-                    .action(ArgAction::Append)
-                    .allow_hyphen_values(true)
-                    .value_name("strings"),
-                kind => arg.allow_hyphen_values(true).value_name(match kind {
-                    ValueType::Int => "int",
-                    ValueType::Float => "float",
-                    ValueType::Duration => "duration",
-                    _ => "string",
-                }),
-            };
-            serve = serve.arg(arg);
-        }
-    }
     clap::Command::new("torana")
         .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .subcommand(serve)
+        .subcommand(serve::command())
+        .subcommand(config::command())
+        .subcommand(doctor::command())
+        .subcommand(health::command())
         .subcommand(store::command())
         .subcommand(
             clap::Command::new("version").about("Print the version").arg(
@@ -221,7 +194,18 @@ fn command() -> clap::Command {
         .subcommand(status::command())
         .subcommand(credentials::token())
         .subcommand(credentials::kubeconfig())
+        .subcommand(shell::completion())
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
+        .subcommand(
+            clap::Command::new("docs-config")
+                .about("Print docs/configuration.md")
+                .hide(true),
+        )
+        .subcommand(
+            clap::Command::new("docs-man")
+                .about("Print the manual page torana(1)")
+                .hide(true),
+        )
 }
 
 fn refused(error: &clap::Error) -> Result<Command, UsageError> {
@@ -263,21 +247,6 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
             line.trim_start_matches("error: ").to_owned()
         }
     }))
-}
-
-fn values(matches: &ArgMatches) -> Result<Values, UsageError> {
-    let mut values = Values::default();
-    for flag in FLAGS {
-        let Some(given) = matches.get_many::<String>(flag.name) else {
-            continue;
-        };
-        let given: Vec<String> = given.cloned().collect();
-        for value in &given {
-            value::check(flag, value)?;
-        }
-        values.put(flag.name, given);
-    }
-    Ok(values)
 }
 
 #[cfg(test)]

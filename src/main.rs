@@ -35,6 +35,21 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
+        Ok(Command::Doctor(command)) => {
+            if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+                return fail(FAILED, &"another TLS provider is installed already");
+            }
+            let examined = async move {
+                let report = torana::app::doctor::run(*command).await;
+                let _ = std::io::stdout().write_all(report.text.as_bytes());
+                match report.healthy {
+                    true => Ok(String::new()),
+                    false => Err("not everything is in order"),
+                }
+            };
+            return answer(examined);
+        }
+        Ok(Command::Health(question)) => return answer(async move { question.run().await }),
         Ok(Command::Status(look)) => return answer(async move { look.run().await }),
         Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
         Err(error) => return fail(USAGE, &error),

@@ -17,6 +17,7 @@ pub mod entry;
 pub mod etcd;
 pub mod interface;
 pub mod transform;
+mod version_place;
 
 pub use backend::{Backend, ResourceConfig};
 pub use budget::Budget;

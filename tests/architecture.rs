@@ -115,6 +115,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crypto_secretbox", &["storage/encryption"]),
     ("rcgen", &["pki"]),
     ("clap", &["cli", "main.rs"]),
+    ("clap_complete", &["cli/shell"]),
+    ("clap_mangen", &["cli/shell"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands around it.
     // A gRPC channel over a socket that is no TCP address, and the pool of webhook connections, take their connector as a
     // `tower` service.

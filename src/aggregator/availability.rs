@@ -1,29 +1,40 @@
 //! The `Available` condition of APIServices: constant for local ones, the result of probes for remote ones.
 //!
-//! An APIService is checked every 30 s and after changes of it, its Service, its EndpointSlices or the objects it
-//! refers to. Each probe has a deadline and delays only its own key, so a dead backend does not slow down the others.
+//! An APIService is checked every 30 s, after changes of it, its Service, its EndpointSlices or the objects it refers to, and
+//! when a request or connection to its backend fails (`failures`). Each probe has a deadline and delays only its own key, so
+//! a dead backend does not slow down the others.
+//!
+//! A change between available and unavailable takes two checks with the same result, [`CONFIRM`] apart. While a backend
+//! cannot be reached it is checked once a second.
 //! Entry points: [`Availability::new`], [`Availability::start`]; the check itself is in `check`.
 
 mod check;
+mod failures;
 #[cfg(test)]
 mod tests;
 
-use super::apiservice::{ApiService, Condition};
+use super::apiservice::{ApiService, Condition, ServiceReference};
+use super::proxy::transport::Transport;
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
-use super::transports::{TransportError, Transports};
+use super::transports::{TransportError, TransportId, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
+use failures::Failures;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a worker.
 const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(30));
+/// Of unreachable backends: recovery is noticed within a second.
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(125), Duration::from_secs(1));
+/// The time between two checks that have to agree before an APIService changes between available and unavailable.
+const CONFIRM: Duration = Duration::from_millis(250);
 
 /// The two availability controllers, local and remote.
 pub struct Availability {
@@ -36,6 +47,7 @@ pub struct Availability {
     local: WorkQueue<Str>,
     remote: WorkQueue<Str>,
     by_service: Mutex<HashMap<Box<str>, BTreeSet<Str>>>,
+    failures: Mutex<Failures>,
 }
 
 /// Dependencies of the controllers.
@@ -77,9 +89,16 @@ impl Availability {
             transports: parts.transports,
             writer: parts.writer,
             local: WorkQueue::new(BACKOFF, parts.telemetry.queue("LocalAvailabilityController")),
-            remote: WorkQueue::new(BACKOFF, parts.telemetry.queue("RemoteAvailabilityController")),
+            remote: WorkQueue::new(RETRY, parts.telemetry.queue("RemoteAvailabilityController")),
             telemetry: parts.telemetry,
             by_service: Mutex::default(),
+            failures: Mutex::default(),
+        });
+        let me = Arc::downgrade(&a);
+        a.transports.on_failure(move |transport| {
+            if let Some(me) = me.upgrade() {
+                me.failed(transport);
+            }
         });
         let me = a.clone();
         parts.informer.subscribe(move |c| me.note(c));
@@ -126,6 +145,20 @@ impl Availability {
         for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
             self.remote.add(s.name.clone());
         }
+    }
+
+    /// Queues the available APIServices that use a transport on which an exchange failed. Unavailable ones are retried anyway.
+    fn failed(&self, transport: TransportId) {
+        let users = self.failures().failed(transport);
+        for (name, delay) in users {
+            if self.informer.get(&name).is_some_and(|s| s.is_available()) {
+                self.remote.add_after(name, delay);
+            }
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().expect("no code panics while holding this lock")
     }
 
     fn service_changed(&self, key: &str) {
@@ -192,19 +225,24 @@ impl Availability {
     async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), String> {
         let Some(s) = self.informer.get(name) else {
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
+            self.failures().forget(name);
             return Ok(());
         };
         match (kind, &s.service) {
             (ControllerKind::Local, None) => self.write(&s, &Condition::local()).await,
             (ControllerKind::Remote, Some(service)) => {
-                let condition = match (self.transports.of(&s), check::service_condition(service, &self.index)) {
+                let transport = self.transports.identified(&s);
+                let condition = match (transport, check::service_condition(service, &self.index)) {
                     // No retry: a change of the annotations or the objects they name queues the APIService again.
                     (Err(TransportError::Annotations(error)), _) => {
                         tracing::info!(%name, "an APIService cannot be served: {}", error.detail);
                         Condition::new("False", error.reason, error.message)
                     }
                     (_, Some(found)) => found,
-                    (Ok(transport), None) => check::probe_condition(&s, service, &*self.resolver, &transport).await,
+                    (Ok((id, transport)), None) => {
+                        self.failures().checking(&s.name, id);
+                        self.confirmed(&s, service, &transport).await
+                    }
                     (Err(TransportError::Bundle(why)), None) => return Err(why),
                 };
                 self.write(&s, &condition).await?;
@@ -217,6 +255,23 @@ impl Availability {
         }
     }
 
+    /// The condition of a backend. One that would change whether the APIService is available is checked again, so that
+    /// a single lost or lucky exchange changes nothing.
+    async fn confirmed(&self, s: &ApiService, service: &ServiceReference, transport: &Transport) -> Condition {
+        let first = check::probe_condition(s, service, &*self.resolver, transport).await;
+        let changes = s.available.as_ref().is_some_and(|known| known.status != first.status);
+        // A check that took seconds has waited for five probes; another would double the time for nothing.
+        if !changes || !check::is_quick(&first) {
+            return first;
+        }
+        tokio::time::sleep(CONFIRM).await;
+        let second = check::probe_condition(s, service, &*self.resolver, transport).await;
+        match &s.available {
+            Some(known) if known.status == second.status => known.clone(),
+            _ => second,
+        }
+    }
+
     async fn write(&self, s: &ApiService, condition: &Condition) -> Result<(), String> {
         // The gauge is set even if the condition is unchanged: after a restart it has no value yet.
         let up = condition.status == "True";
@@ -224,8 +279,12 @@ impl Availability {
             .unavailable_apiservice
             .with_label_values(&[s.name.as_str()])
             .set(i64::from(!up));
-        if s.available.as_ref() == Some(condition) {
-            return Ok(());
+        match &s.available {
+            Some(known) if known == condition => return Ok(()),
+            Some(known) if check::is_reworded(known, condition) && !self.failures().may_reword(&s.name) => {
+                return Ok(());
+            }
+            _ => {}
         }
         match self.writer.set_condition(&s.name, condition).await {
             Ok(()) => {}

@@ -17,7 +17,8 @@ use http::HeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The transports in use. Accessed when an APIService changes, never per request.
 pub struct Transports {
@@ -29,7 +30,22 @@ pub struct Transports {
     counts: ClientRequestMetrics,
     limits: ConnectionLimits,
     forwarding_headers: ForwardingHeaders,
-    known: Mutex<Vec<(TlsInputs, UpstreamOptions, Weak<Transport>)>>,
+    known: Mutex<Vec<Known>>,
+    ids: AtomicU64,
+    on_failure: Arc<OnceLock<OnFailure>>,
+}
+
+/// Identifies a transport as long as the process lives.
+pub type TransportId = u64;
+
+type OnFailure = Box<dyn Fn(TransportId) + Send + Sync>;
+
+/// A transport and what its connections depend on.
+struct Known {
+    inputs: TlsInputs,
+    options: UpstreamOptions,
+    id: TransportId,
+    transport: Weak<Transport>,
 }
 
 /// Header rules for every request through a transport.
@@ -71,7 +87,15 @@ impl Transports {
             references,
             tasks,
             known: Mutex::default(),
+            ids: AtomicU64::new(0),
+            on_failure: Arc::default(),
         }
+    }
+
+    /// Calls `report` when an exchange over a transport fails or one of its connections breaks. The first caller is heard.
+    pub fn on_failure(&self, report: impl Fn(TransportId) + Send + Sync + 'static) {
+        // A second caller would be a programming error without consequence for requests.
+        let _ = self.on_failure.set(Box::new(report));
     }
 
     /// Replaces the client certificate for transports created from now on. Existing ones keep theirs until they are
@@ -83,7 +107,7 @@ impl Transports {
     /// All transports in use.
     pub fn all(&self) -> Vec<Arc<Transport>> {
         let known = self.known.lock().expect("no code panics while holding this lock");
-        known.iter().filter_map(|(_, _, t)| t.upgrade()).collect()
+        known.iter().filter_map(|known| known.transport.upgrade()).collect()
     }
 
     /// The transport for an APIService's backend.
@@ -91,6 +115,14 @@ impl Transports {
     /// # Errors
     /// [`TransportError`].
     pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, TransportError> {
+        self.identified(s).map(|(_, transport)| transport)
+    }
+
+    /// [`Transports::of`], with the identifier that failures are reported with.
+    ///
+    /// # Errors
+    /// [`TransportError`].
+    pub fn identified(&self, s: &ApiService) -> Result<(TransportId, Arc<Transport>), TransportError> {
         let wanted = self.inputs(s)?;
         let options = UpstreamOptions {
             target: s.backend.target.clone(),
@@ -98,21 +130,29 @@ impl Transports {
         };
         let mut known = self.known.lock().expect("no code panics while holding this lock");
         // Only weak references: a transport lives as long as a handler or a request uses it.
-        known.retain(|(_, _, t)| t.strong_count() > 0);
+        known.retain(|known| known.transport.strong_count() > 0);
         let found = known
             .iter()
-            .find(|(inputs, by, _)| inputs.same(&wanted) && *by == options);
-        if let Some(transport) = found.and_then(|(_, _, t)| t.upgrade()) {
-            return Ok(transport);
+            .find(|known| known.inputs.same(&wanted) && known.options == options);
+        if let Some(found) = found.and_then(|known| Some((known.id, known.transport.upgrade()?))) {
+            return Ok(found);
         }
         let tls = self.tls.build(&wanted).map_err(|why| match &s.backend.ca_from {
             Some(reference) => TransportError::Annotations(references::reference_error(reference, why)),
             None => TransportError::Bundle(why),
         })?;
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let reported = self.on_failure.clone();
+        let hook = Arc::new(move || {
+            if let Some(report) = reported.get() {
+                report(id);
+            }
+        });
         let mut transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
             .with_options(options.clone())
             .with_metrics(self.counts.clone())
             .with_limits(self.limits)
+            .with_failure_hook(hook)
             .with_hop(self.forwarding_headers.hop.clone())
             .with_identity_headers(self.forwarding_headers.identity.clone());
         // Ejected addresses are probed like the APIService itself. A name that is not a
@@ -122,8 +162,13 @@ impl Transports {
             transport = transport.with_probe(probe);
         }
         let transport = Arc::new(transport);
-        known.push((wanted, options, Arc::downgrade(&transport)));
-        Ok(transport)
+        known.push(Known {
+            inputs: wanted,
+            options,
+            id,
+            transport: Arc::downgrade(&transport),
+        });
+        Ok((id, transport))
     }
 
     fn inputs(&self, s: &ApiService) -> Result<TlsInputs, TransportError> {

@@ -166,6 +166,11 @@ impl Options {
     /// # Errors
     /// A one-line message with the flag, the file and the remedy.
     pub fn complete(self) -> Result<CompletedOptions, UsageError> {
+        let values = self.values.clone();
+        self.completed().map_err(|error| values.locate(error))
+    }
+
+    fn completed(self) -> Result<CompletedOptions, UsageError> {
         let Self {
             serving,
             mut authentication,

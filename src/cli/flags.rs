@@ -139,10 +139,48 @@ pub fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.name == name)
 }
 
+/// The candidate that a misspelt name probably means: the one at the smallest edit distance, if that is at most a third of
+/// its length.
+pub(super) fn like(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
+    // The distance is quadratic in the length.
+    const MAX: usize = 100;
+    if name.len() > MAX {
+        return None;
+    }
+    let measured = candidates.map(|candidate| (distance(name, &candidate), candidate));
+    let (distance, nearest) = measured.min_by_key(|(distance, _)| *distance)?;
+    (distance * 3 <= nearest.len()).then_some(nearest)
+}
+
+/// Levenshtein distance without case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.to_lowercase().chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn the_nearest_name_is_suggested() {
+        let names = || FLAGS.iter().map(|f| f.name.to_owned());
+        assert_eq!(like("secure-prot", names()).as_deref(), Some("secure-port"));
+        assert_eq!(like("ETCD-SERVER", names()).as_deref(), Some("etcd-servers"));
+        assert_eq!(like("colour", names()), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
 
     /// The flag names of kube-apiserver v1.36, from its `--help`.
     const UPSTREAM: &str = include_str!("flags/upstream-v1.36.txt");

@@ -3,7 +3,8 @@
 
 use super::flags::{self, Flag, ValueType};
 use crate::apimachinery::time::parse_duration;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -32,25 +33,75 @@ impl UsageError {
 
 /// The given values by flag name, with all occurrences in order.
 #[derive(Clone, Debug, Default)]
-pub struct Values(BTreeMap<&'static str, Vec<String>>);
+pub struct Values {
+    given: BTreeMap<&'static str, Vec<String>>,
+    /// `file:line` of the values that a configuration file has given.
+    places: BTreeMap<&'static str, String>,
+}
 
 impl Values {
     pub(super) fn put(&mut self, name: &'static str, values: Vec<String>) {
-        self.0.insert(name, values);
+        self.given.insert(name, values);
+    }
+
+    /// Forgets a flag.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.given.remove(name);
+        self.places.remove(name);
+    }
+
+    /// These values, and those of `lower` for flags that are not given here.
+    pub(super) fn over(mut self, lower: Self) -> Self {
+        for (name, texts) in lower.given {
+            if let Entry::Vacant(free) = self.given.entry(name) {
+                free.insert(texts);
+                if let Some(place) = lower.places.get(name) {
+                    self.places.insert(name, place.clone());
+                }
+            }
+        }
+        self
+    }
+
+    /// Records where a value is from, if not from the command line.
+    pub(super) fn set_place(&mut self, name: &'static str, place: String) {
+        self.places.insert(name, place);
+    }
+
+    /// All texts that were given for a flag.
+    pub(super) fn texts(&self, name: &str) -> Option<&[String]> {
+        self.given.get(name).map(Vec::as_slice)
+    }
+
+    /// Adds to an error where the flags that it names were set, if in a file.
+    pub(super) fn locate(&self, error: UsageError) -> UsageError {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let named: BTreeSet<&str> = error.0.split(|c| !is_name(c)).collect();
+        let places = self
+            .places
+            .iter()
+            .filter(|(name, _)| named.contains(format!("--{name}").as_str()));
+        let places: Vec<String> = places
+            .map(|(name, place)| format!("{} in {place}", super::configuration::field_of(name)))
+            .collect();
+        match places.is_empty() {
+            true => error,
+            false => UsageError(format!("{} ({})", error.0, places.join(", "))),
+        }
     }
 
     /// True if the flag was given.
     pub fn is_given(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.given.contains_key(name)
     }
 
     /// The names of the flags that were given, sorted.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        self.0.keys().copied()
+        self.given.keys().copied()
     }
 
     fn last(&self, name: &str) -> &str {
-        let given = self.0.get(name).and_then(|all| all.last());
+        let given = self.given.get(name).and_then(|all| all.last());
         match given {
             Some(value) => value,
             None => flags::find(name).map_or("", |flag| flag.default),
@@ -122,7 +173,7 @@ impl Values {
             return Vec::new();
         };
         let default = [flag.default.to_owned()];
-        let all = self.0.get(flag.name).map_or(&default[..], Vec::as_slice);
+        let all = self.given.get(flag.name).map_or(&default[..], Vec::as_slice);
         let items = all.iter().flat_map(|value| match flag.value_type {
             ValueType::Array => vec![value.as_str()],
             _ => value.split(',').collect(),
@@ -135,7 +186,7 @@ impl Values {
 
     /// True if the given value equals the default.
     pub(super) fn is_default(&self, flag: &Flag) -> bool {
-        let Some(given) = self.0.get(flag.name) else {
+        let Some(given) = self.given.get(flag.name) else {
             return true;
         };
         let Some(last) = given.last() else { return true };

@@ -12,8 +12,8 @@ pub mod table;
 
 use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_with};
 use super::options::Query;
-use crate::api::protobuf;
-use crate::apimachinery::codec::{cbor, json, yaml};
+use crate::api::{json, protobuf};
+use crate::apimachinery::codec::{cbor, yaml};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;

@@ -2,6 +2,7 @@
 
 mod cached_encodings;
 mod cbor;
+mod member_order;
 mod protobuf;
 mod reads;
 pub(super) mod support;

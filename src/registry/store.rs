@@ -131,7 +131,7 @@ impl ResultObject {
     pub fn bytes(&self) -> Bytes {
         match self {
             Self::Stored(e) => e.json.clone(),
-            Self::Tree(v) => crate::apimachinery::codec::json::to_vec(v).into(),
+            Self::Tree(v) => crate::api::json::to_vec(v).into(),
         }
     }
 

@@ -3,7 +3,8 @@
 
 mod proto;
 
-use crate::apimachinery::codec::{json, yaml};
+use crate::api::json;
+use crate::apimachinery::codec::yaml;
 use crate::apimachinery::status::Status;
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
 use async_trait::async_trait;

@@ -3,7 +3,9 @@
 
 use super::encoding_cache::CachedEncodings;
 use super::interface::Revision;
-use crate::apimachinery::codec::json;
+use super::version_place::VersionPlace;
+use crate::api::json::{Shape, encode_as, members};
+use crate::apimachinery::codec::json as codec;
 use crate::apimachinery::codec::json::projection::{self, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
@@ -18,7 +20,8 @@ pub struct Entry {
     pub revision: Revision,
     /// The JSON encoding in the storage version, including `metadata.resourceVersion`.
     pub json: Bytes,
-    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member, with the comma after it if there is one.
+    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma that goes with it: the one after
+    /// it, or before it if it is the last member.
     pub version_span: (u32, u32),
     /// Offset and length, in `json`, of the value of `metadata.managedFields`; length 0 if absent. The value is large
     /// and rarely read, so readers can skip it.
@@ -65,9 +68,9 @@ impl Clone for KnownShape {
 pub struct Draft {
     /// The encoding, as written to disk.
     pub json: Bytes,
-    /// Offset at which `"resourceVersion":"…"` is inserted: right after the opening brace of `metadata`.
+    /// Offset at which `"resourceVersion":"…"` is inserted; see [`VersionPlace`].
     pub version_at: u32,
-    /// As [`Entry::managed_span`]; lies after `version_at`.
+    /// As [`Entry::managed_span`].
     pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
@@ -118,7 +121,7 @@ impl Entry {
 
     /// Decodes the object. Stored bytes always decode: a damaged store is refused when it is opened.
     pub fn decode(&self) -> Value {
-        json::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
+        codec::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
     }
 
     /// Decodes the parts that `mask` selects; may return more.
@@ -141,8 +144,8 @@ impl Entry {
             json: self.unversioned().into(),
             version_at: self.version_span.0,
             managed_span: match self.managed_span {
-                (_, 0) => (0, 0),
-                (at, len) => (at - self.version_span.1, len),
+                (at, len) if at > self.version_span.0 => (at - self.version_span.1, len),
+                before => before,
             },
             labels: self.labels.clone(),
             fields: self.fields.clone(),
@@ -158,31 +161,33 @@ impl Draft {
     /// Encodes an object for storage, omitting `metadata.resourceVersion`. `fields` are its selectable fields.
     pub fn new(object: &Value, mut fields: Vec<(Str, Str)>) -> Self {
         let mut out = Vec::with_capacity(1024);
-        let mut version_at = 0;
+        let mut place = VersionPlace::default();
         let mut managed_span = (0, 0);
         out.push(b'{');
         let mut labels: Vec<(Str, Str)> = Vec::new();
-        for (i, (key, value)) in object.as_object().into_iter().flat_map(|m| m.iter()).enumerate() {
+        let shape = Shape::of(object);
+        let all = object.as_object().map(|all| members(shape, all));
+        for (i, (key, value, shape)) in all.into_iter().flatten().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            json::encode_str(key, &mut out);
+            codec::encode_str(key, &mut out);
             out.push(b':');
             let Some(meta) = value.as_object().filter(|_| key == "metadata") else {
-                json::encode(value, &mut out);
+                encode_as(shape, value, &mut out);
                 continue;
             };
             out.push(b'{');
-            version_at = out.len() as u32;
-            let mut first = true;
-            for (k, v) in meta.iter().filter(|(k, _)| *k != "resourceVersion") {
-                if !std::mem::take(&mut first) {
+            let start = out.len();
+            for (k, v, shape) in members(shape, meta).filter(|(k, ..)| *k != "resourceVersion") {
+                if out.len() > start {
                     out.push(b',');
                 }
-                json::encode_str(k, &mut out);
+                place.pass(k.as_bytes(), out.len());
+                codec::encode_str(k, &mut out);
                 out.push(b':');
                 let at = out.len();
-                json::encode(v, &mut out);
+                encode_as(shape, v, &mut out);
                 if k == "managedFields" {
                     managed_span = (at as u32, (out.len() - at) as u32);
                 } else if k == "labels" {
@@ -192,16 +197,17 @@ impl Draft {
                         .collect();
                 }
             }
+            place.end(out.len());
             out.push(b'}');
         }
         out.push(b'}');
-        debug_assert!(version_at > 0, "every stored object has metadata");
+        debug_assert!(place.found() > 0, "every stored object has metadata");
         // An absent field selects like an empty one, so empty values need not be stored.
         fields.retain(|(_, value)| !value.is_empty());
         fields.sort();
         Self {
             json: out.into(),
-            version_at,
+            version_at: place.found() as u32,
             managed_span,
             labels: labels.into(),
             fields: fields.into(),
@@ -211,9 +217,10 @@ impl Draft {
     /// Inserts the resourceVersion that the commit assigned.
     pub fn into_entry(self, key: &str, revision: Revision) -> Entry {
         let at = self.version_at as usize;
-        let member = match self.json.get(at) {
-            // `metadata` is empty: no comma after the only member.
-            Some(b'}') => format!("\"resourceVersion\":\"{}\"", revision.0),
+        let member = match (self.json.get(at), self.json.get(at.wrapping_sub(1))) {
+            // `metadata` is empty.
+            (Some(b'}'), Some(b'{')) => format!("\"resourceVersion\":\"{}\"", revision.0),
+            (Some(b'}'), _) => format!(",\"resourceVersion\":\"{}\"", revision.0),
             _ => format!("\"resourceVersion\":\"{}\",", revision.0),
         };
         let mut json = Vec::with_capacity(self.json.len() + member.len());
@@ -227,6 +234,8 @@ impl Draft {
             version_span: (self.version_at, member.len() as u32),
             managed_span: match self.managed_span {
                 (_, 0) => (0, 0),
+                // In sorted metadata they come first.
+                (at, len) if at < self.version_at => (at, len),
                 (at, len) => (at + member.len() as u32, len),
             },
             labels: self.labels,

@@ -12,6 +12,7 @@ mod client;
 mod connect;
 mod direct;
 mod error;
+pub mod examine;
 mod feed;
 mod handle;
 mod lease;

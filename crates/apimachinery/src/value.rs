@@ -174,6 +174,15 @@ impl Map {
         self.0.iter().map(|(k, v)| (k.as_str(), v))
     }
 
+    /// The pair at an index in key order.
+    ///
+    /// # Panics
+    /// If the map has no more than `index` pairs.
+    pub fn nth(&self, index: usize) -> (&str, &Value) {
+        let (key, value) = &self.0[index];
+        (key, value)
+    }
+
     /// Iterates over pairs in key order with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.0.iter_mut().map(|(k, v)| (k.as_str(), v))

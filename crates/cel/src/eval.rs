@@ -3,6 +3,7 @@
 mod fold;
 
 use crate::plan::{Call, Index, Node, Select, Selection};
+use crate::types::ObjectType;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
 use crate::{Activation, Program, library};
 use std::collections::BTreeMap;
@@ -76,6 +77,10 @@ impl<'p, 'a> Machine<'p, 'a> {
                 self.charge(*charge)?;
                 self.locals[*slot].clone()
             }
+            Node::Taken { slot } => {
+                self.charge(1)?;
+                std::mem::replace(&mut self.locals[*slot], Ok(Val::Null))
+            }
             Node::Select(select) => self.select(select),
             Node::Index(index) => self.index(index),
             Node::And(operands) => self.logical(operands, false),
@@ -103,36 +108,38 @@ impl<'p, 'a> Machine<'p, 'a> {
             Node::Append { slot, element, charge } => self.append(*slot, element, *charge),
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
-            Node::Object(of, fields) => {
-                let mut out = BTreeMap::new();
-                for (name, value, optional) in fields {
-                    match (self.expr(value)?, optional) {
-                        (v, false) => drop(out.insert(Str::new(name), v)),
-                        (Val::Optional(v), true) => {
-                            if let Some(v) = v {
-                                out.insert(Str::new(name), v.as_ref().clone());
-                            }
-                        }
-                        (v, true) => {
-                            return error(format!(
-                                "cannot initialize optional entry '{name}' from non-optional value {}",
-                                library::shown(&v)
-                            ));
-                        }
-                    }
-                }
-                self.charge(40)?;
-                Ok(Val::Record(Arc::new(Record {
-                    of: of.clone(),
-                    fields: out,
-                })))
-            }
+            Node::Object(of, fields) => self.object(of, fields),
             Node::Fold(fold) => self.fold(fold),
             Node::Bind { slot, value, result } => {
                 self.locals[*slot] = self.expr(value);
                 self.expr(result)
             }
         }
+    }
+
+    fn object(&mut self, of: &Arc<ObjectType>, fields: &'a [(Arc<str>, Node, bool)]) -> Out<'a> {
+        let mut out = BTreeMap::new();
+        for (name, value, optional) in fields {
+            match (self.expr(value)?, optional) {
+                (v, false) => drop(out.insert(Str::new(name), v)),
+                (Val::Optional(v), true) => {
+                    if let Some(v) = v {
+                        out.insert(Str::new(name), v.as_ref().clone());
+                    }
+                }
+                (v, true) => {
+                    return error(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value {}",
+                        library::shown(&v)
+                    ));
+                }
+            }
+        }
+        self.charge(40)?;
+        Ok(Val::Record(Arc::new(Record {
+            of: of.clone(),
+            fields: out,
+        })))
     }
 
     fn variable(&mut self, index: usize) -> Out<'a> {

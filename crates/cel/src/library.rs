@@ -6,6 +6,7 @@ mod lists;
 pub(crate) mod net;
 mod optional;
 pub(crate) mod patch;
+mod printf;
 mod quantity;
 pub(crate) mod regex;
 pub(crate) mod semver;
@@ -79,7 +80,7 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
 }
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
-    let libraries: [&[Declaration]; 15] = [
+    let libraries: [&[Declaration]; 16] = [
         standard::OPERATORS,
         standard::FUNCTIONS,
         times::FUNCTIONS,
@@ -95,6 +96,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
         format::FUNCTIONS,
         authorizer::FUNCTIONS,
         patch::FUNCTIONS,
+        printf::FUNCTIONS,
     ];
     let all = libraries.into_iter().flatten().map(|(name, body, overloads)| {
         let function = Function {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 const MAX_SIZE: usize = 100_000;
 /// How deeply expressions nest, counting each operand of a chain of operators.
 const MAX_DEPTH: usize = 250;
+/// How deep the tree is after macros are expanded.
+const MAX_EXPANDED: usize = 400;
 
 const RESERVED: [&str; 17] = [
     "as",
@@ -70,6 +72,7 @@ pub(crate) fn parse(source: &str) -> Result<Tree, Issues> {
     let root = parser.whole();
     errors.append(&mut parser.errors);
     match root {
+        Ok(root) if errors.is_empty() && is_deep(&root, 0) => Err(Issues::unplaced(too_deep())),
         Ok(root) if errors.is_empty() => Ok(Tree { root, ids: parser.ids }),
         Err((u32::MAX, message)) => Err(Issues::unplaced(message)),
         root => {
@@ -77,6 +80,17 @@ pub(crate) fn parse(source: &str) -> Result<Tree, Issues> {
             Err(Issues::place(source, errors))
         }
     }
+}
+
+fn too_deep() -> String {
+    format!("expression recursion limit exceeded: {MAX_DEPTH}")
+}
+
+/// True if macros made the tree too deep, which nests loops that nobody could afford: each pass over the tree recurses.
+fn is_deep(e: &Expr, depth: usize) -> bool {
+    let mut deep = depth > MAX_EXPANDED;
+    e.children(&mut |child| deep = deep || is_deep(child, depth + 1));
+    deep
 }
 
 pub(crate) struct Parser<'s> {
@@ -173,7 +187,7 @@ impl Parser<'_> {
     fn deeper(&mut self) -> Parsed<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err((u32::MAX, format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+            return Err((u32::MAX, too_deep()));
         }
         Ok(())
     }
@@ -181,24 +195,35 @@ impl Parser<'_> {
     fn expr(&mut self) -> Parsed<Expr> {
         let before = self.depth;
         self.deeper()?;
-        let condition = self.operators(0)?;
-        let out = match self.accept("?") {
-            None => condition,
-            Some(at) => {
-                let yes = self.operators(0)?;
-                self.expect(":")?;
-                let no = self.expr()?;
-                self.call(at, op::CONDITIONAL, vec![condition, yes, no])
-            }
-        };
+        let mut out = self.operators(0)?;
+        if self.is("?") {
+            out = self.conditional(out)?;
+        }
         self.depth = before;
         Ok(out)
     }
 
+    // What nests calls itself through few and small frames: hence the functions for what follows an operand.
+
+    fn conditional(&mut self, condition: Expr) -> Parsed<Expr> {
+        let at = self.advance();
+        let yes = self.operators(0)?;
+        self.expect(":")?;
+        let no = self.expr()?;
+        Ok(self.call(at, op::CONDITIONAL, vec![condition, yes, no]))
+    }
+
     /// Operators of at least this precedence, by precedence climbing: few frames for each level of nesting.
     fn operators(&mut self, least: u8) -> Parsed<Expr> {
+        let left = self.unary()?;
+        match self.operator() {
+            Some((_, precedence)) if precedence >= least => self.operations(left, least),
+            _ => Ok(left),
+        }
+    }
+
+    fn operations(&mut self, mut left: Expr, least: u8) -> Parsed<Expr> {
         let before = self.depth;
-        let mut left = self.unary()?;
         while let Some((function, precedence)) = self.operator().filter(|(_, p)| *p >= least) {
             if precedence <= precedence_of::AND {
                 left = self.logical(left, function, precedence)?;
@@ -257,6 +282,13 @@ impl Parser<'_> {
     }
 
     fn unary(&mut self) -> Parsed<Expr> {
+        if self.is("!") || self.is("-") {
+            return self.negated();
+        }
+        self.member()
+    }
+
+    fn negated(&mut self) -> Parsed<Expr> {
         for (punct, function) in [("!", op::NOT), ("-", op::NEGATE)] {
             let number = matches!(
                 self.lexemes.get(self.at + 1).map(|l| &l.token),
@@ -282,8 +314,15 @@ impl Parser<'_> {
     }
 
     fn member(&mut self) -> Parsed<Expr> {
+        let left = self.primary()?;
+        if self.is(".") || self.is("[") {
+            return self.members(left);
+        }
+        Ok(left)
+    }
+
+    fn members(&mut self, mut left: Expr) -> Parsed<Expr> {
         let before = self.depth;
-        let mut left = self.primary()?;
         loop {
             if let Some(dot) = self.accept(".") {
                 self.deeper()?;
@@ -355,6 +394,29 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Parsed<Expr> {
+        match self.token() {
+            Token::Ident(_) => self.name_or_call(),
+            Token::Punct("(") => self.nested(),
+            Token::Punct("[") => self.list(),
+            Token::Punct("{") => self.map(),
+            _ => self.literal_or_rooted(),
+        }
+    }
+
+    fn nested(&mut self) -> Parsed<Expr> {
+        self.advance();
+        let inner = self.expr()?;
+        self.expect(")")?;
+        Ok(inner)
+    }
+
+    fn name_or_call(&mut self) -> Parsed<Expr> {
+        let start = self.start();
+        let name = self.name()?;
+        self.named(start, name)
+    }
+
+    fn literal_or_rooted(&mut self) -> Parsed<Expr> {
         let start = self.start();
         let token = self.token().clone();
         let literal = match token {
@@ -378,25 +440,11 @@ impl Parser<'_> {
             Token::True => Literal::Bool(true),
             Token::False => Literal::Bool(false),
             Token::Null => Literal::Null,
-            Token::Ident(name) => {
-                self.advance();
-                return self.named(start, name);
-            }
             Token::Punct(".") => {
                 // A leading dot names the root of the container, which is the only one there is.
                 self.advance();
-                let start = self.start();
-                let name = self.name()?;
-                return self.named(start, name);
+                return self.name_or_call();
             }
-            Token::Punct("(") => {
-                self.advance();
-                let inner = self.expr()?;
-                self.expect(")")?;
-                return Ok(inner);
-            }
-            Token::Punct("[") => return self.list(),
-            Token::Punct("{") => return self.map(),
             _ => return Err(self.no_primary()),
         };
         self.advance();
@@ -416,15 +464,18 @@ impl Parser<'_> {
             self.errors.push((start, format!("reserved identifier: {name}")));
         }
         if let Some(parts) = self.message_name() {
-            return self.message(name, parts);
+            return self.message(&name, parts);
         }
-        match self.accept("(") {
-            Some(open) => {
-                let args = self.arguments()?;
-                self.invoke(open, None, name, args)
-            }
-            None => Ok(self.node(start, Kind::Ident(name))),
+        if self.is("(") {
+            return self.global_call(name);
         }
+        Ok(self.node(start, Kind::Ident(name)))
+    }
+
+    fn global_call(&mut self, name: Arc<str>) -> Parsed<Expr> {
+        let open = self.advance();
+        let args = self.arguments()?;
+        self.invoke(open, None, name, args)
     }
 
     /// How many more parts the name of an object has whose construction follows: `.spec.template{`.
@@ -437,33 +488,41 @@ impl Parser<'_> {
         matches!(token(i), Some(Token::Punct("{"))).then_some(i / 2)
     }
 
-    fn message(&mut self, first: Arc<str>, parts: usize) -> Parsed<Expr> {
-        let mut name = first.to_string();
-        for _ in 0..parts {
-            self.advance();
-            name.push('.');
-            name.push_str(&self.name()?);
-        }
+    fn message(&mut self, first: &str, parts: usize) -> Parsed<Expr> {
+        let name = self.rest_of_name(first, parts)?;
         let at = self.advance();
         let mut fields = Vec::new();
         while !self.is("}") {
-            let optional = self.accept("?").is_some();
-            let name = self.name()?;
-            let at = self.expect(":")?;
-            let value = self.expr()?;
-            fields.push(StructField {
-                at,
-                name,
-                value,
-                optional,
-            });
+            fields.push(self.message_field()?);
             if self.accept(",").is_none() {
                 break;
             }
         }
         self.expect("}")?;
-        let name = name.into();
         Ok(self.node(at, Kind::Struct(Box::new(Struct { name, fields }))))
+    }
+
+    fn rest_of_name(&mut self, first: &str, parts: usize) -> Parsed<Arc<str>> {
+        let mut name = first.to_owned();
+        for _ in 0..parts {
+            self.advance();
+            name.push('.');
+            name.push_str(&self.name()?);
+        }
+        Ok(name.into())
+    }
+
+    fn message_field(&mut self) -> Parsed<StructField> {
+        let optional = self.accept("?").is_some();
+        let name = self.name()?;
+        let at = self.expect(":")?;
+        let value = self.expr()?;
+        Ok(StructField {
+            at,
+            name,
+            value,
+            optional,
+        })
     }
 
     fn list(&mut self) -> Parsed<Expr> {

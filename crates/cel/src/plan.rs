@@ -6,7 +6,7 @@
 
 mod fold;
 
-use crate::ast::{Call as CallExpr, Expr, Kind, Literal, Select as SelectExpr, op};
+use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
 use crate::checker::{Callee, Checked, Reference};
 use crate::cost::{self, CallCost};
 use crate::library::{self, Body, Function};
@@ -28,6 +28,10 @@ pub(crate) enum Node {
     Local {
         slot: usize,
         charge: u64,
+    },
+    /// The accumulator of a loop, moved into the call that changes it.
+    Taken {
+        slot: usize,
     },
     Select(Box<Select>),
     Index(Box<Index>),
@@ -220,20 +224,7 @@ impl Planner<'_> {
             }
             Kind::Select(select) => self.select(select)?,
             Kind::Call(call) => self.call(e, call)?,
-            Kind::List(elements) => {
-                let mut nodes = Vec::with_capacity(elements.len());
-                for element in elements {
-                    nodes.push((self.expr(&element.value)?, element.optional));
-                }
-                match nodes
-                    .iter()
-                    .map(|(n, _)| n.as_const().cloned())
-                    .collect::<Option<Vec<_>>>()
-                {
-                    Some(values) if nodes.iter().all(|(_, optional)| !optional) => Node::Const(values.into()),
-                    _ => Node::List(nodes.into()),
-                }
-            }
+            Kind::List(elements) => self.list(elements)?,
             Kind::Map(entries) => {
                 let mut nodes = Vec::with_capacity(entries.len());
                 for entry in entries {
@@ -241,18 +232,32 @@ impl Planner<'_> {
                 }
                 fold::map(nodes)
             }
-            Kind::Struct(of) => {
-                let Reference::Object(ty) = &self.checked.references[e.id] else {
-                    unreachable!("the checker resolved every type")
-                };
-                let mut nodes = Vec::with_capacity(of.fields.len());
-                for field in &of.fields {
-                    nodes.push((field.name.clone(), self.expr(&field.value)?, field.optional));
-                }
-                Node::Object(ty.clone(), nodes.into())
-            }
+            Kind::Struct(of) => self.object(e, of)?,
             Kind::Fold(fold) => self.fold(fold)?,
         })
+    }
+
+    fn list(&mut self, elements: &[Element]) -> Result<Node, String> {
+        let mut nodes = Vec::with_capacity(elements.len());
+        for element in elements {
+            nodes.push((self.expr(&element.value)?, element.optional));
+        }
+        let values: Option<Vec<_>> = nodes.iter().map(|(n, _)| n.as_const().cloned()).collect();
+        Ok(match values {
+            Some(values) if nodes.iter().all(|(_, optional)| !optional) => Node::Const(values.into()),
+            _ => Node::List(nodes.into()),
+        })
+    }
+
+    fn object(&mut self, e: &Expr, of: &Struct) -> Result<Node, String> {
+        let Reference::Object(ty) = &self.checked.references[e.id] else {
+            unreachable!("the checker resolved every type")
+        };
+        let mut nodes = Vec::with_capacity(of.fields.len());
+        for field in &of.fields {
+            nodes.push((field.name.clone(), self.expr(&field.value)?, field.optional));
+        }
+        Ok(Node::Object(ty.clone(), nodes.into()))
     }
 
     fn select(&mut self, select: &SelectExpr) -> Result<Node, String> {
@@ -313,6 +318,9 @@ impl Planner<'_> {
             })));
         }
         let overload = callee.overload();
+        if let ("cel.@mapInsert", Some(Node::Local { slot, .. })) = (function.name, args.first()) {
+            args[0] = Node::Taken { slot: *slot };
+        }
         if function.name == op::IN
             && matches!(overload.map(|o| &o.params[1]), Some(Type::List(_)))
             && let Some(members) = args[1].as_const().and_then(members)

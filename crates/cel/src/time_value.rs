@@ -48,8 +48,14 @@ impl Stamp {
         Self::new(date.midnight().assume_utc().unix_timestamp(), 0)
     }
 
-    pub(crate) fn seconds(self) -> i64 {
+    /// Seconds since the epoch.
+    pub fn seconds(self) -> i64 {
         self.seconds
+    }
+
+    /// Nanoseconds beyond the seconds.
+    pub fn nanos(self) -> u32 {
+        self.nanos
     }
 
     /// The stamp `nanos` later.
@@ -81,19 +87,24 @@ impl Stamp {
     }
 }
 
-/// A fixed offset such as `+02:00`, or UTC. Named zones need a time zone database, which this crate does not have.
-pub(crate) fn zone(name: &str) -> Option<UtcOffset> {
-    if matches!(name, "" | "UTC" | "Z" | "Etc/UTC" | "GMT") {
+/// The offset at a time of a zone: a fixed one such as `+02:00`, or that of a named zone.
+pub(crate) fn zone(name: &str, at: Stamp) -> Option<UtcOffset> {
+    if matches!(name, "" | "UTC") {
         return Some(UtcOffset::UTC);
     }
-    let (sign, rest) = match name.as_bytes()[0] {
-        b'-' => (-1, &name[1..]),
-        b'+' => (1, &name[1..]),
-        _ => (1, name),
+    let Some((hours, minutes)) = name.split_once(':') else {
+        let zone = jiff::tz::TimeZone::get(name).ok()?;
+        let offset = zone.to_offset(jiff::Timestamp::from_second(at.seconds).ok()?);
+        return UtcOffset::from_whole_seconds(offset.seconds()).ok();
     };
-    let (hours, minutes) = rest.split_once(':')?;
+    let (negative, hours) = match hours.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, hours.strip_prefix('+').unwrap_or(hours)),
+    };
     let number = |s: &str| s.parse::<i8>().ok().filter(|n| *n >= 0 && s.len() <= 2);
-    UtcOffset::from_hms(sign * number(hours)?, sign * number(minutes)?, 0).ok()
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let sign = if negative { -1 } else { 1 };
+    UtcOffset::from_hms(sign * hours, sign * minutes, 0).ok()
 }
 
 /// A duration as Go writes it, in nanoseconds.

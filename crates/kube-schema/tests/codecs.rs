@@ -40,6 +40,13 @@ fn survives_as_a_tree(def: &'static TypeDef, object: &Value) {
     let again = json::decode(&text).expect("what we write, we read");
     assert_eq!(&again, object, "{} in JSON", def.name);
     assert_eq!(json::to_vec(&again), text, "{} in JSON", def.name);
+    for text in [
+        torana_kube_schema::json::to_vec(object),
+        torana_kube_schema::json::to_vec_pretty(object),
+    ] {
+        let again = json::decode(&text).expect("what we write, we read");
+        assert_eq!(&again, object, "{} in JSON in the order of the struct", def.name);
+    }
     let pretty = json::decode(&json::to_vec_pretty(object)).expect("what we write, we read");
     assert_eq!(&pretty, object, "{} in indented JSON", def.name);
     let text = yaml::to_string(object);

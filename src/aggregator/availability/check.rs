@@ -16,6 +16,11 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Backstop for all probes together. Upstream guards each probe with the same limit.
 const GUARD: Duration = Duration::from_secs(6);
 
+/// How Go's client words a timeout.
+const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+/// How the message begins when no probe ended in time.
+const GUARDED: &str = "timed out waiting for https://";
+
 /// Probes an APIService whose Service is correctly wired and returns its condition.
 pub(super) async fn probe_condition(
     s: &ApiService,
@@ -49,6 +54,19 @@ pub(super) async fn probe_condition(
             Condition::new("False", "FailedDiscoveryCheck", why)
         }
     }
+}
+
+/// Whether a result of [`probe_condition`] took no timeout.
+pub(super) fn is_quick(condition: &Condition) -> bool {
+    !condition.message.contains(TIMED_OUT) && !condition.message.starts_with(GUARDED)
+}
+
+/// Whether both say that probes of the same URL fail, in other words: a refused connection looks different from one that is
+/// reset, and a backend that starts gives each of them.
+pub(super) fn is_reworded(known: &Condition, new: &Condition) -> bool {
+    let url = |c: &Condition| c.message.split(": ").next().map(str::to_owned);
+    let failed = |c: &Condition| c.status == "False" && c.reason == "FailedDiscoveryCheck";
+    failed(known) && failed(new) && url(known) == url(new)
 }
 
 /// The backend's address that is this gateway's own, if any.
@@ -130,7 +148,7 @@ async fn probe(
     };
     match tokio::time::timeout(GUARD, first_success).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("timed out waiting for https://{}{path}", service.server_name())),
+        Err(_) => Err(format!("{GUARDED}{}{path}", service.server_name())),
     }
 }
 
@@ -164,7 +182,7 @@ async fn attempt(
         Err(_) => {
             // Lets the next probe, and requests, prefer another address.
             transport.record_timeout(first, "no answer to a probe");
-            format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+            format!("Get {url:?}: {TIMED_OUT}")
         }
     };
     Err(format!("failing or missing response from {url}: {why}"))

@@ -345,3 +345,96 @@ async fn a_failed_address_is_probed_even_without_traffic() {
     let asked = tokio::time::timeout(std::time::Duration::from_secs(20), well).await;
     asked.expect("it is asked at once");
 }
+
+/// Advances the clock in small steps until the condition begins with `wanted`; returns how long that took.
+async fn takes(clock: &Still, w: &World, wanted: &str) -> std::time::Duration {
+    const STEP: std::time::Duration = std::time::Duration::from_millis(25);
+    let since = tokio::time::Instant::now();
+    while !w.condition("v1.g").starts_with(wanted) {
+        assert!(
+            since.elapsed().as_secs() < 60,
+            "{} instead of {wanted}",
+            w.condition("v1.g")
+        );
+        clock.pass(STEP).await;
+        // Sockets take real time, in which the clock stands still.
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(5);
+        while std::time::Instant::now() < until {
+            tokio::task::yield_now().await;
+        }
+    }
+    since.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_dies_is_unavailable_within_two_seconds_and_so_is_its_recovery() {
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+    let clock = Still::new();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let serve = |_| async { response(200, "{}") };
+    let mut backend = Backend::http(&pki, 100, serve).await;
+    let port = backend.port();
+    let w = here().await;
+    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    takes(&clock, &w, "True/").await;
+    let writes = || {
+        let object = w.api_services.object("v1.g").unwrap();
+        object.str_at(&["metadata", "resourceVersion"]).parse::<u64>().unwrap()
+    };
+    for round in 0..3 {
+        let before = writes();
+        // Its connections break, which nobody has to send a request to find out.
+        drop(backend);
+        let took = takes(&clock, &w, "False/FailedDiscoveryCheck/").await;
+        assert!(took <= LIMIT, "{took:?} to unavailable in round {round}");
+        clock.pass(std::time::Duration::from_secs(5)).await;
+        backend = Backend::http_at(port, &pki, 100, serve).await;
+        let took = takes(&clock, &w, "True/Passed").await;
+        assert!(took <= LIMIT, "{took:?} to available in round {round}");
+        assert_eq!(writes() - before, 2, "one write a change");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_failed_exchange_changes_nothing() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let clock = Still::new();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let failing = std::sync::Arc::new(AtomicUsize::new(0));
+    let left = failing.clone();
+    let probed = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = probed.clone();
+    let backend = Backend::http(&pki, 100, move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let fails = left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+            .is_ok();
+        async move { response(if fails { 500 } else { 200 }, "{}") }
+    })
+    .await;
+    let w = here().await;
+    w.api_services
+        .set("v1.g", &apiservice("g", &pki.ca_pem, backend.port()));
+    takes(&clock, &w, "True/").await;
+    let version = || {
+        let object = w.api_services.object("v1.g").unwrap();
+        object.str_at(&["metadata", "resourceVersion"]).to_owned()
+    };
+    let (before, probes) = (version(), probed.load(Ordering::Relaxed));
+    // All five probes of one check fail; those of the next succeed.
+    failing.store(5, Ordering::Relaxed);
+    w.services.set("ns/ext", &on_this_machine());
+    clock
+        .until("the failed check", || async {
+            (failing.load(Ordering::Relaxed) == 0).then_some(())
+        })
+        .await;
+    clock.pass(super::CONFIRM).await;
+    clock
+        .until("the second check", || async {
+            (probed.load(Ordering::Relaxed) > probes + 5).then_some(())
+        })
+        .await;
+    clock.pass(std::time::Duration::from_secs(1)).await;
+    assert_eq!(version(), before, "{}", w.condition("v1.g"));
+}

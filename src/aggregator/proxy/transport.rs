@@ -91,7 +91,11 @@ pub struct Transport {
     probe_request: Arc<ProbeRequest>,
     hop: Option<HeaderValue>,
     identity: Arc<IdentityHeaders>,
+    on_failure: Option<FailureHook>,
 }
+
+/// Called when an exchange with an address failed or a connection broke. Called often while a backend is down.
+pub type FailureHook = Arc<dyn Fn() + Send + Sync>;
 
 impl Transport {
     /// Creates a transport without connections. The tasks of its connections belong to `tasks`.
@@ -108,7 +112,15 @@ impl Transport {
             probe_request: Arc::default(),
             hop: None,
             identity: Arc::default(),
+            on_failure: None,
         }
+    }
+
+    /// Reports failed exchanges and broken connections.
+    #[must_use]
+    pub fn with_failure_hook(mut self, hook: FailureHook) -> Self {
+        self.on_failure = Some(hook);
+        self
     }
 
     /// Sets the hop header that identifies this gateway replica on its own requests (loop detection).
@@ -257,7 +269,7 @@ impl Transport {
                 Err(why) => {
                     // Only dial errors count against health: an address at its limits is busy, not broken.
                     if let NoConnection::Dial(why) = &why {
-                        host.health.failed(&why.0);
+                        host.failed(&why.0);
                     }
                     if !others {
                         return Err(why.into());
@@ -290,7 +302,7 @@ impl Transport {
             if let Some(why) = record.as_ref().and_then(replay::ReplayRecord::client_error) {
                 return Err(SendError::Client(why));
             }
-            host.health.failed(&failure.text);
+            host.failed(&failure.text);
             next = match (failure.unsent.take(), spare.take()) {
                 (Some(unsent), record) if attempt < MAX_ATTEMPTS => {
                     spare = record;

@@ -132,7 +132,16 @@ impl Backend {
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
         R: Future<Output = http::Response<Body>> + Send + 'static,
     {
-        raw_backend(pki, move |stream| {
+        Self::http_at(0, pki, streams, service).await
+    }
+
+    /// Like [`Backend::http`], on the port of a backend that is gone.
+    pub async fn http_at<F, R>(port: u16, pki: &Pki, streams: u32, service: F) -> Self
+    where
+        F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
+        R: Future<Output = http::Response<Body>> + Send + 'static,
+    {
+        raw_backend_at(port, pki, move |stream| {
             let service = service.clone();
             async move {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -160,7 +169,15 @@ where
     F: Fn(Stream) -> R + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    raw_backend_at(0, pki, serve).await
+}
+
+async fn raw_backend_at<F, R>(port: u16, pki: &Pki, serve: F) -> Backend
+where
+    F: Fn(Stream) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let authority = listener.local_addr().unwrap().to_string();
     let acceptor = TlsAcceptor::from(pki.config.clone());
     let connections = Arc::new(AtomicUsize::new(0));

@@ -12,7 +12,8 @@ pub fn markdown() -> String {
          All flags of kube-apiserver v1.36 are recognised: {} are supported, {} are accepted with a start-up warning, \
          {} are refused with a reason. A flag that is given with its default value is always accepted silently.\n\
          Booleans are `--flag`, `--flag=true` or `--flag=false`; durations are Go's (`1m30s`); lists are \
-         comma-separated and may be repeated; `_` in a name is read as `-`.\n",
+         comma-separated and may be repeated; `_` in a name is read as `-`. `--config FILE` reads them from a file \
+         (configuration.md).\n",
         count(|f| matches!(f, Support::Supported)),
         count(|f| matches!(f, Support::Ignored(_))),
         count(|f| matches!(f, Support::Rejected(_))),

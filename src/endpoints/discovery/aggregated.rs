@@ -114,7 +114,7 @@ impl AggregatedDiscovery {
         }
         // Rendered under the lock, so that a concurrent change cannot be overwritten by an outdated document.
         let parts = self.lock();
-        let mut json = json::to_vec(&document(&parts));
+        let mut json = crate::api::json::to_vec(&document(&parts));
         let etag = etag(&json);
         json.push(b'\n');
         let rendered = Arc::new(Rendered {

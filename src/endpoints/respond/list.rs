@@ -2,15 +2,15 @@
 //!
 //! Entry point: [`list`]. Plain JSON lists are spliced together from stored bytes and sent in chunks; other
 //! representations convert one item at a time (`streamed`, `protobuf`). Items of built-in lists carry neither `kind`
-//! nor `apiVersion`. In a stored object both precede `metadata`, usually as the first and last of the members before
-//! it, so that removing them takes two comparisons instead of a scan.
+//! nor `apiVersion`, with which stored objects begin, so that removing them takes one comparison instead of a scan.
 
 mod protobuf;
 mod streamed;
 
 use super::stored::{self, Rows};
 use super::{encoded, gzip, internal_package, not_acceptable, partial, table};
-use crate::apimachinery::codec::json;
+use crate::api::json::Shape;
+use crate::apimachinery::codec::json::to_string;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::negotiate::{Media, Negotiated, OBJECT_TYPES, Transform};
@@ -107,11 +107,12 @@ pub fn list(
             }
             let item = streamed::item(negotiated, move |e| {
                 let mut v = e.decode();
+                let shape = Shape::of(&v);
                 if typed {
                     v.unset(&["kind"]);
                     v.unset(&["apiVersion"]);
                 }
-                v
+                (v, shape)
             });
             streamed::respond(entries, document, "items", negotiated, item, headers)
         }
@@ -139,12 +140,12 @@ pub fn list(
             }
             let document = table::around(version, meta.to_map(), columns, streamed::mark());
             let item = streamed::item(negotiated, move |e| {
-                Rows {
+                let rows = Rows {
                     resource: &row,
                     version,
                     include,
-                }
-                .tree(e)
+                };
+                (rows.tree(e), Shape::table_row())
             });
             streamed::respond(entries, document, "rows", negotiated, item, headers)
         }
@@ -155,14 +156,14 @@ pub fn list(
             Ok(super::value(200, &document, negotiated, headers))
         }
         (Transform::PartialList(version), _) if plain => {
-            let head = format!("{{\"apiVersion\":\"meta.k8s.io/{version}\",\"items\":[");
-            let mut tail = b"],\"kind\":\"PartialObjectMetadataList\",\"metadata\":".to_vec();
-            json::encode(&Value::Object(meta.to_map()), &mut tail);
-            tail.push(b'}');
+            let head = streamed::before_items(&around(
+                "PartialObjectMetadataList".to_owned(),
+                format!("meta.k8s.io/{version}"),
+            ));
             let item = move |entry: &Entry, out: &mut Vec<u8>, _: &mut VecDeque<Bytes>| {
                 stored::write_partial(&row, entry, version, out);
             };
-            Ok(written(ListBody::new(head, entries, item, &tail), headers))
+            Ok(written(ListBody::new(head, entries, item, b"]}"), headers))
         }
         (Transform::PartialList(version), Media::Protobuf) => {
             let item = Box::new(move |e: &Entry| partial::message(&row, e, version, budget.as_ref()));
@@ -171,7 +172,9 @@ pub fn list(
         }
         (Transform::PartialList(version), _) => {
             let document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
-            let item = streamed::item(negotiated, move |e| stored::partial(&row, e, version));
+            let item = streamed::item(negotiated, move |e| {
+                (stored::partial(&row, e, version), Shape::Document)
+            });
             streamed::respond(entries, document, "items", negotiated, item, headers)
         }
         (Transform::Partial(_), _) => Err(not_acceptable(format!(
@@ -195,15 +198,15 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     }
     if !meta.token.is_empty() || resource.unstructured {
         head.push_str(",\"continue\":");
-        head.push_str(&json::to_string(&Value::from(meta.token.as_str())));
+        head.push_str(&to_string(&Value::from(meta.token.as_str())));
     }
     if let Some(n) = meta.remaining.filter(|n| *n > 0) {
         head.push_str(&format!(",\"remainingItemCount\":{n}"));
     }
     head.push_str("},\"items\":[");
     let size: usize = head.len() + entries.iter().map(|e| e.json.len() + 1).sum::<usize>();
-    let first = format!("\"apiVersion\":\"{api_version}\",").into_bytes();
-    let second = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
+    let first = format!("\"kind\":\"{}\",", resource.kind).into_bytes();
+    let second = format!("\"apiVersion\":\"{api_version}\",").into_bytes();
     // A response that fits into one chunk copies everything, so that its length is known.
     let shared = if size <= CHUNK { usize::MAX } else { SHARED };
     let typed = !resource.unstructured;
@@ -309,22 +312,17 @@ impl<W: Write> ListBody<W> {
     }
 }
 
-/// Locates `apiVersion` and `kind` at the top level, each with its trailing comma. `version_at` is the offset of the
-/// first member of `metadata`.
-fn left_out(json: &[u8], version_at: usize, first: &[u8], second: &[u8]) -> Option<[Range<usize>; 2]> {
-    let metadata = version_at.checked_sub(br#""metadata":{"#.len())?;
-    let head = json.get(..metadata)?;
-    let a = if head[1..].starts_with(first) {
-        1..1 + first.len()
-    } else {
-        find_member(head, first)?
-    };
-    let b = if head.len() >= a.end + second.len() && head.ends_with(second) {
-        head.len() - second.len()..head.len()
-    } else {
-        find_member(head, second)?
-    };
-    Some([a, b])
+/// Locates `kind` and `apiVersion` at the top level, each with its trailing comma: `[first, second]` in the order in which
+/// they are found. `version_at` is an offset inside of `metadata`.
+fn left_out(json: &[u8], version_at: usize, kind: &[u8], api_version: &[u8]) -> Option<[Range<usize>; 2]> {
+    let head = json.get(..version_at)?;
+    if head[1..].starts_with(kind) && head[1 + kind.len()..].starts_with(api_version) {
+        let middle = 1 + kind.len();
+        return Some([1..middle, middle..middle + api_version.len()]);
+    }
+    // Objects that an earlier release stored are sorted.
+    let (a, b) = (find_member(head, api_version)?, find_member(head, kind)?);
+    Some(if a.start < b.start { [a, b] } else { [b, a] })
 }
 
 /// Locates a complete member at the top level of the beginning of an object.

@@ -6,7 +6,7 @@
 
 use super::partial;
 use super::table::{self, Include};
-use crate::apimachinery::codec::json;
+use crate::api::json::{self, Shape};
 use crate::apimachinery::codec::json::projection::{self, Cursor, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
@@ -51,7 +51,7 @@ impl Rows<'_> {
     /// follows them, are queued in `pieces`, to be sent after `out`.
     pub fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
         let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
-            return json::encode(&self.tree(entry), out);
+            return json::encode_as(Shape::table_row(), &self.tree(entry), out);
         };
         out.extend_from_slice(b"{\"cells\":[");
         for (i, cell) in table::cells(self.resource, &object).iter().enumerate() {
@@ -64,26 +64,18 @@ impl Rows<'_> {
         let conditions = table::conditions(self.resource, &object);
         if !conditions.is_null() {
             out.extend_from_slice(b",\"conditions\":");
-            json::encode(&conditions, out);
+            json::encode_as(Shape::table_conditions(), &conditions, out);
         }
         out.extend_from_slice(b",\"object\":");
         match self.include {
             Include::None => out.extend_from_slice(b"null"),
             Include::Metadata => splice_partial(self.resource, entry, &metadata, self.version, out),
             Include::Object if entry.json.len() >= shared => {
-                let mut changed = Vec::new();
-                metadata.write(entry, &mut changed);
-                pieces.push_back(entry.json.slice(..metadata.first));
-                pieces.push_back(changed.into());
-                pieces.push_back(entry.json.slice(metadata.end..));
+                pieces.push_back(entry.json.clone());
                 pieces.push_back(Bytes::from_static(b"}"));
                 return;
             }
-            Include::Object => {
-                out.extend_from_slice(&entry.json[..metadata.first]);
-                metadata.write(entry, out);
-                out.extend_from_slice(&entry.json[metadata.end..]);
-            }
+            Include::Object => out.extend_from_slice(&entry.json),
         }
         out.push(b'}');
     }
@@ -125,24 +117,22 @@ pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mu
 
 fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, version: &str, out: &mut Vec<u8>) {
     let fields = resource.strategy.rules().wire_annotations;
-    if !fields.is_empty() && metadata.annotated(&entry.json, fields) {
+    // The metadata of custom resources is stored sorted, and served in the order of the struct.
+    if resource.unstructured || !fields.is_empty() && metadata.annotated(&entry.json, fields) {
         return json::encode(&partial(resource, entry, version), out);
     }
-    out.extend_from_slice(b"{\"apiVersion\":\"meta.k8s.io/");
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     out.extend_from_slice(version.as_bytes());
-    out.extend_from_slice(b"\",\"kind\":\"PartialObjectMetadata\",\"metadata\":{");
-    metadata.write(entry, out);
-    out.extend_from_slice(b"}}");
+    out.extend_from_slice(b"\",\"metadata\":");
+    out.extend_from_slice(&entry.json[metadata.start..metadata.end]);
+    out.push(b'}');
 }
 
-/// The layout of `metadata` in the stored bytes. Stored objects have the resourceVersion first, responses at its
-/// sorted position.
+/// The layout of `metadata` in the stored bytes.
 struct Metadata {
-    /// Offset of the first member, which is the resourceVersion.
-    first: usize,
-    /// Offset of the first member that sorts after the resourceVersion.
-    behind: usize,
-    /// Offset of the closing brace.
+    /// Offset of the opening brace.
+    start: usize,
+    /// Offset behind the closing brace.
     end: usize,
     /// Offset of the value of `annotations`.
     annotations: Option<usize>,
@@ -152,20 +142,12 @@ impl Metadata {
     /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the cursor
     /// past it.
     fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), UnexpectedEncoding> {
-        const VERSION: &[u8] = b"resourceVersion";
+        let start = cursor.offset();
         cursor.enter()?;
-        let first = cursor.offset();
-        if first != entry.version_span.0 as usize {
-            return Err(UnexpectedEncoding);
-        }
         let (managed_at, managed_len) = (entry.managed_span.0 as usize, entry.managed_span.1 as usize);
-        let (mut behind, mut annotations, mut members) = (None, None, Vec::new());
+        let (mut annotations, mut members) = (None, Vec::new());
         while let Some(key) = cursor.key()? {
             let value_at = cursor.offset();
-            if key > VERSION && behind.is_none() {
-                // The key is enclosed in quotes and followed by a colon.
-                behind = Some(value_at - key.len() - 3);
-            }
             if key == b"annotations" {
                 annotations = Some(value_at);
             }
@@ -175,38 +157,16 @@ impl Metadata {
                 None => cursor.skip()?,
             }
         }
-        let end = cursor.offset() - 1;
         let found = Self {
-            first,
-            behind: behind.unwrap_or(end),
-            end,
+            start,
+            end: cursor.offset(),
             annotations,
         };
         let members = match mask {
             Mask::Members(_) => Value::Object(Map::from_pairs(members)),
-            mask => Cursor::at(&entry.json, first - 1).read(mask)?,
+            mask => Cursor::at(&entry.json, start).read(mask)?,
         };
         Ok((found, members))
-    }
-
-    /// Appends the members in sorted order.
-    fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
-        let json = &entry.json;
-        let (at, len) = (entry.version_span.0 as usize, entry.version_span.1 as usize);
-        let version = json[at..at + len].strip_suffix(b",").unwrap_or(&json[at..at + len]);
-        // Commas follow every member but the last.
-        let (before, behind) = (&json[at + len..self.behind], &json[self.behind..self.end]);
-        out.extend_from_slice(before);
-        if !version.is_empty() {
-            if behind.is_empty() && !before.is_empty() {
-                out.push(b',');
-            }
-            out.extend_from_slice(version);
-            if !behind.is_empty() {
-                out.push(b',');
-            }
-        }
-        out.extend_from_slice(behind);
     }
 
     /// True if any of these annotations is set.
@@ -273,26 +233,24 @@ mod tests {
         let entry = Draft::new(&object, vec![]).into_entry("a", Revision(7));
         let (found, metadata) = survey(&entry, &Mask::of(&["metadata.name", "spec.b"])).unwrap();
         assert_eq!(found, json!({"metadata": {"name": "a"}, "spec": {"b": 2}}));
-        let mut out = Vec::new();
-        metadata.write(&entry, &mut out);
-        let want = r#""managedFields":[{"manager":"m"}],"name":"a","resourceVersion":"7","uid":"u""#;
-        assert_eq!(String::from_utf8(out).unwrap(), want);
+        let want = r#"{"managedFields":[{"manager":"m"}],"name":"a","resourceVersion":"7","uid":"u"}"#;
+        assert_eq!(&entry.json[metadata.start..metadata.end], want.as_bytes());
     }
 
     #[test]
-    fn resource_version_is_written_at_its_sorted_position() {
+    fn resource_version_is_at_its_place() {
+        let entry = |metadata| {
+            let object = json!({"apiVersion": "example.com/v1", "kind": "A", "metadata": metadata});
+            Draft::new(&object, vec![]).into_entry("a", Revision(7))
+        };
         for metadata in [
             json!({}),
             json!({"name": "a"}),
             json!({"uid": "u"}),
-            json!({"name": "a", "resourceVersioN": "", "uid": "u"}),
+            json!({"managedFields": [{"manager": "m"}], "name": "a", "resourceVersioN": "", "uid": "u"}),
         ] {
-            let entry = Draft::new(&json!({"metadata": metadata}), vec![]).into_entry("a", Revision(7));
-            let (_, found) = survey(&entry, &Mask::Whole).unwrap();
-            let mut out = b"{".to_vec();
-            found.write(&entry, &mut out);
-            out.push(b'}');
-            assert_eq!(out, json::to_vec(entry.decode().get("metadata")));
+            let entry = entry(metadata);
+            assert_eq!(entry.json, json::to_vec(&entry.decode()));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Built from trees here; [`super::stored`] builds the same rows from stored bytes.
 
 use super::partial;
-use crate::apimachinery::codec::json;
+use crate::api::json;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::{Map, Str, Value};
@@ -149,7 +149,7 @@ pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Valu
 /// The encoded table up to its first row.
 pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
     let mut out = json::to_vec(&around(version, metadata, columns, Vec::<Value>::new()));
-    // `rows` sorts last, so the encoding ends with its empty list.
+    // `rows` is the last member, so the encoding ends with its empty list.
     out.truncate(out.len() - END.len());
     out
 }

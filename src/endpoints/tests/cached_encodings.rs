@@ -78,8 +78,8 @@ async fn watchers_share_one_frame_per_representation() {
 fn expected(s: &Value, media: &str) -> Vec<u8> {
     match media {
         "application/yaml" => yaml::to_vec(s),
-        "pretty" => json::to_vec_pretty(s),
-        _ => json::to_vec(s),
+        "pretty" => crate::api::json::to_vec_pretty(s),
+        _ => crate::api::json::to_vec(s),
     }
 }
 

@@ -5,15 +5,15 @@ use super::SelectableFields;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::projection::Cursor;
 use crate::apimachinery::value::Str;
+use crate::storage::version_place::VersionPlace;
 use crate::storage::{Draft, Entry, Revision};
 use bytes::Bytes;
 use std::ops::Range;
 
 /// Builds the entry of a stored value.
 pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&SelectableFields>) -> Entry {
-    let metadata = member(value, 0, "metadata").unwrap_or(0..0);
-    let managed = member(value, metadata.start, "managedFields").unwrap_or(0..0);
-    let labels = member(value, metadata.start, "labels").and_then(|at| json::decode(&value[at]).ok());
+    let found = Metadata::find(value).unwrap_or_default();
+    let labels = found.labels.and_then(|at| json::decode(&value[at]).ok());
     let labels = labels.as_ref().and_then(|l| l.as_object());
     let labels = labels.into_iter().flat_map(|m| m.iter());
     let fields = fields.and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
@@ -22,8 +22,8 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     fields.sort();
     let draft = Draft {
         json: value.clone(),
-        version_at: metadata.start as u32 + 1,
-        managed_span: (managed.start as u32, managed.len() as u32),
+        version_at: found.version_at as u32,
+        managed_span: (found.managed.start as u32, found.managed.len() as u32),
         labels: labels
             .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
             .collect(),
@@ -32,18 +32,38 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
     draft.into_entry(key, Revision(revision))
 }
 
-/// Returns the range of a member's value in the object that begins at `at`.
-fn member(json: &[u8], at: usize, name: &str) -> Option<Range<usize>> {
-    let mut cursor = Cursor::at(json, at);
-    cursor.enter().ok()?;
-    while let Some(key) = cursor.key().ok()? {
-        let from = cursor.offset();
-        cursor.skip().ok()?;
-        if key == name.as_bytes() {
-            return Some(from..cursor.offset());
+/// Where the parts of `metadata` are.
+#[derive(Default)]
+struct Metadata {
+    version_at: usize,
+    managed: Range<usize>,
+    labels: Option<Range<usize>>,
+}
+
+impl Metadata {
+    fn find(json: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor::at(json, 0);
+        cursor.enter().ok()?;
+        while cursor.key().ok()?? != b"metadata" {
+            cursor.skip().ok()?;
         }
+        cursor.enter().ok()?;
+        let (mut found, mut place) = (Self::default(), VersionPlace::default());
+        while let Some(key) = cursor.key().ok()? {
+            let from = cursor.offset();
+            cursor.skip().ok()?;
+            // The key is enclosed in quotes and followed by a colon.
+            place.pass(key, from - key.len() - 3);
+            match key {
+                b"managedFields" => found.managed = from..cursor.offset(),
+                b"labels" => found.labels = Some(from..cursor.offset()),
+                _ => {}
+            }
+        }
+        place.end(cursor.offset() - 1);
+        found.version_at = place.found();
+        Some(found)
     }
-    None
 }
 
 #[cfg(test)]

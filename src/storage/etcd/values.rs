@@ -146,7 +146,7 @@ mod tests {
             let e = entry("n", Revision(3), &decode(text.as_bytes()).expect("it decodes"), None);
             assert_eq!(
                 &e.json[..],
-                br#"{"kind":"A","metadata":{"resourceVersion":"3","name":"x"}}"#
+                br#"{"kind":"A","metadata":{"name":"x","resourceVersion":"3"}}"#
             );
         }
         for odd in [

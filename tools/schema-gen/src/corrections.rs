@@ -36,6 +36,8 @@ pub struct Corrections {
     pub defines: BTreeMap<String, Option<(String, String)>>,
     /// Protobuf field numbers.
     pub tags: BTreeMap<String, u8>,
+    /// The fields of a definition in the order of Go's struct.
+    pub orders: BTreeMap<String, Vec<String>>,
     /// Embedded messages: definition, then number and message.
     pub inline: Vec<(String, (u8, String))>,
     /// The allowed values of a field or of its elements.
@@ -57,6 +59,7 @@ impl Corrections {
             .chain(self.patches.keys())
             .chain(&self.atomic)
             .chain(self.mapping.keys())
+            .chain(self.orders.keys())
             .chain(self.unions.keys())
             .chain(self.kinds.keys())
             .chain(self.enums.keys())
@@ -109,6 +112,11 @@ impl Corrections {
                     let (tag, message) = args.split_once(' ').expect("number and message");
                     out.inline
                         .push((owned(), (tag.parse().expect("a number"), message.to_owned())));
+                }
+                "order" => {
+                    let definition = name.trim_end_matches(':').to_owned();
+                    let fields = args.split(' ').map(str::to_owned).collect();
+                    out.orders.insert(definition, fields);
                 }
                 "kind" => drop(out.kinds.insert(owned(), args.to_owned())),
                 "union" => drop(out.unions.insert(owned(), args.to_owned())),

@@ -23,6 +23,7 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
             .map(|(g, v, k)| format!("({g:?}, {v:?}, {k:?})"))
             .collect();
         let _ = write!(out, "t({name:?}, &[{}], &[", gvks.join(", "));
+        let places = places(def);
         for (name, f) in &def.fields {
             let mut flags: Vec<&str> = Vec::new();
             if f.required {
@@ -47,7 +48,12 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
                 flags.join("|")
             };
             let tag = f.wire.as_ref().map_or(0, |w| w.tag);
-            let _ = write!(out, "\n  f({name:?}, {}, {flags}, {tag})", rust_type(&f.ty, &index));
+            let place = places[name.as_str()];
+            let _ = write!(
+                out,
+                "\n  f({name:?}, {}, {flags}, {tag}, {place})",
+                rust_type(&f.ty, &index)
+            );
             if let Some([outer, inner @ ..]) = f.wire.as_ref().map(|w| w.through.as_slice()) {
                 let _ = write!(out, ".embedded_in([{outer}, {}])", inner.first().copied().unwrap_or(0));
             }
@@ -117,6 +123,23 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
     }
     out.push_str("];\n");
     out
+}
+
+/// Each field's place in Go's struct, counted over embedded structs: the type's `kind` and `apiVersion` first, which no
+/// message has.
+fn places(def: &Def) -> BTreeMap<&str, usize> {
+    let mut fields: Vec<(bool, bool, &[u16], &str)> = (def.fields.iter())
+        .map(|(name, f)| match &f.wire {
+            Some(wire) => (true, true, wire.place.as_slice(), name.as_str()),
+            None => (name != "kind", name != "apiVersion", [].as_slice(), name.as_str()),
+        })
+        .collect();
+    fields.sort_unstable();
+    fields
+        .into_iter()
+        .enumerate()
+        .map(|(i, (.., name))| (name, i))
+        .collect()
 }
 
 fn rust_type(ty: &Ty, index: &BTreeMap<&str, usize>) -> String {

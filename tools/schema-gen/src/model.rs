@@ -298,6 +298,14 @@ pub fn build(
     for (name, def) in &mut defs {
         for (field_name, f) in &mut def.fields {
             f.wire = tags.find(short(name), field_name, c);
+            let order = c
+                .orders
+                .get(short(name))
+                .map(|order| order.iter().position(|n| n == field_name));
+            if let (Some(wire), Some(place)) = (&mut f.wire, order) {
+                let place = place.unwrap_or_else(|| panic!("the order of {name} lacks {field_name}"));
+                wire.place = vec![u16::try_from(place).expect("few fields")];
+            }
         }
     }
     check(&defs, c);

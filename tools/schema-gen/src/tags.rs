@@ -1,4 +1,6 @@
-//! Protobuf field numbers, from k8s-pb's `#[prost(…)]` attributes and the corrections.
+//! Protobuf field numbers and the order of fields in Go's structs, from k8s-pb's `#[prost(…)]` attributes and the
+//! corrections. The order is that of the messages: `go-to-protobuf` writes their fields as the structs declare them, whatever
+//! their numbers, and prost keeps that order.
 
 use crate::corrections::Corrections;
 use std::collections::BTreeMap;
@@ -7,13 +9,26 @@ use std::path::Path;
 /// Field numbers by message and field. Lookups ignore case and all characters except letters and digits, because the
 /// crate spells names differently.
 pub struct Tags {
-    messages: BTreeMap<String, BTreeMap<String, u8>>,
+    messages: BTreeMap<String, BTreeMap<String, Declared>>,
 }
+
+/// A field of a message.
+#[derive(Clone, Copy)]
+struct Declared {
+    tag: u8,
+    /// Its place among the fields of the message.
+    place: u16,
+}
+
+/// The place of fields that only the corrections know, before their number is added: behind all others.
+const ADDED: u16 = 1000;
 
 /// A field's number, and those of the embedded messages that contain it, outermost first.
 pub struct Wire {
     pub tag: u8,
     pub through: Vec<u8>,
+    /// Its place in Go's struct: that of each embedded struct around it, and its own.
+    pub place: Vec<u16>,
 }
 
 fn key(name: &str) -> String {
@@ -26,7 +41,7 @@ fn key(name: &str) -> String {
 impl Tags {
     /// Reads every message under `root`, the crate's `src`.
     pub fn read(root: &Path, corrections: &Corrections) -> Self {
-        let mut messages: BTreeMap<String, BTreeMap<String, u8>> = BTreeMap::new();
+        let mut messages: BTreeMap<String, BTreeMap<String, Declared>> = BTreeMap::new();
         let mut dirs = vec![(root.to_owned(), String::new())];
         while let Some((dir, module)) = dirs.pop() {
             for entry in std::fs::read_dir(&dir).expect("the crate's sources are readable") {
@@ -42,17 +57,21 @@ impl Tags {
         }
         for (field, tag) in &corrections.tags {
             let (message, field) = field.rsplit_once('.').expect("message.field");
-            messages.entry(key(message)).or_default().insert(key(field), *tag);
+            let place = ADDED + u16::from(*tag);
+            let fields = messages.entry(key(message)).or_default();
+            fields.insert(key(field), Declared { tag: *tag, place });
         }
         Self { messages }
     }
 
     /// The number of a field of a definition (without `io.k8s.`), if it is part of a message.
     pub fn find(&self, definition: &str, field: &str, corrections: &Corrections) -> Option<Wire> {
-        if let Some(tag) = self.messages.get(&key(definition)).and_then(|m| m.get(&key(field))) {
+        let message = self.messages.get(&key(definition));
+        if let Some(found) = message.and_then(|m| m.get(&key(field))) {
             return Some(Wire {
-                tag: *tag,
+                tag: found.tag,
                 through: Vec::new(),
+                place: vec![found.place],
             });
         }
         let embedded = corrections.inline.iter().filter(|(d, _)| d == definition);
@@ -60,13 +79,15 @@ impl Tags {
             .flat_map(|(_, (tag, message))| self.find(message, field, corrections).map(|w| (*tag, w)))
             .next()
             .map(|(tag, mut wire)| {
+                let outer = message.and_then(|m| m.values().find(|d| d.tag == tag));
+                wire.place.insert(0, outer.map_or(0, |d| d.place));
                 wire.through.insert(0, tag);
                 wire
             })
     }
 }
 
-fn read_module(module: &str, text: &str, messages: &mut BTreeMap<String, BTreeMap<String, u8>>) {
+fn read_module(module: &str, text: &str, messages: &mut BTreeMap<String, BTreeMap<String, Declared>>) {
     let (mut message, mut tag) = (String::new(), None);
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("pub struct ") {
@@ -78,7 +99,9 @@ fn read_module(module: &str, text: &str, messages: &mut BTreeMap<String, BTreeMa
                 .and_then(|(_, rest)| rest.split('"').next()?.parse().ok());
         } else if let (Some(number), Some(field)) = (tag, line.strip_prefix("pub ")) {
             let name = field.split(':').next().unwrap_or_default().trim_start_matches("r#");
-            messages.entry(message.clone()).or_default().insert(key(name), number);
+            let fields = messages.entry(message.clone()).or_default();
+            let place = u16::try_from(fields.len()).expect("few fields");
+            fields.insert(key(name), Declared { tag: number, place });
             tag = None;
         }
     }

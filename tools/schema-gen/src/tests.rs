@@ -95,7 +95,8 @@ fn a_correction_line_adds_a_field() {
         .keys()
         .position(|n| n == "io.k8s.api.core.v1.Container")
         .expect("containers");
-    let row = format!("f(\"shiny\", List(&Struct(TypeRef({container}))), REQUIRED|NULL, 201).list(Atomic),");
+    let place = before["io.k8s.api.core.v1.PodSpec"].fields.len();
+    let row = format!("f(\"shiny\", List(&Struct(TypeRef({container}))), REQUIRED|NULL, 201, {place}).list(Atomic),");
     assert_eq!(added, [&("io.k8s.api.core.v1.PodSpec".to_owned(), row)]);
     assert_eq!(new.len(), old.len() + 1);
     let descriptions = |defs| String::from_utf8(crate::emit::descriptions(defs)).expect("text");

@@ -5,8 +5,12 @@
 //! single-pass decoder in `fast` and falls back to serde_json for anything unusual, errors included.
 
 mod fast;
+mod indent;
 pub mod projection;
 mod sizes;
+
+pub(crate) use indent::DEEPEST_INDENT;
+pub use indent::indent;
 
 use super::strict_errors::StrictErrors;
 use crate::interrupt::checkpoint;
@@ -363,53 +367,11 @@ pub(crate) fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     out.len() <= max
 }
 
-/// Values nested deeper than this are written on one line. Otherwise, at a thousand levels, every short list element
-/// would be preceded by two kilobytes of spaces.
-pub(crate) const DEEPEST_INDENT: usize = 64;
-
-/// Encodes like upstream's `?pretty=true`: two spaces of indent, empty containers on one line, no final newline.
+/// Encodes like upstream's `?pretty=true`, with sorted members.
 pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    pretty(v, 0, &mut out);
+    indent(&to_vec(v), 0, &mut out);
     out
-}
-
-/// Appends the indented encoding of a value at nesting level `depth` of a document.
-pub fn pretty(v: &Value, depth: usize, out: &mut Vec<u8>) {
-    fn line(depth: usize, out: &mut Vec<u8>) {
-        out.push(b'\n');
-        out.extend(std::iter::repeat_n(b' ', depth * 2));
-    }
-    match v {
-        deep if depth >= DEEPEST_INDENT => encode(deep, out),
-        Value::Array(a) if !a.is_empty() => {
-            out.push(b'[');
-            for (i, v) in a.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                line(depth + 1, out);
-                pretty(v, depth + 1, out);
-            }
-            line(depth, out);
-            out.push(b']');
-        }
-        Value::Object(m) if !m.is_empty() => {
-            out.push(b'{');
-            for (i, (k, v)) in m.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                line(depth + 1, out);
-                encode_str(k, out);
-                out.extend_from_slice(b": ");
-                pretty(v, depth + 1, out);
-            }
-            line(depth, out);
-            out.push(b'}');
-        }
-        other => encode(other, out),
-    }
 }
 
 /// Appends an integer in decimal.

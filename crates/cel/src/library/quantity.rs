@@ -31,6 +31,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
         &["Quantity.() bool"],
     ),
     ("asInteger", Strict(as_integer), &["Quantity.() int"]),
+    ("asApproximateFloat", Strict(as_float), &["Quantity.() double"]),
 ];
 
 const ARITHMETIC: &[&str] = &["Quantity.(Quantity) Quantity", "Quantity.(int) Quantity"];
@@ -86,4 +87,11 @@ fn integer(args: &[Val<'_>]) -> Result<Option<i64>, crate::value::Fail> {
 
 fn as_integer<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     integer(args)?.map_or_else(|| error("cannot convert value to integer"), |n| Ok(Val::Int(n)))
+}
+
+fn as_float<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    match args {
+        [Val::Quantity(q)] => Ok(Val::Double(q.nanos() as f64 / 1e9)),
+        _ => no_overload(),
+    }
 }

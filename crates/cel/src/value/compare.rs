@@ -61,16 +61,9 @@ impl<'a> Val<'a> {
 
     /// The order of two numbers, which may be of different types; `None` for anything else and for NaN.
     pub(crate) fn number_cmp(&self, other: &Self) -> Option<Ordering> {
-        /// Beyond these a double is smaller or larger than every integer.
+        /// As doubles: large integers lose their last digits.
         fn against(n: i128, f: f64) -> Option<Ordering> {
-            if f.is_nan() {
-                return None;
-            }
-            let whole = f.clamp(-1e30, 1e30);
-            Some(
-                n.cmp(&(whole.trunc() as i128))
-                    .then_with(|| 0.0f64.total_cmp(&(whole.fract() + 0.0))),
-            )
+            (n as f64).partial_cmp(&f)
         }
         let whole = |v: &Self| match v {
             Self::Int(n) => Some(i128::from(*n)),

@@ -35,9 +35,7 @@ impl<'a> Val<'a> {
             (Value::Int(n), Type::Int | Type::Dyn) => Self::Int(*n),
             (Value::Int(n), Type::Double) => Self::Double(*n as f64),
             (Value::Float(f), Type::Double | Type::Dyn) => Self::Double(*f),
-            (Value::Array(items), Type::List(_)) => {
-                Self::List(List::Tree(items, schema.items.as_deref().unwrap_or(&DYN)))
-            }
+            (Value::Array(items), Type::List(_)) => Self::List(List::Tree(items, schema)),
             (Value::Array(items), Type::Dyn) => Self::List(List::Tree(items, &DYN)),
             (Value::Object(m), Type::Object(of)) => Self::Object(m, of),
             (Value::Object(m), Type::Map(_)) => Self::Map(Dict::Tree(m, schema.items.as_deref().unwrap_or(&DYN))),

@@ -5,12 +5,12 @@
 
 mod pool;
 
-use super::Transport;
 use super::balance::{EndpointState, Health, InFlight};
 use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
 use super::exchange::error_text;
 use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
 use super::probation::{ProbeRequest, ProbeState};
+use super::{FailureHook, Transport};
 use crate::proxy::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::target::Socket;
@@ -55,6 +55,7 @@ pub(super) struct Host {
     pub(super) probe_state: ProbeState,
     pub(super) probe_request: Arc<ProbeRequest>,
     pub(super) counts: Option<ClientRequestMetrics>,
+    on_failure: Option<FailureHook>,
     socket: Option<Socket>,
     connect_timeout: Option<Duration>,
     limits: ConnectionLimits,
@@ -144,9 +145,22 @@ impl Host {
             probe_state: ProbeState::default(),
             probe_request: transport.probe_request.clone(),
             counts: transport.counts.clone(),
+            on_failure: transport.on_failure.clone(),
             limits: transport.limits,
             limiter: Arc::default(),
             pool: Mutex::new(Pool::new()),
+        }
+    }
+
+    /// Records that an exchange with this address failed.
+    pub(super) fn failed(&self, why: &str) {
+        self.health.failed(why);
+        self.report_failure();
+    }
+
+    fn report_failure(&self) {
+        if let Some(report) = &self.on_failure {
+            report();
         }
     }
 
@@ -361,6 +375,9 @@ impl Host {
                     ended = &mut connection => {
                         if let Err(e) = ended {
                             tracing::debug!(%authority, "backend connection ended: {e}");
+                            if let Some(host) = host.upgrade() {
+                                host.report_failure();
+                            }
                         }
                         break;
                     }

@@ -5,7 +5,9 @@
 //! type without up-front lengths; protobuf is handled separately.
 
 use super::{CHUNK, sent};
-use crate::apimachinery::codec::{cbor, json, yaml};
+use crate::api::json::{self, Shape};
+use crate::apimachinery::codec::json::indent;
+use crate::apimachinery::codec::{cbor, yaml};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;
@@ -32,11 +34,11 @@ pub(super) fn mark() -> Value {
     Value::Array(vec![Value::from(MARK)])
 }
 
-/// Builds the function that appends an item in the negotiated encoding.
-pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send + 'static) -> Item {
+/// Builds the function that appends an item in the negotiated encoding. `make` gives its tree and the order of its members.
+pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> (Value, Shape) + Send + 'static) -> Item {
     match (negotiated.media, negotiated.pretty) {
         (Media::Yaml, _) => Box::new(move |e, out| {
-            for (i, line) in yaml::to_vec(&make(e)).split_inclusive(|b| *b == b'\n').enumerate() {
+            for (i, line) in yaml::to_vec(&make(e).0).split_inclusive(|b| *b == b'\n').enumerate() {
                 if i > 0 && line != b"\n" {
                     out.extend_from_slice(b"  ");
                 }
@@ -45,9 +47,16 @@ pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> Value + Send
             // Newlines belong to the separator between items.
             out.pop_if(|b| *b == b'\n');
         }),
-        (Media::Cbor, _) => Box::new(move |e, out| cbor::append(&make(e), out)),
-        (_, true) => Box::new(move |e, out| json::pretty(&make(e), 2, out)),
-        (_, false) => Box::new(move |e, out| json::encode(&make(e), out)),
+        (Media::Cbor, _) => Box::new(move |e, out| cbor::append(&make(e).0, out)),
+        (_, pretty) => Box::new(move |e, out| {
+            let (item, shape) = make(e);
+            if !pretty {
+                return json::encode_as(shape, &item, out);
+            }
+            let mut compact = Vec::with_capacity(e.json.len());
+            json::encode_as(shape, &item, &mut compact);
+            indent(&compact, 2, out);
+        }),
     }
 }
 
@@ -96,6 +105,14 @@ pub(super) fn respond(
     }
     let response = respond::bytes(200, content_type, Body::stream(list));
     Ok(sent(response, size as u64 > gzip::THRESHOLD, headers))
+}
+
+/// The compact encoding of a document up to its first item.
+pub(super) fn before_items(document: &Value) -> Vec<u8> {
+    let mut text = json::to_vec(document);
+    // The items are the last member.
+    text.truncate(text.len() - MARK.len() - "\"\"]}".len());
+    text
 }
 
 /// The bytes before the items, between two items, and after them.

@@ -2,9 +2,9 @@
 //!
 //! Entry point: [`Frames::encode`].
 
-use crate::api::protobuf;
+use crate::api::{json, protobuf};
+use crate::apimachinery::codec::cbor;
 use crate::apimachinery::codec::protobuf::{frame, frame_around};
-use crate::apimachinery::codec::{cbor, json};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::endpoints::negotiate::Media;

@@ -1,0 +1,250 @@
+//! `'%s has %d replicas'.format([name, n])`.
+
+use super::standard::to_string;
+use super::{Body::Strict, Declaration};
+use crate::value::{List, Out, Val, error, no_overload};
+
+pub(super) const FUNCTIONS: &[Declaration] = &[("format", Strict(format), &["string.(list(dyn)) string"])];
+
+/// Longer results are not built.
+const MAX_RESULT: usize = 16 << 20;
+/// The most digits after the point.
+const MAX_PRECISION: usize = 1_000;
+
+fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let [Val::String(template), Val::List(values)] = args else {
+        return no_overload();
+    };
+    let mut out = String::new();
+    let mut rest = &**template;
+    let mut next = 0;
+    while let Some(i) = rest.find('%') {
+        out.push_str(&rest[..i]);
+        rest = &rest[i + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            out.push('%');
+            rest = after;
+            continue;
+        }
+        let Some(value) = values.get(next) else {
+            return error(format!("index {next} out of range"));
+        };
+        if rest.is_empty() {
+            return error("unexpected end of string");
+        }
+        let value = value?;
+        next += 1;
+        match clause(rest) {
+            Err(why) => return error(format!("could not parse formatting clause: {why}")),
+            Ok((clause, after)) => {
+                match write(clause, &value) {
+                    Err(why) => return error(format!("error during formatting: {why}")),
+                    Ok(text) => out.push_str(&text),
+                }
+                rest = after;
+            }
+        }
+        if out.len() > MAX_RESULT {
+            return error("formatted string is too long");
+        }
+    }
+    out.push_str(rest);
+    Ok(out.into())
+}
+
+/// How a value is written.
+#[derive(Clone, Copy)]
+struct Clause {
+    verb: char,
+    precision: usize,
+}
+
+/// The clause at the start, and what follows it.
+fn clause(text: &str) -> Result<(Clause, &str), String> {
+    let (precision, rest) = match text.strip_prefix('.') {
+        None => (6, text),
+        Some(after) => {
+            let Some(end) = after.find(|c: char| !c.is_ascii_digit()) else {
+                return Err("error while parsing precision: could not find end of precision specifier".to_owned());
+            };
+            let digits = &after[..end];
+            let precision = digits.parse().ok().filter(|n| *n <= MAX_PRECISION).ok_or_else(|| {
+                format!(
+                    "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {digits:?}: {}",
+                    if digits.is_empty() { "invalid syntax" } else { "value out of range" }
+                )
+            })?;
+            (precision, &after[end..])
+        }
+    };
+    let verb = rest.chars().next().unwrap_or('%');
+    if !"sdfebxXo".contains(verb) {
+        return Err(format!("unrecognized formatting clause \"{verb}\""));
+    }
+    Ok((Clause { verb, precision }, &rest[verb.len_utf8()..]))
+}
+
+fn write(clause: Clause, v: &Val<'_>) -> Result<String, String> {
+    let given = |what: &str| Err(format!("{what}, was given {}", v.type_name()));
+    match (clause.verb, v) {
+        ('s', v) => string(v),
+        ('d', Val::Int(n)) => Ok(n.to_string()),
+        ('d', Val::Uint(n)) => Ok(n.to_string()),
+        ('d', _) => given("decimal clause can only be used on integers"),
+        ('f', v) => match double(v) {
+            Some(f) => Ok(fixed(f, clause.precision)),
+            None => given("fixed-point clause can only be used on doubles"),
+        },
+        ('e', v) => match double(v) {
+            Some(f) => Ok(scientific(f, clause.precision)),
+            None => given("scientific clause can only be used on doubles"),
+        },
+        ('b', Val::Bool(b)) => Ok(u8::from(*b).to_string()),
+        ('b', Val::Int(n)) => Ok(signed(*n, format!("{:b}", n.unsigned_abs()))),
+        ('b', Val::Uint(n)) => Ok(format!("{n:b}")),
+        ('b', _) => given("only integers and bools can be formatted as binary"),
+        ('o', Val::Int(n)) => Ok(signed(*n, format!("{:o}", n.unsigned_abs()))),
+        ('o', Val::Uint(n)) => Ok(format!("{n:o}")),
+        ('o', _) => given("octal clause can only be used on integers"),
+        (verb, v) => {
+            let text = match v {
+                Val::Int(n) => signed(*n, format!("{:x}", n.unsigned_abs())),
+                Val::Uint(n) => format!("{n:x}"),
+                Val::String(s) => hex(s.as_bytes()),
+                Val::Bytes(b) => hex(b),
+                _ => return given("only integers, byte buffers, and strings can be formatted as hex"),
+            };
+            Ok(if verb == 'X' { text.to_ascii_uppercase() } else { text })
+        }
+    }
+}
+
+fn signed(n: i64, digits: String) -> String {
+    if n < 0 { format!("-{digits}") } else { digits }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// A double, or one of the strings that stand for what is no number.
+fn double(v: &Val<'_>) -> Option<f64> {
+    match v {
+        Val::Double(f) => Some(*f),
+        Val::String(s) => match &**s {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What is no number as English writes it.
+fn special(f: f64) -> Option<&'static str> {
+    match f {
+        f if f.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("\u{221e}"),
+        f64::NEG_INFINITY => Some("-\u{221e}"),
+        _ => None,
+    }
+}
+
+/// Digits with a comma before each thousand, as English writes them.
+fn fixed(f: f64, precision: usize) -> String {
+    if let Some(text) = special(f) {
+        return text.to_owned();
+    }
+    let text = format!("{f:.precision$}");
+    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |rest| ("-", rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut out = sign.to_owned();
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A power of ten with superscript digits, as English writes it.
+fn scientific(f: f64, precision: usize) -> String {
+    const DIGITS: [char; 10] = [
+        '\u{2070}', '\u{b9}', '\u{b2}', '\u{b3}', '\u{2074}', '\u{2075}', '\u{2076}', '\u{2077}', '\u{2078}',
+        '\u{2079}',
+    ];
+    if let Some(text) = special(f) {
+        return text.to_owned();
+    }
+    let text = format!("{f:.precision$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent
+        .strip_prefix('-')
+        .map_or(("", exponent), |rest| ("\u{207b}", rest));
+    let digits = format!("{exponent:0>2}");
+    let raised: String = digits.bytes().map(|b| DIGITS[usize::from(b - b'0') % 10]).collect();
+    format!("{mantissa}\u{202f}\u{d7}\u{202f}10{sign}{raised}")
+}
+
+fn string(v: &Val<'_>) -> Result<String, String> {
+    match v {
+        Val::Null => Ok("null".to_owned()),
+        Val::Type(name) => Ok(name.to_string()),
+        Val::List(_) | Val::Map(_) | Val::Object(..) => literal(v),
+        v => match to_string(&mut [v.clone()]) {
+            Ok(Val::String(s)) => Ok(s.to_string()),
+            Ok(_) => Err("could not convert argument to string".to_owned()),
+            Err(_) => Err(format!(
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {}",
+                v.type_name()
+            )),
+        },
+    }
+}
+
+/// A value as it is written inside of lists and maps.
+fn literal(v: &Val<'_>) -> Result<String, String> {
+    let why = |e: crate::Fail| e.to_string();
+    Ok(match v {
+        Val::String(s) => torana_apimachinery::field::quote(s),
+        Val::Bytes(b) => format!("b{}", torana_apimachinery::field::quote(&String::from_utf8_lossy(b))),
+        Val::Double(f) if f.is_nan() => "\"NaN\"".to_owned(),
+        Val::Double(f) if f.is_infinite() => (if *f > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).to_owned(),
+        Val::Double(f) => format!("{f:.6}"),
+        Val::Timestamp(t) => format!("timestamp({:?})", t.text()),
+        Val::Duration(_) => format!("duration({:?})", string(v)?),
+        Val::List(list) => format!("[{}]", items(list)?.join(", ")),
+        Val::Map(map) => {
+            let mut pairs = Vec::new();
+            for (key, value) in map.entries().map_err(why)? {
+                pairs.push(format!("{}:{}", literal(&key)?, literal(&value)?));
+            }
+            pairs.sort();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Val::Object(..) => {
+            let mut pairs = Vec::new();
+            for (key, value) in super::object_entries(v).map_err(why)? {
+                pairs.push(format!("{}:{}", literal(&key)?, literal(&value)?));
+            }
+            pairs.sort();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Val::Optional(_) | Val::Record(_) | Val::Quantity(_) | Val::Net(_) | Val::Url(_) | Val::Semver(_) => {
+            return Err(format!("no formatting function for {}", v.type_name()));
+        }
+        v => string(v)?,
+    })
+}
+
+fn items(list: &List<'_>) -> Result<Vec<String>, String> {
+    list.iter()
+        .map(|item| literal(&item.map_err(|e| e.to_string())?))
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! What requests and connections tell the availability controller: an exchange with a backend failed, so that it is
+//! checked now instead of at the next resync.
+
+use crate::aggregator::transports::TransportId;
+use crate::apimachinery::value::Str;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Failures start at most one check of an APIService in this time. A check that just began has seen what failed.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// While an APIService stays unavailable, the text of its condition is updated at most this often.
+const REWORD: Duration = Duration::from_secs(30);
+
+/// Which APIServices use which transport, and when they were last checked.
+#[derive(Default)]
+pub(super) struct Failures {
+    users: HashMap<TransportId, BTreeSet<Str>>,
+    checked: HashMap<Str, Checked>,
+}
+
+struct Checked {
+    transport: TransportId,
+    at: Instant,
+    worded: Option<Instant>,
+}
+
+impl Failures {
+    /// A check of an APIService begins, over this transport.
+    pub(super) fn checking(&mut self, name: &Str, transport: TransportId) {
+        let at = Instant::now();
+        let worded = match self.checked.get_mut(name) {
+            Some(known) if known.transport == transport => {
+                known.at = at;
+                return;
+            }
+            Some(known) => known.worded,
+            None => None,
+        };
+        self.forget(name);
+        self.users.entry(transport).or_default().insert(name.clone());
+        let checked = Checked { transport, at, worded };
+        self.checked.insert(name.clone(), checked);
+    }
+
+    /// The APIService is gone.
+    pub(super) fn forget(&mut self, name: &str) {
+        let Some(known) = self.checked.remove(name) else { return };
+        if let Some(users) = self.users.get_mut(&known.transport) {
+            users.remove(name);
+            if users.is_empty() {
+                self.users.remove(&known.transport);
+            }
+        }
+    }
+
+    /// An exchange over this transport failed: the APIServices to check, and when.
+    pub(super) fn failed(&self, transport: TransportId) -> Vec<(Str, Duration)> {
+        let now = Instant::now();
+        let names = self.users.get(&transport).into_iter().flatten();
+        names
+            .map(|name| {
+                let checked = self.checked.get(name).map(|known| known.at + PAUSE);
+                (
+                    name.clone(),
+                    checked.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)),
+                )
+            })
+            .collect()
+    }
+
+    /// Whether the text of an unavailable APIService's condition may be updated now. If so, it counts as updated.
+    pub(super) fn may_reword(&mut self, name: &str) -> bool {
+        let now = Instant::now();
+        let Some(known) = self.checked.get_mut(name) else {
+            return true;
+        };
+        if known.worded.is_some_and(|at| now < at + REWORD) {
+            return false;
+        }
+        known.worded = Some(now);
+        true
+    }
+}

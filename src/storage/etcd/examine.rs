@@ -1,0 +1,71 @@
+//! The state of each member of a cluster, for `torana doctor`. Entry point: [`members`].
+
+use super::client::{Access, Members, kv};
+use super::error::Failure;
+use etcd_client::{AlarmAction, AlarmType, Client};
+use std::time::{Duration, Instant};
+
+/// Time limit of one request.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Reads of which the median is the latency.
+const READS: usize = 9;
+/// A key that need not exist.
+const KEY: &str = "torana-doctor";
+
+/// What a member reports, and how quickly.
+#[derive(Clone, Debug)]
+pub struct MemberReport {
+    /// Its version.
+    pub version: String,
+    /// Median duration of a linearizable read.
+    pub latency: Duration,
+    /// Whether it knows a leader.
+    pub has_leader: bool,
+    /// Whether it is a learner.
+    pub is_learner: bool,
+    /// Its alarms: NOSPACE, CORRUPT.
+    pub alarms: Vec<String>,
+}
+
+/// Examines each member: its URL, and its report or why it gives none.
+///
+/// # Errors
+/// The addresses or credentials cannot be used.
+pub async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport, String>)>, String> {
+    let members = Members::new(access).map_err(|e| e.to_string())?;
+    let mut out = Vec::new();
+    for (index, url) in members.urls().enumerate() {
+        let report = async { examine(members.member(index).await?).await };
+        let report = tokio::time::timeout(WITHIN, report)
+            .await
+            .unwrap_or(Err(Failure::TimedOut));
+        out.push((url.to_owned(), report.map_err(|e| e.to_string())));
+    }
+    Ok(out)
+}
+
+async fn examine(mut client: Client) -> Result<MemberReport, Failure> {
+    let status = client.status().await?;
+    let member = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
+    let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None).await?;
+    let own = alarms.alarms().iter().filter(|alarm| alarm.member_id() == member);
+    let alarms = own.map(|alarm| match alarm.alarm() {
+        AlarmType::Nospace => "NOSPACE".to_owned(),
+        AlarmType::Corrupt => "CORRUPT".to_owned(),
+        AlarmType::None => "NONE".to_owned(),
+    });
+    let mut times = Vec::with_capacity(READS);
+    for _ in 0..READS {
+        let began = Instant::now();
+        kv(&client).get(KEY, None).await?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    Ok(MemberReport {
+        version: status.version().to_owned(),
+        latency: times[READS / 2],
+        has_leader: status.leader() != 0,
+        is_learner: status.is_learner(),
+        alarms: alarms.collect(),
+    })
+}
