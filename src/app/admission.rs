@@ -224,7 +224,10 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
                 authorizer: authorizer(),
                 metrics: AdmissionPolicyMetrics::new(dependencies.telemetry.registry()),
             };
-            builder.validating(ValidatingPolicies::new(dependencies.webhooks.policies.clone(), surroundings))
+            builder.validating(ValidatingPolicies::new(
+                dependencies.webhooks.policies.clone(),
+                surroundings,
+            ))
         }
         "ResourceQuota" => {
             let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;

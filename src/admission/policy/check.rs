@@ -1,7 +1,7 @@
 //! Validation of a policy's expressions when it is written.
 
-use super::stored::Policy;
 use super::environment::Expression;
+use super::stored::Policy;
 use crate::apimachinery::value::Value;
 
 /// The expressions that do not compile: the path below `spec`, the expression and upstream's text.

@@ -180,9 +180,14 @@ impl Compiler {
     /// Compiles a variable, which later expressions can name.
     pub fn variable(&mut self, name: &str, text: &str) -> Expression {
         let compiled = self.compile(text, Returns::Anything);
-        let ty = compiled.program.as_ref().as_ref().map_or(Type::Dyn, |p| p.result_type().clone());
+        let ty = compiled
+            .program
+            .as_ref()
+            .as_ref()
+            .map_or(Type::Dyn, |p| p.result_type().clone());
         // Two lengths make the key unambiguous, whatever the texts contain.
-        self.key.push_str(&format!("{} {name} {} {text}\n", name.len(), text.len()));
+        self.key
+            .push_str(&format!("{} {name} {} {text}\n", name.len(), text.len()));
         let schema = match ty {
             Type::Dyn => Schema::any(),
             ty => Schema::scalar(ty, u64::MAX),
@@ -198,7 +203,8 @@ impl Compiler {
         }
         let fields: Vec<_> = self.variables.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
         // Its errors are those of a field that is not declared; the values are found under the dotted names.
-        self.environment.declare("variables", object("kubernetes.variables", fields));
+        self.environment
+            .declare("variables", object("kubernetes.variables", fields));
         for (name, schema) in &self.variables {
             self.environment.declare(&format!("variables.{name}"), schema.clone());
         }

@@ -37,7 +37,8 @@ const QUICK: Limits = Limits {
 const MEMORY: usize = 16 << 20;
 const MAX_MESSAGE: usize = 5 << 10;
 const MAX_ANNOTATION: usize = 10 << 10;
-const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// How one validation ended, if it does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +204,9 @@ impl<'a> Run<'a> {
         };
         self.remaining.set(left);
         let text = &expression.text;
-        Ok(outcome.value.map_err(|e| format!("expression '{text}' resulted in error: {e}")))
+        Ok(outcome
+            .value
+            .map_err(|e| format!("expression '{text}' resulted in error: {e}")))
     }
 
     fn findings(&self) -> Findings {

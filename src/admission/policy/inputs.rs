@@ -3,8 +3,8 @@
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::authz::{self, Authorizer};
-use crate::request::UserInfo;
 use crate::json;
+use crate::request::UserInfo;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use torana_cel::{Check, Decision};
 
@@ -32,7 +32,10 @@ fn texts(pairs: [(&str, &Str); 3]) -> Value {
 
 /// The variable `request`. Texts that are empty are absent, as upstream.
 pub(super) fn request(attributes: &Attributes, target: &ServedKind) -> Value {
-    let of = |served: (&crate::apimachinery::GroupVersionKind, &crate::apimachinery::GroupVersionResource)| {
+    let of = |served: (
+        &crate::apimachinery::GroupVersionKind,
+        &crate::apimachinery::GroupVersionResource,
+    )| {
         let (kind, resource) = served;
         [
             texts([("group", &kind.group), ("version", &kind.version), ("kind", &kind.kind)]),
@@ -96,7 +99,10 @@ pub(super) fn namespace(stored: Option<&Value>) -> Value {
     let Some(stored) = stored else { return Value::Null };
     let mut shown = json!({});
     let members = METADATA.map(|key| ["metadata", key]);
-    for path in members.into_iter().chain([["spec", "finalizers"], ["status", "phase"], ["status", "conditions"]]) {
+    for path in members
+        .into_iter()
+        .chain([["spec", "finalizers"], ["status", "phase"], ["status", "conditions"]])
+    {
         let value = stored.at(&path);
         if !value.is_null() {
             shown.set(&path, value.clone());

@@ -44,7 +44,7 @@ impl World {
         Self {
             surroundings: Surroundings {
                 cluster: cluster(&[("", "namespaces", vec![namespace])]),
-                authorizer: Arc::new(AlwaysAllow::default()),
+                authorizer: Arc::new(AlwaysAllow),
                 metrics: AdmissionPolicyMetrics::new(&Registry::new()),
             },
             snapshot: Snapshot::new(policies.iter(), bindings.iter()),
@@ -75,7 +75,10 @@ async fn a_validation_that_does_not_hold_denies_in_upstreams_words() {
         &json!({}),
     );
     assert_eq!(message(world.judge(&create(), &json!({"data": {"a": "1"}})).await), "");
-    let refused = world.judge(&create(), &json!({"data": {"a": "1", "b": "2"}})).await.unwrap_err();
+    let refused = world
+        .judge(&create(), &json!({"data": {"a": "1", "b": "2"}}))
+        .await
+        .unwrap_err();
     let cause = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: is 4";
     assert_eq!(refused.message, format!("configmaps \"c\" is forbidden: {cause}"));
     assert_eq!((refused.code, refused.reason), (422, "Invalid"));
@@ -85,7 +88,10 @@ async fn a_validation_that_does_not_hold_denies_in_upstreams_words() {
 #[tokio::test]
 async fn expressions_see_the_request_its_namespace_and_the_authorizer() {
     for (expression, holds) in [
-        ("request.operation == 'CREATE' && request.userInfo.username == 'admin'", true),
+        (
+            "request.operation == 'CREATE' && request.userInfo.username == 'admin'",
+            true,
+        ),
         ("has(request.subResource)", false),
         ("namespaceObject.metadata.labels['team'] == 'a'", true),
         ("oldObject == null", true),
@@ -100,7 +106,14 @@ async fn expressions_see_the_request_its_namespace_and_the_authorizer() {
     let world = World::new(&frozen, &json!({}));
     let write = update("", "configmaps", json!({"metadata": {"name": "c"}, "data": {"a": "1"}}));
     assert!(world.judge(&write, &json!({"data": {"a": "1"}})).await.is_ok());
-    assert_eq!(world.judge(&write, &json!({"data": {"a": "2"}})).await.unwrap_err().code, 403);
+    assert_eq!(
+        world
+            .judge(&write, &json!({"data": {"a": "2"}}))
+            .await
+            .unwrap_err()
+            .code,
+        403
+    );
 }
 
 #[tokio::test]
@@ -130,7 +143,8 @@ async fn warnings_and_audit_annotations_admit_the_write() {
 
 #[tokio::test]
 async fn failure_policy_decides_about_errors() {
-    let spec = |failure: &str| json!({"failurePolicy": failure, "validations": [{"expression": "object.data.x == 'y'"}]});
+    let spec =
+        |failure: &str| json!({"failurePolicy": failure, "validations": [{"expression": "object.data.x == 'y'"}]});
     let object = json!({"data": {}});
     let fail = World::new(&spec("Fail"), &json!({}));
     assert!(
@@ -144,7 +158,10 @@ async fn failure_policy_decides_about_errors() {
 #[tokio::test]
 async fn a_match_condition_that_is_false_outweighs_errors() {
     for (conditions, applies) in [
-        (json!([{"name": "a", "expression": "object.nothere == 1"}, {"name": "b", "expression": "false"}]), false),
+        (
+            json!([{"name": "a", "expression": "object.nothere == 1"}, {"name": "b", "expression": "false"}]),
+            false,
+        ),
         (json!([{"name": "a", "expression": "object.nothere == 1"}]), true),
         (json!([{"name": "a", "expression": "true"}]), true),
     ] {
@@ -178,7 +195,10 @@ fn expressions_that_do_not_compile_are_told_with_their_places() {
         "variables": [{"name": "a", "expression": "1 +"}],
         "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}],
         "matchConditions": [{"name": "c", "expression": "params.x == 1"}]})));
-    let told: Vec<_> = errors.iter().map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap())).collect();
+    let told: Vec<_> = errors
+        .iter()
+        .map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap()))
+        .collect();
     assert_eq!(told[0].0, "matchConditions[0].expression");
     assert!(told[0].1.contains("undeclared reference to 'params'"), "{told:?}");
     assert_eq!(told[1].0, "variables[0].expression");
@@ -191,7 +211,12 @@ fn expressions_that_do_not_compile_are_told_with_their_places() {
 fn equal_expressions_share_a_program() {
     let of = |edits: Value| Policy::parse(&policy(&edits)).validations[0].expression.program.clone();
     let one = of(json!({"validations": [{"expression": "object.shared == 7"}]}));
-    assert!(Arc::ptr_eq(&one, &of(json!({"validations": [{"expression": "object.shared == 7"}]}))));
-    let params = of(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "object.shared == 7"}]}));
+    assert!(Arc::ptr_eq(
+        &one,
+        &of(json!({"validations": [{"expression": "object.shared == 7"}]}))
+    ));
+    let params = of(
+        json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "object.shared == 7"}]}),
+    );
     assert!(!Arc::ptr_eq(&one, &params));
 }

@@ -1,12 +1,12 @@
 //! Evaluates the policies that concern a write, and carries out the actions of their bindings (upstream's
 //! `validating.dispatcher`).
 
+use super::Surroundings;
 use super::evaluation::{Case, Failure, FailureKind, Findings};
 use super::inputs::{self, Checks, Inputs};
 use super::params::{self, Misconfigured};
 use super::policies::{Active, Snapshot};
 use super::stored::{Binding, Policy};
-use super::Surroundings;
 use crate::admission::matching::Matcher;
 use crate::admission::webhook::versioned::{convert, own};
 use crate::admission::{Attributes, ServedKind, forbidden};
@@ -187,10 +187,13 @@ impl Dispatch<'_> {
             }
             if actions.deny {
                 count("deny");
-                self.deny(denied(policy, Some(binding), &failure.message), match failure.reason {
-                    "" => "Invalid",
-                    reason => reason,
-                });
+                self.deny(
+                    denied(policy, Some(binding), &failure.message),
+                    match failure.reason {
+                        "" => "Invalid",
+                        reason => reason,
+                    },
+                );
             }
         }
         for (index, value) in findings.annotations {
@@ -218,7 +221,9 @@ impl Dispatch<'_> {
         told.set(&["expressionIndex"], failure.index as i64);
         told.set(&["validationActions"], named);
         let list = Value::from(vec![told]);
-        self.attributes.audit.annotate(FAILURE_ANNOTATION, json::to_string(&list));
+        self.attributes
+            .audit
+            .annotate(FAILURE_ANNOTATION, json::to_string(&list));
     }
 
     fn finish(self) -> Result<()> {

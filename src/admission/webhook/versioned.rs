@@ -35,7 +35,12 @@ pub(in crate::admission) fn own(attributes: &Attributes) -> ServedKind {
 }
 
 /// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
-pub(in crate::admission) async fn convert(cluster: &ObjectLookup, object: Value, from: &ServedKind, to: &ServedKind) -> Result<Value> {
+pub(in crate::admission) async fn convert(
+    cluster: &ObjectLookup,
+    object: Value,
+    from: &ServedKind,
+    to: &ServedKind,
+) -> Result<Value> {
     if object.is_null() || from.kind == to.kind {
         return Ok(object);
     }

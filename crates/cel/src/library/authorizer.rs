@@ -59,7 +59,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 const REFINED: &[&str] = &["ResourceCheck.(string) ResourceCheck"];
 
 /// Decides about checks of expressions.
-pub trait Authorizer {
+pub trait Authorizer: Send + Sync {
     /// The decision about a check.
     fn authorize(&self, check: &Check) -> Decision;
 }

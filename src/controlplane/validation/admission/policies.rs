@@ -1,8 +1,8 @@
 //! Validation of validating and mutating admission policies and their bindings.
 
 use super::rules::{ALL_OPERATIONS, NOT_DELETE};
-use crate::admission::policy::compile_errors;
 use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
+use crate::admission::policy::compile_errors;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
