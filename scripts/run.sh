@@ -27,7 +27,7 @@ trap 'stop; echo; echo "stopped"; exit 0' INT TERM
 
 # Job control gives each server its own process group: Ctrl-C reaches only this script, which then stops them in order.
 set -m
-target/release/torana serve --data-dir="$data" --bind-address=127.0.0.1 --secure-port="$port" >"$gateway_log" 2>&1 &
+target/release/torana dev --data-dir="$data" --secure-port="$port" >"$gateway_log" 2>&1 &
 pids+=($!)
 target/release/examples/extension-server --kubeconfig="$data/admin.kubeconfig" --data-dir="$data/example" --secure-port=0 --register >"$example_log" 2>&1 &
 pids+=($!)
@@ -64,6 +64,7 @@ things to try:
   kubectl apply -f examples/extension-server/gadget.yaml && kubectl get gadgets -o wide
   kubectl get gadgets --watch            # through the gateway, from the second server
   kubectl create configmap hello --from-literal=to=world && kubectl get cm hello -o yaml
+  kubectl create namespace demo && kubectl get serviceaccounts,configmaps -n demo && kubectl delete namespace demo
 
 Ctrl-C stops both.
 MSG

@@ -12,7 +12,9 @@ mod audit;
 mod authentication;
 mod builder;
 mod components;
+mod controllers;
 pub mod credentials;
+pub mod dev;
 pub mod doctor;
 mod enablement;
 mod flows;
@@ -21,6 +23,7 @@ mod identity_providers;
 mod kubelets;
 mod metrics;
 mod port;
+mod readiness;
 mod servers;
 mod service_accounts;
 mod service_manager;
@@ -213,7 +216,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     }
     let mut head = GenericServer::new("kube-aggregator", core.into_delegate());
     let own = servers::own_group(&head, &plane, &serving);
-    let flows = flows::follow(&plane, &telemetry);
+    let flows = flows::follow(&plane, &options.generic, &lookup, &telemetry);
     let identity = port.proxy_client.clone();
     let aggregator = Aggregator::install(
         &mut head,
@@ -268,21 +271,19 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         port: address.port(),
     };
     hooks::system_objects(&mut head, &plane, advertise, trust);
-    let consumer = flows.consumer;
-    head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
-        consumer.start(&cx.tasks);
-        Ok(())
+    let mut synced: Vec<_> = access_synced.into_iter().chain([definitions_synced]).collect();
+    let flow_control = flows.map(|flows| {
+        let consumer = flows.consumer;
+        head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
+            consumer.start(&cx.tasks);
+            Ok(())
+        });
+        flows::serve_dumps(&head, &flows.controller);
+        synced.extend(flows.synced);
+        flows.controller
     });
-    hooks::informers_synced(
-        &mut head,
-        flows
-            .synced
-            .into_iter()
-            .chain([definitions_synced])
-            .chain(access_synced)
-            .chain(webhooks_synced)
-            .collect(),
-    );
+    synced.extend(webhooks_synced);
+    hooks::informers_synced(&mut head, synced);
     stores.add_checks(&mut head);
     metrics::publish(&telemetry, &stores, &plane, options.storage.count_every);
     let flags = FLAGS.iter().map(|f| (f.name.to_owned(), options.values.shown(f.name)));
@@ -299,7 +300,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         request_timeout: options.generic.request_timeout,
         max_requests_in_flight: options.generic.max_requests_in_flight,
         max_mutating_requests_in_flight: options.generic.max_mutating_requests_in_flight,
-        flow_schemas: Some(flows.schemas),
+        flow_control,
         audit: audit.clone(),
         compute: Some(compute),
         reserved: Some(reserved),
@@ -313,7 +314,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let mut prepared = head.prepare(config, options.generic.livez_grace_period);
 
     let (report, fatal) = mpsc::channel(1);
-    let kubeconfig = port.kubeconfig.clone();
+    let (kubeconfig, serving_ca) = (port.kubeconfig.clone(), port.serving_ca.clone());
     let handler = prepared.handler.clone();
     let handler = match layers.is_empty() {
         true => handler,
@@ -321,7 +322,17 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let port = port.open(handler.clone(), telemetry.port.clone());
     prepared.start_hooks(&tasks, &report);
-    service_manager::report(std::mem::take(&mut prepared.health_checks), &lifecycle, &tasks);
+    let checks = Arc::new(std::mem::take(&mut prepared.health_checks));
+    service_manager::report(&checks, &lifecycle, &tasks);
+    let parts = controllers::Parts {
+        lookup: &lookup,
+        handler: &prepared.handler,
+        checks: &checks,
+        lifecycle: &lifecycle,
+        tasks: &tasks,
+        serving_ca,
+    };
+    controllers::start(&options, parts, &telemetry)?;
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
     let times = ShutdownTimeouts {
         delay: options.generic.shutdown_delay,
@@ -447,7 +458,12 @@ pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'sta
 }
 
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
-    let mut gateway = build(builder).await?;
+    let gateway = build(builder).await?;
+    serve_until_signalled(gateway, std::future::pending()).await
+}
+
+/// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and never ends.
+async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), String> {
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
@@ -455,6 +471,7 @@ async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
         error = gateway.failed() => Some(error),
+        () = beside => None,
     };
     tracing::info!("shutting down");
     tokio::select! {

@@ -9,6 +9,7 @@ pub mod complete;
 mod config;
 mod configuration;
 pub mod credentials;
+mod dev;
 mod doctor;
 mod explain;
 pub mod flags;
@@ -23,6 +24,7 @@ mod version;
 
 pub use complete::CompletedOptions;
 pub use credentials::{KubeconfigCommand, TokenCommand};
+pub use dev::DevCommand;
 pub use doctor::DoctorCommand;
 pub use explain::ExplainAccess;
 pub use health::HealthCommand;
@@ -42,6 +44,8 @@ use std::path::{Path, PathBuf};
 pub enum Command {
     /// Run the server.
     Serve(Box<Options>),
+    /// Run the server on a developer's machine.
+    Dev(DevCommand),
     /// Maintain the store.
     Store(Box<store::StoreCommand>),
     /// Query a running server for the reason of an access decision.
@@ -80,6 +84,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             }
             Ok(Command::Serve(Box::new(serve::options(matches)?)))
         }
+        Some(("dev", matches)) => Ok(Command::Dev(dev::read(matches)?)),
         Some(("version", matches)) => {
             let format = matches.get_one::<String>("output").map_or("text", String::as_str);
             Ok(Command::Print(version::render(format)))
@@ -177,6 +182,7 @@ fn command() -> clap::Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(serve::command())
+        .subcommand(dev::command())
         .subcommand(config::command())
         .subcommand(doctor::command())
         .subcommand(health::command())

@@ -29,6 +29,7 @@ pub use subresources::connect::connector::KubeletConfig;
 pub use subresources::token::TokenRequests;
 
 use crate::admission::Admission;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::registry::StoreLookup;
@@ -38,13 +39,16 @@ use crate::registry::store::Store;
 use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
 use allocators::{IpAllocator, PortAllocator};
+use resource_builder::GroupVersionBuilder;
 use reviews::ReviewDependencies;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use strategies::service::Service;
 use strategies::service::addresses::IpAddressStore;
+use strategies::service::allocate::held_ports;
+use strategies::service::node_ports::{NodePortRecord, Repair};
 use subresources::cleanup::DeleteEndpoints;
 use subresources::connect::connector::BackendConnector;
 use subresources::connect::kubelet::Kubelets;
@@ -117,6 +121,7 @@ pub struct ControlPlane {
     /// apiregistration.k8s.io/v1; kept apart because the aggregator serves it.
     pub apiregistration: Group,
     allocators: Arc<ServiceAllocators>,
+    node_ports: Arc<NodePortRecord>,
     stores: StoreLookup,
 }
 
@@ -141,10 +146,21 @@ pub fn build(
         let (config, stores) = (how.clone(), stores.clone());
         Arc::new(subresources::token::Token { config, stores })
     };
+    // Stored where upstream has it, and not served.
+    let ranges = GroupVersionBuilder {
+        group: "",
+        version: "v1",
+    };
+    let ranges = ranges
+        .kind("rangeallocations", "RangeAllocation")
+        .stored_at("ranges")
+        .build();
+    let node_ports = Arc::new(NodePortRecord::new(storage(&ranges), config.node_ports));
     let parts = groups::core::Parts {
         service: Arc::new(Service::new(
             allocators.clone(),
             Arc::new(IpAddressStore(stores.clone())),
+            node_ports.clone(),
             Arc::new(DeleteEndpoints(stores.clone())),
         )),
         token: config.tokens.as_ref().map(token),
@@ -226,6 +242,7 @@ pub fn build(
         groups,
         apiregistration: serve(groups::apiregistration::rows()),
         allocators,
+        node_ports,
         stores: stores.clone(),
     };
     if let Some(what) = first_duplicate(plane.groups.iter().chain([&plane.apiregistration])) {
@@ -375,7 +392,25 @@ impl ControlPlane {
                 tracing::warn!(service = %entry.key, problem = odd, "a stored service has an invalid allocation");
             }
         }
-        Ok(())
+        self.repair_node_ports(&mut Repair::default()).await
+    }
+
+    /// Makes the record of node ports agree with the stored Services. Called at start and every three minutes.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn repair_node_ports(&self, repair: &mut Repair) -> Result<()> {
+        self.node_ports.repair(repair, || self.held_node_ports()).await
+    }
+
+    /// The node ports of all stored Services.
+    async fn held_node_ports(&self) -> Result<BTreeSet<u16>> {
+        let mut ports = BTreeSet::new();
+        for entry in self.store("", "services").list_entries("").await? {
+            let held = held_ports(&entry.decode_parts(&Mask::of(&["spec"])));
+            ports.extend(held.into_iter().filter_map(|p| u16::try_from(p).ok()));
+        }
+        Ok(ports)
     }
 }
 

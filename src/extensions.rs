@@ -6,7 +6,6 @@
 //! `examples/extension-server` shows its use.
 
 pub mod api_server;
-pub mod conditions;
 pub mod conversion;
 pub mod custom_resources;
 pub mod definitions;

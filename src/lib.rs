@@ -36,6 +36,8 @@ pub mod flowcontrol;
 pub mod aggregator;
 // The built-in API groups: their resources, strategies, and the objects that every cluster starts with.
 pub mod controlplane;
+// Control loops that kube-controller-manager would run: namespaces, default accounts, aggregated roles.
+pub mod controllers;
 // API groups beyond the built-in ones, whose kinds are described by a JSON schema.
 pub mod extensions;
 

@@ -3,6 +3,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use torana::app::dev::Session;
 use torana::cli::{self, Command, CompletedOptions};
 
 #[global_allocator]
@@ -15,8 +16,12 @@ const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     raise_open_file_limit();
-    let options = match cli::parse(std::env::args_os()) {
-        Ok(Command::Serve(options)) => options,
+    let (options, session) = match cli::parse(std::env::args_os()) {
+        Ok(Command::Serve(options)) => (*options, None),
+        Ok(Command::Dev(command)) => match Session::prepare(command) {
+            Ok((session, options)) => (options, Some(session)),
+            Err(error) => return fail(USAGE, &error),
+        },
         Ok(Command::Store(command)) => {
             if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
                 return fail(FAILED, &"another TLS provider is installed already");
@@ -75,7 +80,7 @@ fn main() -> ExitCode {
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
-    match run(options, seeding) {
+    match run(options, session, seeding) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(FAILED, &error),
     }
@@ -98,7 +103,7 @@ fn answer<E: std::fmt::Display>(command: impl Future<Output = Result<String, E>>
     }
 }
 
-fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
+fn run(options: CompletedOptions, session: Option<Session>, seeding: Seeding) -> Result<(), String> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = reactor_threads() {
         builder.worker_threads(threads);
@@ -113,7 +118,10 @@ fn run(options: CompletedOptions, seeding: Seeding) -> Result<(), String> {
         .thread_name("torana")
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    let end = runtime.block_on(torana::app::run(options));
+    let end = runtime.block_on(match session {
+        None => torana::app::run(options),
+        Some(session) => torana::app::dev::run(options, session),
+    });
     // Returns at once: the thread ended during start-up, long before the server did.
     let _ = seeding.join();
     end

@@ -9,7 +9,7 @@ mod files;
 mod issue;
 mod kubeconfig;
 
-pub use kubeconfig::{Credentials, Kubeconfig, write_kubeconfig};
+pub use kubeconfig::{Credentials, Kubeconfig, write_kubeconfig, write_secret};
 
 use issue::{Authority, Leaf};
 use std::fmt;
@@ -33,6 +33,8 @@ pub struct PkiOptions {
     pub names: Vec<String>,
     /// IP addresses of the serving certificate in addition to loopback: advertised, bound, first service IP.
     pub addresses: Vec<IpAddr>,
+    /// Make the key that signs service account tokens an RSA key, not an ECDSA key.
+    pub rsa_signing_key: bool,
     /// The current time, at which certificates are checked and issued.
     pub now: SystemTime,
 }
@@ -112,9 +114,9 @@ pub fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
         },
     ];
     let mut written = Vec::new();
-    // In parallel: generating the RSA key takes longer than everything else combined.
+    // In parallel: generating an RSA key takes longer than everything else combined.
     std::thread::scope(|scope| {
-        let signer = scope.spawn(|| issue::ensure_signing_key(&options.dir));
+        let signer = scope.spawn(|| issue::ensure_signing_key(&options.dir, options.rsa_signing_key));
         for (ca, common_name) in [
             ("ca", "torana-ca"),
             ("client-ca", "torana-client-ca"),

@@ -22,7 +22,7 @@ pub mod store;
 pub mod strategy;
 mod update;
 
-pub use lookup::{CustomKinds, StoreLookup};
+pub use lookup::{CustomKinds, StoreLookup, StoredResource};
 pub(crate) use meta::dedup_owner_references;
 pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
 pub use schema::Schema;

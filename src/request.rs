@@ -23,7 +23,7 @@ pub use context::RequestContext;
 pub use handler::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
 pub use info::RequestInfo;
 pub use informational::InformationalSender;
-pub use markers::{AuditId, FromBackend, NotInRequestMetrics, OnDemandBody, Warnings};
+pub use markers::{AuditId, FromBackend, Initializing, NotInRequestMetrics, OnDemandBody, Warnings};
 pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
 pub use proof::{Authenticated, Authorized, Minted};
 pub use user::UserInfo;

@@ -25,6 +25,7 @@ mod queue;
 pub mod requests;
 pub mod spans;
 mod storage;
+pub mod timed;
 mod watches;
 
 pub use latencies::Latencies;

@@ -59,6 +59,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authn",
         ],
     ),
+    // The loops read stores and write through the filter chain, so of the server they need only a `Handler`.
+    (
+        "controllers",
+        &["admission", "client", "registry", "request", "storage"],
+    ),
     (
         "extensions",
         &[
@@ -86,6 +91,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "authz",
             "storage",
             "client",
+            "controllers",
             "controlplane",
         ],
     ),

@@ -13,7 +13,6 @@ mod compose;
 #[path = "deploy/dashboards.rs"]
 mod dashboards;
 #[path = "support/etcd.rs"]
-#[allow(dead_code, reason = "a single member is used here")]
 mod etcd_process;
 #[path = "deploy/manifests.rs"]
 mod manifests;

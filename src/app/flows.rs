@@ -1,38 +1,67 @@
-//! Follows the stored FlowSchemas and PriorityLevelConfigurations and updates the classifier of requests.
+//! Priority and fairness of the gateway: the controller follows the stored FlowSchemas and PriorityLevelConfigurations,
+//! knows how much is stored of each resource, and answers the debug dumps.
 
 mod dangling;
+mod stored;
 
 use crate::apimachinery::Value;
+use crate::cli::options::GenericOptions;
 use crate::client::{Informer, InformerHandle};
 use crate::controlplane::ControlPlane;
-use crate::flowcontrol::FlowSchemas;
-use crate::tasks::{Signal, TaskGroup};
+use crate::controlplane::bootstrap::flowcontrol;
+use crate::flowcontrol::dump::{self, Dump};
+use crate::flowcontrol::{FlowController, Mandatory};
+use crate::registry::StoreLookup;
+use crate::request::info::first_value;
+use crate::request::{Authorized, Request, Response, UnprotectedHandler};
+use crate::server::generic::GenericServer;
+use crate::server::respond;
+use crate::tasks::{Signal, TaskGroup, compute};
 use crate::telemetry::Telemetry;
+use async_trait::async_trait;
 use dangling::Dangling;
+use http::StatusCode;
 use std::sync::Arc;
+use stored::Stored;
 use tokio::sync::Notify;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// The classifier, and the informers that update it.
-pub struct FlowControlConfig {
-    /// Classifies requests.
-    pub schemas: Arc<FlowSchemas>,
+/// The controller, and the informers that configure it.
+pub struct FlowControl {
+    /// Admits requests.
+    pub controller: Arc<FlowController>,
     /// Fire when all stored schemas and levels have been read.
     pub synced: [Signal; 2],
     /// Must be started for updates to arrive.
     pub consumer: Consumer,
 }
 
-/// The informers, and the writer of the `Dangling` conditions.
+/// The informers, the writer of the `Dangling` conditions, and the controller.
 pub struct Consumer {
     feeds: [InformerHandle<Value>; 2],
     dangling: Dangling,
+    controller: Arc<FlowController>,
 }
 
-/// Sets up the informers. Nothing is read before the consumer is started.
-pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> FlowControlConfig {
-    let flows = Arc::new(FlowSchemas::new().with_counter(telemetry.dispatched.clone()));
+/// Sets up the controller. Nothing is read before the consumer is started. `None` if priority and fairness is disabled.
+pub fn follow(
+    plane: &ControlPlane,
+    options: &GenericOptions,
+    lookup: &StoreLookup,
+    telemetry: &Telemetry,
+) -> Option<FlowControl> {
+    if !options.priority_and_fairness {
+        return None;
+    }
+    let seats = options.max_requests_in_flight + options.max_mutating_requests_in_flight;
+    let [mandatory_schemas, mandatory_levels] = flowcontrol::mandatory();
+    let mandatory = Mandatory {
+        schemas: mandatory_schemas,
+        levels: mandatory_levels,
+    };
+    let seats = u32::try_from(seats).unwrap_or(u32::MAX);
+    let controller = FlowController::new(seats, mandatory, Stored(lookup.clone()), telemetry);
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
         Informer::new(storage, crate::storage::Entry::decode)
@@ -41,16 +70,15 @@ pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> FlowControlConfig 
     let (levels, feed_levels) = informer("prioritylevelconfigurations");
     let changed = Arc::new(Notify::new());
     for trigger in [&schemas, &levels] {
-        let (flows, schemas, levels) = (flows.clone(), schemas.clone(), levels.clone());
+        let (controller, schemas, levels) = (controller.clone(), schemas.clone(), levels.clone());
         let changed = changed.clone();
         trigger.subscribe(move |_| {
             let (s, l) = (schemas.snapshot(), levels.snapshot());
-            flows.replace(s.values().map(|v| &**v), l.values().map(|v| &**v));
+            controller.digest(s.values().map(|v| &**v), l.values().map(|v| &**v));
             changed.notify_one();
         });
     }
-    FlowControlConfig {
-        schemas: flows,
+    Some(FlowControl {
         synced: [&schemas, &levels].map(|i| i.synced().clone()),
         consumer: Consumer {
             feeds: [feed_schemas, feed_levels],
@@ -60,8 +88,10 @@ pub fn follow(plane: &ControlPlane, telemetry: &Telemetry) -> FlowControlConfig 
                 levels,
                 changed,
             },
+            controller: controller.clone(),
         },
-    }
+        controller,
+    })
 }
 
 impl Consumer {
@@ -71,5 +101,42 @@ impl Consumer {
         tasks.spawn_until_stopped("flow schemas", schemas.run());
         tasks.spawn_until_stopped("priority levels", levels.run());
         tasks.spawn_until_stopped("flow schema conditions", self.dangling.run());
+        tasks.spawn_until_stopped("seats of priority levels", self.controller.run());
+    }
+}
+
+/// Serves the debug dumps.
+pub fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
+    for name in ["dump_priority_levels", "dump_queues", "dump_requests"] {
+        let handler = DumpHandler {
+            controller: controller.clone(),
+            name,
+        };
+        let path = format!("{}{name}", dump::PATH);
+        server.mux().unlisted_handle(path, Arc::new(handler));
+    }
+}
+
+struct DumpHandler {
+    controller: Arc<FlowController>,
+    name: &'static str,
+}
+
+#[async_trait]
+impl UnprotectedHandler for DumpHandler {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
+        /// Estimated memory of a dump of some thousand requests.
+        const MEMORY: usize = 4 << 20;
+        let query = req.uri().query().unwrap_or("");
+        let details = first_value(query, "includeRequestDetails").is_some_and(|value| !value.is_empty());
+        let dump = match self.name {
+            "dump_priority_levels" => Dump::Levels,
+            "dump_queues" => Dump::Queues,
+            _ => Dump::Requests(details),
+        };
+        match compute::offload(MEMORY, async move { self.controller.dump(dump) }).await {
+            Ok(text) => respond::bytes(StatusCode::OK, respond::TEXT, text),
+            Err(_) => respond::error_text(StatusCode::SERVICE_UNAVAILABLE, "the compute pool is full"),
+        }
     }
 }

@@ -28,6 +28,8 @@ pub struct Port {
     pub request_header_ca: Arc<DynamicCa>,
     /// Client certificate presented to backends.
     pub proxy_client: Arc<DynamicKeyPair>,
+    /// File with the CA of the serving certificate; `None` if that is given by flag.
+    pub serving_ca: Option<PathBuf>,
     /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     tls: Arc<TlsConfig>,
@@ -136,6 +138,7 @@ impl Port {
             client_ca,
             request_header_ca,
             proxy_client,
+            serving_ca: options.serving.pair.is_none().then(|| pki.ca()),
             kubeconfig,
             tls,
             listener,

@@ -4,17 +4,15 @@
 //! The process reports that it is ready once `/readyz` would pass, so units ordered after it can use the gateway. The
 //! watchdog is fed by a task of the reactors while `/livez` would pass: a process whose reactors hang is restarted.
 
+use super::readiness::{self, pass};
 use crate::server::Lifecycle;
 use crate::server::health::{HealthCheck, HealthEndpoint};
 use crate::tasks::TaskGroup;
 use sd_notify::NotifyState;
-use std::time::Duration;
-
-/// How often the checks run until the gateway is ready.
-const POLL: Duration = Duration::from_millis(50);
+use std::sync::Arc;
 
 /// Starts reporting in `tasks`, if systemd started the process.
-pub(super) fn report(checks: Vec<HealthCheck>, lifecycle: &Lifecycle, tasks: &TaskGroup) {
+pub(super) fn report(checks: &Arc<Vec<HealthCheck>>, lifecycle: &Lifecycle, tasks: &TaskGroup) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;
     }
@@ -23,11 +21,10 @@ pub(super) fn report(checks: Vec<HealthCheck>, lifecycle: &Lifecycle, tasks: &Ta
         shutdown.wait().await;
         notify(&[NotifyState::Stopping]);
     });
+    let (ready, checks) = (readiness::signal(checks, tasks), checks.clone());
     let watchdog = sd_notify::watchdog_enabled();
     tasks.spawn_until_stopped("service manager: readiness and watchdog", async move {
-        while !pass(&checks, HealthEndpoint::Readyz) {
-            tokio::time::sleep(POLL).await;
-        }
+        ready.wait().await;
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         let Some(limit) = watchdog else { return };
         loop {
@@ -38,11 +35,6 @@ pub(super) fn report(checks: Vec<HealthCheck>, lifecycle: &Lifecycle, tasks: &Ta
             tokio::time::sleep(limit / 2).await;
         }
     });
-}
-
-fn pass(checks: &[HealthCheck], endpoint: HealthEndpoint) -> bool {
-    let mut included = checks.iter().filter(|check| check.is_on(endpoint));
-    included.all(|check| check.run().is_ok())
 }
 
 fn notify(state: &[NotifyState<'_>]) {

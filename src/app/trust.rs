@@ -22,7 +22,7 @@ fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -
             ca: pem(proxies),
             allowed_names: o.allowed_names.clone(),
             username_headers: o.username_headers.clone(),
-            uid_headers: o.uid_headers.clone(),
+            uid_headers: o.published_uid_headers.clone(),
             group_headers: o.group_headers.clone(),
             extra_headers_prefix: o.extra_prefixes.clone(),
         }),

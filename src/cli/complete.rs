@@ -1,9 +1,9 @@
 //! Options to [`CompletedOptions`]: validates the files and the combinations of flags, and fills in defaults.
 
 use super::options::{
-    AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, FeatureGates,
-    GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig, ServingOptions,
-    StorageOptions,
+    AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, ControllerOptions,
+    FeatureGates, GenericOptions, KubeletOptions, LoggingOptions, NetworkOptions, Options, RuntimeConfig,
+    ServingOptions, StorageOptions,
 };
 use super::value::{UsageError, Values};
 use crate::audit::Policy;
@@ -51,6 +51,8 @@ pub struct CompletedOptions {
     pub aggregator: AggregatorOptions,
     /// The compute pool.
     pub compute: Config,
+    /// The control loops.
+    pub controllers: ControllerOptions,
     /// Storage.
     pub storage: StorageOptions,
     /// Service addresses and node ports.
@@ -85,6 +87,7 @@ impl CompletedOptions {
             dir: self.storage.data_dir.join("pki"),
             names,
             addresses,
+            rsa_signing_key: self.authentication.service_account.generated_key_is_rsa,
             now: SystemTime::now(),
         }
     }
@@ -182,6 +185,7 @@ impl Options {
             generic,
             aggregator,
             compute,
+            controllers,
             storage,
             network,
             kubelet,
@@ -314,6 +318,7 @@ impl Options {
             generic,
             aggregator,
             compute,
+            controllers,
             storage,
             network,
             kubelet,

@@ -6,6 +6,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod compute;
+mod controllers;
 mod features;
 mod generic;
 mod kubelet;
@@ -22,6 +23,7 @@ pub use authentication::{
     AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
 };
 pub use authorization::AuthorizationOptions;
+pub use controllers::ControllerOptions;
 pub use features::FeatureGates;
 pub use generic::GenericOptions;
 pub use kubelet::KubeletOptions;
@@ -57,6 +59,8 @@ pub struct Options {
     pub generic: GenericOptions,
     /// The compute pool.
     pub compute: Config,
+    /// The control loops.
+    pub controllers: ControllerOptions,
     /// The aggregator and its backends.
     pub aggregator: AggregatorOptions,
     /// Storage.
@@ -99,6 +103,7 @@ impl Options {
             runtime: RuntimeConfig::read(&values)?,
             generic: GenericOptions::read(&values)?,
             compute: compute::read(&values)?,
+            controllers: ControllerOptions::read(&values)?,
             aggregator: AggregatorOptions::read(&values)?,
             storage: StorageOptions::read(&values)?,
             network: NetworkOptions::read(&values)?,

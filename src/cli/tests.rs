@@ -87,6 +87,21 @@ fn no_flag_is_required() {
 }
 
 #[test]
+fn only_uid_headers_that_the_flag_names_are_published() {
+    let of = |args: &[&str]| {
+        let completed = serve(args).complete().unwrap();
+        let headers = completed.authentication.request_header;
+        (headers.uid_headers, headers.published_uid_headers)
+    };
+    let standard = vec!["X-Remote-Uid".to_owned()];
+    assert_eq!(of(&[]), (standard.clone(), vec![]));
+    assert_eq!(
+        of(&["--requestheader-uid-headers=X-Remote-Uid"]),
+        (standard.clone(), standard)
+    );
+}
+
+#[test]
 fn node_restriction_is_enabled_with_the_node_authorizer() {
     let plugin = "NodeRestriction";
     let is_on = |args: &[&str]| {
@@ -320,7 +335,12 @@ fn usage_errors_are_one_line() {
             assert!(text.contains(part), "{args:?}: {text}");
         }
     }
-    assert!(read(&["serv"]).unwrap_err().to_string().contains("did you mean serve"));
+    assert!(
+        read(&["serv"])
+            .unwrap_err()
+            .to_string()
+            .contains("did you mean dev, serve")
+    );
 }
 
 #[test]
@@ -330,6 +350,7 @@ fn a_mismatched_key_is_reported_with_flag_and_files() {
         dir: tmp.path().to_owned(),
         names: vec![],
         addresses: vec![],
+        rsa_signing_key: false,
         now: std::time::SystemTime::now(),
     };
     let pki = crate::pki::ensure(&options).unwrap();

@@ -1,5 +1,6 @@
 //! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its endpoints,
-//! the default ServiceCIDR with its IPAddresses, and the `extension-apiserver-authentication` ConfigMap.
+//! the default ServiceCIDR with its IPAddresses, and the ConfigMaps `extension-apiserver-authentication` and
+//! `kube-apiserver-legacy-service-account-token-tracking`.
 //!
 //! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the server runs.
 //! The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start
@@ -11,12 +12,14 @@ pub mod priority_classes;
 pub mod rbac;
 mod service;
 mod service_cidrs;
+mod token_tracking;
 mod trust;
 
 pub use service::Advertise;
 pub use trust::{ClusterAuthenticationInfo, RequestHeaderInfo, publish};
 
 use super::ControlPlane;
+use super::strategies::service::node_ports::Repair;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -31,6 +34,8 @@ use tokio::sync::watch;
 
 /// Field manager of these objects.
 const MANAGER: &str = "kube-apiserver";
+/// Interval between repairs of the record of node ports, as upstream's.
+const NODE_PORT_REPAIR: Duration = Duration::from_mins(3);
 /// Interval between reconciliations.
 const INTERVAL: Duration = Duration::from_secs(60);
 
@@ -42,8 +47,9 @@ pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &Cluster
     let spaces = namespaces::ensure(plane).await;
     let service = service::ensure(plane, advertise).await;
     let addresses = service_cidrs::ensure(plane).await;
+    let tracking = token_tracking::ensure(plane).await;
     let trust = publish(plane, trust).await;
-    spaces.and(service).and(addresses).and(trust)
+    spaces.and(service).and(addresses).and(tracking).and(trust)
 }
 
 /// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
@@ -56,6 +62,17 @@ pub fn spawn_reconcilers(
 ) -> bool {
     service_cidrs::spawn_reconciler(group, plane.clone());
     group.spawn_until_stopped("published trust", trust::reconcile(plane.clone(), trust.clone()));
+    let ports = plane.clone();
+    group.spawn_until_stopped("node port repair", async move {
+        let mut repair = Repair::default();
+        loop {
+            tokio::time::sleep(NODE_PORT_REPAIR).await;
+            report(
+                "repairing the record of node ports",
+                ports.repair_node_ports(&mut repair).await,
+            );
+        }
+    });
     let stop = group.stop_signal().clone();
     group.spawn("bootstrap", async move {
         let mut rotates = true;

@@ -96,11 +96,13 @@ fn is_light(action: Action, call: &Call, body: &Body) -> bool {
 }
 
 /// Kinds whose cost does not depend on the size of the request: they compare the caller's permissions with the
-/// granted ones.
+/// granted ones, or have rules.
 fn is_costly(call: &Call) -> bool {
     let resource = call.resource();
     let reviews = matches!(resource.backing, Backing::CreateOnly(_));
-    resource.gvr.group == "rbac.authorization.k8s.io" || (reviews && resource.kind == "SelfSubjectRulesReview")
+    resource.gvr.group == "rbac.authorization.k8s.io"
+        || (reviews && resource.kind == "SelfSubjectRulesReview")
+        || resource.strategy.rules().costly_validation
 }
 
 /// The size of the object addressed by the call, as far as it is known without waiting.

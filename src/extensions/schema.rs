@@ -6,8 +6,8 @@
 //! [`SchemaStrategy`] serve a kind. Nothing here has state beyond its arguments, and a compiled schema depends only on
 //! the schema's JSON, so that it can be shared by content.
 //!
-//! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). CEL rules are read and checked
-//! for their form, but not evaluated: `rules` has the place for it. `limits` bounds what a schema may cost.
+//! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). `rules` compiles and evaluates
+//! the CEL rules. `limits` bounds what a schema may cost.
 
 mod compile;
 mod defaulting;
@@ -25,7 +25,7 @@ mod path;
 mod pattern;
 mod prune;
 mod ratchet;
-pub mod rules;
+mod rules;
 mod structural;
 mod typed;
 mod validate;
@@ -35,19 +35,20 @@ pub use kind::{KindSchema, SchemaStrategy};
 pub use typed::Typed;
 
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
 use crate::apimachinery::value::{Str, Value};
 use format::FormatCheck;
 use pattern::Pattern;
-use rules::Rule;
+use rules::Ruleset;
 use std::fmt;
-use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The schema of an object.
 #[derive(Debug)]
 pub struct StructuralSchema {
     root: Node,
+    /// Set once the rules are compiled.
+    prepared: OnceLock<()>,
 }
 
 /// Why a schema cannot be compiled.
@@ -101,7 +102,9 @@ struct Node {
     default: Option<Box<Default>>,
     list: ListKind,
     required: Box<[Str]>,
-    rules: Box<[Rule]>,
+    rules: Option<Box<Ruleset>>,
+    /// True if this schema or one in it, apart from those in junctors, has rules.
+    has_rules: bool,
     /// Boxed to keep nodes small; most have none.
     checks: Option<Box<Checks>>,
 }
@@ -223,7 +226,7 @@ impl StructuralSchema {
     /// # Errors
     /// The schema exceeds a limit.
     pub fn compile(schema: &Value) -> Result<Self, CompileError> {
-        compile::root(schema).map(|root| Self { root })
+        compile::root(schema).map(Self::of)
     }
 
     /// As [`compile`](Self::compile), from JSON.
@@ -285,14 +288,58 @@ impl StructuralSchema {
         errors
     }
 
-    /// Calls `f` for the values of `object` that have CEL rules, until it breaks; see [`rules`].
-    pub fn each_rule_site(
-        &self,
-        object: &Value,
-        old: Option<&Value>,
-        f: &mut dyn FnMut(rules::Site<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        rules::each(&self.root, object, old, f)
+    /// True if there are CEL rules.
+    pub fn has_rules(&self) -> bool {
+        self.root.has_rules
+    }
+
+    /// Evaluates the CEL rules, unless `errors`, those that were found before, include one that rules may rely on not to
+    /// exist.
+    pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &ErrorList) -> ErrorList {
+        if !self.has_rules() {
+            return ErrorList::new();
+        }
+        let blocking = |e: &FieldError| {
+            matches!(
+                e.kind,
+                FieldErrorKind::NotSupported
+                    | FieldErrorKind::Required
+                    | FieldErrorKind::TooLong
+                    | FieldErrorKind::TooMany
+                    | FieldErrorKind::TypeInvalid
+            )
+        };
+        if errors.iter().any(blocking) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            let mut skipped = ErrorList::new();
+            skipped.push(FieldError::invalid(&FieldPath::default(), Value::Null, why));
+            return skipped;
+        }
+        self.evaluate(object, old).errors
+    }
+
+    /// The failures of CEL rules that an update is forgiven, because it did not change what they are about.
+    pub fn rule_warnings(&self, object: &Value, old: &Value) -> Vec<String> {
+        match self.has_rules() {
+            true => self.evaluate(object, Some(old)).warnings,
+            false => Vec::new(),
+        }
+    }
+
+    fn evaluate(&self, object: &Value, old: Option<&Value>) -> rules::evaluate::Verdict {
+        // Not `get_or_init`: compiling may be interrupted, and nobody waits for another's.
+        if self.prepared.get().is_none() {
+            rules::programs::prepare(&self.root);
+            let _ = self.prepared.set(());
+        }
+        rules::evaluate::run(&self.root, object, old, &FieldPath::default(), old.is_some())
+    }
+
+    fn of(root: Node) -> Self {
+        Self {
+            root,
+            prepared: OnceLock::new(),
+        }
     }
 
     /// The schema in the form used by server-side apply.

@@ -1,130 +1,109 @@
-//! Classifies requests by FlowSchema and PriorityLevelConfiguration (upstream's
-//! `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`), whose UIDs are returned to clients in headers.
-//!
-//! Start at [`FlowSchemas::classify`], which reads a lock-free snapshot. A watcher of the objects calls
-//! [`FlowSchemas::replace`].
+//! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at [`classify`].
 
 mod rule;
 
+use super::level::Level;
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
-use arc_swap::ArcSwap;
+use aws_lc_rs::digest;
 use http::HeaderValue;
-use prometheus::{IntCounter, IntCounterVec};
 use rule::Rules;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The schema of requests that match no other.
-const CATCH_ALL: &str = "catch-all";
+/// Name of the schema and of the level of requests that match no other.
+pub const CATCH_ALL: &str = "catch-all";
+/// Name of the schema and of the level that is not limited.
+pub const EXEMPT: &str = "exempt";
 
-/// The classification of a request. UIDs are empty while the catch-all objects do not exist.
-#[derive(Clone, Debug)]
-pub struct Flow {
-    /// UID of the FlowSchema.
-    pub schema_uid: HeaderValue,
-    /// UID of the PriorityLevelConfiguration.
+/// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
+pub struct FlowSchema {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID; empty if there is no such object.
+    pub uid: HeaderValue,
+    /// UID of its level; empty if there is no such object.
     pub level_uid: HeaderValue,
-    /// Counter of dispatched requests, if counting is enabled.
-    dispatched: Option<IntCounter>,
-}
-
-struct Schema {
+    /// Its level.
+    pub level: Arc<Level>,
+    /// Its number in the level's statistics.
+    pub account: u32,
     precedence: i64,
-    name: String,
     rules: Rules,
-    flow: Flow,
+    method: Option<Distinguisher>,
 }
 
-/// The current FlowSchemas.
-pub struct FlowSchemas {
-    sorted: ArcSwap<Vec<Schema>>,
-    fallback: Flow,
-    dispatched: Option<IntCounterVec>,
+/// What separates the flows of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distinguisher {
+    /// Each user is a flow.
+    ByUser,
+    /// Each namespace is a flow.
+    ByNamespace,
 }
 
-impl FlowSchemas {
-    /// Without schemas: every request is classified as catch-all with empty UIDs.
-    pub fn new() -> Self {
+impl FlowSchema {
+    /// Parses an object, and assigns it a number in its level.
+    pub fn parse(object: &Value, level: Arc<Level>, level_uid: HeaderValue) -> Self {
+        let name = object.name();
+        let method = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
+            "ByUser" => Some(Distinguisher::ByUser),
+            "ByNamespace" => Some(Distinguisher::ByNamespace),
+            _ => None,
+        };
         Self {
-            sorted: ArcSwap::default(),
-            fallback: Flow {
-                schema_uid: HeaderValue::from_static(""),
-                level_uid: HeaderValue::from_static(""),
-                dispatched: None,
-            },
-            dispatched: None,
+            account: level.account_of(name),
+            name: name.into(),
+            uid: uid(object),
+            level_uid,
+            level,
+            precedence: object.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
+            rules: Rules::parse(object.at(&["spec", "rules"])),
+            method,
         }
     }
 
-    /// Counts dispatched requests in `family`, labelled by schema and level name.
-    #[must_use]
-    pub fn with_counter(mut self, family: IntCounterVec) -> Self {
-        self.fallback.dispatched = Some(family.with_label_values(&[CATCH_ALL, CATCH_ALL]));
-        self.dispatched = Some(family);
-        self
+    /// The distinguisher of a request that matches; empty if all of them are one flow.
+    pub fn distinguisher<'a>(&self, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
+        distinguisher(self.method, user, info)
     }
 
-    /// Replaces all FlowSchemas and PriorityLevelConfigurations. Schemas whose level does not exist are ignored.
-    pub fn replace<'a>(
-        &self,
-        schemas: impl IntoIterator<Item = &'a Value>,
-        levels: impl IntoIterator<Item = &'a Value>,
-    ) {
-        let level_uids: HashMap<&str, HeaderValue> = levels
-            .into_iter()
-            .map(|l| (l.str_at(&["metadata", "name"]), uid(l)))
-            .collect();
-        let mut sorted: Vec<Schema> = schemas
-            .into_iter()
-            .filter_map(|s| {
-                let level = s.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-                Some(Schema {
-                    precedence: s.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
-                    name: s.str_at(&["metadata", "name"]).to_owned(),
-                    rules: Rules::parse(s.at(&["spec", "rules"])),
-                    flow: Flow {
-                        schema_uid: uid(s),
-                        level_uid: level_uids.get(level)?.clone(),
-                        // Resolved once per change of the objects instead of once per request.
-                        dispatched: self
-                            .dispatched
-                            .as_ref()
-                            .map(|family| family.with_label_values(&[s.str_at(&["metadata", "name"]), level])),
-                    },
-                })
-            })
-            .collect();
-        sorted.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
-        self.sorted.store(Arc::new(sorted));
-    }
-
-    /// Classifies a request by the matching schema with the lowest precedence, then the first name.
-    pub fn classify(&self, user: &UserInfo, info: &RequestInfo) -> Flow {
-        let sorted = self.sorted.load();
-        let found = sorted.iter().find(|s| s.rules.matches(user, info));
-        found
-            .or_else(|| sorted.iter().find(|s| s.name == CATCH_ALL))
-            .map_or_else(|| self.fallback.clone(), |s| s.flow.clone())
+    /// The key by which schemas are ordered.
+    pub fn order(&self) -> (i64, &str) {
+        (self.precedence, &self.name)
     }
 }
 
-impl Flow {
-    /// Counts a dispatched request.
-    pub fn count_dispatched(&self) {
-        if let Some(dispatched) = &self.dispatched {
-            dispatched.inc();
-        }
+/// The part of a flow's id that differs between the requests of a schema.
+pub fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
+    match method {
+        None => "",
+        Some(Distinguisher::ByUser) => &user.name,
+        Some(Distinguisher::ByNamespace) => &info.namespace,
     }
 }
 
-impl Default for FlowSchemas {
-    fn default() -> Self {
-        Self::new()
-    }
+/// The hash of a flow's id. Equal to upstream's, so that a flow has the same queues on all servers.
+pub fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    hash.update(schema.as_bytes());
+    hash.update(&[0]);
+    hash.update(distinguisher.as_bytes());
+    let sum = hash.finish();
+    let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+    u64::from_le_bytes(*first)
 }
 
-fn uid(object: &Value) -> HeaderValue {
+/// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the mandatory ones.
+pub fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
+    let matching = schemas.iter().find(|s| s.rules.matches(user, info));
+    matching
+        .or_else(|| schemas.iter().rev().find(|s| &*s.name == CATCH_ALL))
+        .expect("the catch-all schema is mandatory: the controller adds it if it is missing")
+}
+
+/// An object's UID as a header value.
+pub fn uid(object: &Value) -> HeaderValue {
     HeaderValue::from_str(object.str_at(&["metadata", "uid"])).unwrap_or(HeaderValue::from_static(""))
 }
 

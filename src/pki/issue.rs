@@ -306,9 +306,9 @@ fn unix_time(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Generates `sa.key` (RSA 2048) and `sa.pub` if missing. An existing `sa.pub` is never rewritten: it may also hold
+/// Generates `sa.key` (ECDSA P-256 or RSA 2048) and `sa.pub` if missing. An existing `sa.pub` is never rewritten: it may also hold
 /// former keys, which still verify old tokens.
-pub(super) fn ensure_signing_key(dir: &Path) -> Result<Option<&'static str>, PkiError> {
+pub(super) fn ensure_signing_key(dir: &Path, rsa: bool) -> Result<Option<&'static str>, PkiError> {
     let (path, public_path) = (dir.join("sa.key"), dir.join("sa.pub"));
     let (key_pair, made) = match files::read_secret(&path)? {
         Some(pem) => (key(&path, &pem)?, false),
@@ -317,7 +317,8 @@ pub(super) fn ensure_signing_key(dir: &Path) -> Result<Option<&'static str>, Pki
                 let remedy = "put the private key back, or remove sa.pub to have a new pair made (every service account token becomes invalid)";
                 return Err(PkiError::new(&path, format!("is missing beside sa.pub; {remedy}")));
             }
-            let made = KeyPair::generate_for(&PKCS_RSA_SHA256).map_err(generation(&path))?;
+            let algorithm = if rsa { &PKCS_RSA_SHA256 } else { &PKCS_ECDSA_P256_SHA256 };
+            let made = KeyPair::generate_for(algorithm).map_err(generation(&path))?;
             files::write(&path, &made.serialize_pem(), SECRET)?;
             (made, true)
         }

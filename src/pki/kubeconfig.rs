@@ -80,6 +80,14 @@ impl Kubeconfig<'_> {
     }
 }
 
+/// Writes a file with secrets atomically, with mode 0600.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_secret(path: &Path, content: &str) -> Result<(), PkiError> {
+    files::write(path, content, files::SECRET)
+}
+
 /// Writes the file with mode 0600, unless its content is unchanged. Blocking.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ fn options(dir: &Path) -> PkiOptions {
         dir: dir.join("pki"),
         names: vec!["Gateway".into()],
         addresses: vec![IpAddr::from([10, 0, 0, 1])],
+        rsa_signing_key: false,
         now: SystemTime::now(),
     }
 }

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
 
 /// The stores of a server, by resource. Clones share the content.
 #[derive(Clone, Default)]
@@ -24,11 +25,37 @@ pub struct StoreLookup {
     custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
 }
 
+/// A resource, and where its objects are stored.
+#[derive(Clone)]
+pub struct StoredResource {
+    /// The group.
+    pub group: Str,
+    /// A version in which it is served.
+    pub version: Str,
+    /// The plural.
+    pub plural: Str,
+    /// The kind.
+    pub kind: Str,
+    /// True for a namespaced resource.
+    pub namespaced: bool,
+    /// The objects, in any version.
+    pub storage: Arc<dyn Storage>,
+}
+
 /// The kinds of CustomResourceDefinitions, whose stores come and go.
 #[async_trait]
 pub trait CustomKinds: Send + Sync + 'static {
+    /// All kinds that are established. Opens their storages.
+    async fn stored(&self) -> Vec<StoredResource>;
+
+    /// Changes whenever a definition does.
+    fn changes(&self) -> watch::Receiver<()>;
+
     /// The plural of a kind and whether it is namespaced.
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)>;
+
+    /// The storage of a resource if it is open.
+    fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>>;
 
     /// The other served versions of a resource, as far as they have the subresource.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
@@ -87,6 +114,40 @@ impl StoreLookup {
     pub fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
         self.find(group, resource)
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
+    }
+
+    /// The storage of a stored resource, built-in or custom, without waiting. `None` for others, and for custom ones that
+    /// have not been used yet.
+    pub fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        match self.find(group, resource) {
+            Some(store) => matches!(
+                store.resource().backing,
+                Backing::Stored { .. } | Backing::Converted { .. }
+            )
+            .then(|| store.storage().clone()),
+            None => self.custom.get()?.peek_storage(group, resource),
+        }
+    }
+
+    /// All built-in resources that have a storage of their own.
+    pub fn stored(&self) -> Vec<StoredResource> {
+        let stores = self.stores.load();
+        let rows = stores.by_resource.values().map(|store| (store.resource(), store));
+        rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
+            .map(|(row, store)| StoredResource {
+                group: row.gvr.group.clone(),
+                version: row.gvr.version.clone(),
+                plural: row.gvr.resource.clone(),
+                kind: row.kind.clone(),
+                namespaced: row.namespaced,
+                storage: store.storage().clone(),
+            })
+            .collect()
+    }
+
+    /// The kinds of CustomResourceDefinitions; `None` before they are set.
+    pub fn custom_kinds(&self) -> Option<&Arc<dyn CustomKinds>> {
+        self.custom.get()
     }
 
     fn find(&self, group: &str, resource: &str) -> Option<Arc<Store>> {

@@ -3,9 +3,10 @@
 
 use super::audit::{AuditTrail, UntilUpgradeEnds};
 use super::info::RequestInfo;
-use super::markers::{AuditId, Warnings};
+use super::markers::{AuditId, Initializing, Warnings};
 use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::proof::Authenticated;
+use super::user::UserInfo;
 use crate::tasks::Signal;
 use http::Extensions;
 use http::request::{Parts, Request};
@@ -22,6 +23,9 @@ pub struct RequestContext {
     pub certificates: Option<PeerCertificates>,
     /// Values cached for the lifetime of the connection.
     pub connection: Option<ConnectionCache>,
+    /// The identity of a request that this process makes to itself. It stands for credentials: nothing that arrives over a
+    /// connection can set it.
+    pub in_process: Option<Arc<UserInfo>>,
     /// HTTP/2 stream id; `None` on HTTP/1.
     pub stream: Option<u32>,
     /// The id that correlates log lines, audit events and the audit events of backends.
@@ -42,6 +46,10 @@ pub struct RequestContext {
     pub authn_annotations: Vec<(&'static str, String)>,
     /// The authenticated caller, after impersonation.
     pub caller: Option<Authenticated>,
+    /// Hash of the flow that priority and fairness assigned the request to; `None` if it took no part.
+    pub flow: Option<u64>,
+    /// On watches: to be dropped when the initial events have been sent, or the request goes to another server.
+    pub initializing: Option<Initializing>,
     /// Collects what handlers add to the request's audit event.
     pub audit: Option<AuditTrail>,
     /// On upgrade requests: guards to hold until the upgraded connection ends.

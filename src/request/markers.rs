@@ -1,6 +1,7 @@
 //! Small values exchanged between filters and handlers: the audit id, warnings, and markers left on responses.
 
 use http::HeaderValue;
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,21 @@ impl From<HeaderValue> for AuditId {
         // entries.
         value.set_sensitive(true);
         Self(value)
+    }
+}
+
+/// Something to hold while a watch initializes, such as its seats. The last clone releases it.
+#[derive(Clone)]
+pub struct Initializing {
+    _guard: Arc<dyn Any + Send + Sync>,
+}
+
+impl Initializing {
+    /// Holds `guard`.
+    pub fn holding(guard: impl Any + Send + Sync) -> Self {
+        Self {
+            _guard: Arc::new(guard),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! call and one future, whatever the number of filters. Only the innermost filter, authorization, can create
 //! [`Authorized`](crate::request::Authorized).
 
+use super::filters::priority_and_fairness::PriorityAndFairness;
 use super::filters::{
     audit, audit_init, authentication, authorization, cache_control, compute, deadline, http_log, impersonation,
     max_in_flight, mux_ready, panic_recovery, received_at, request_info, timeout, wait_group, warnings,
@@ -16,7 +17,7 @@ use super::stall::StallDetector;
 use crate::audit::Audit;
 use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
-use crate::flowcontrol::{FlowSchemas, MaxInFlight};
+use crate::flowcontrol::{FlowController, MaxInFlight};
 use crate::request::headers::IdentityHeaders;
 use crate::request::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
 use crate::tasks::Signal;
@@ -108,12 +109,12 @@ pub struct ChainConfig {
     pub authorizer: Arc<dyn Authorizer>,
     /// `--request-timeout`: time limit for requests that are not long-running.
     pub request_timeout: Duration,
-    /// `--max-requests-inflight`; 0 means no limit.
+    /// `--max-requests-inflight`; 0 means no limit. Applies without priority and fairness.
     pub max_requests_in_flight: usize,
-    /// `--max-mutating-requests-inflight`; 0 means no limit.
+    /// `--max-mutating-requests-inflight`; 0 means no limit. Applies without priority and fairness.
     pub max_mutating_requests_in_flight: usize,
-    /// Source of the flow schema and priority level UIDs in response headers; `None` if the server has no such objects.
-    pub flow_schemas: Option<Arc<FlowSchemas>>,
+    /// Priority and fairness; with `None` the limits of requests in flight apply.
+    pub flow_control: Option<Arc<FlowController>>,
     /// The audit policy and backends. With `None` the filters skip all audit work.
     pub audit: Option<Arc<Audit>>,
     /// Pool for computations that would block a runtime thread; with `None` they run in place.
@@ -149,7 +150,7 @@ impl ChainConfig {
             request_timeout: Duration::from_secs(60),
             max_requests_in_flight: 400,
             max_mutating_requests_in_flight: 200,
-            flow_schemas: None,
+            flow_control: None,
             audit: None,
             compute: None,
             reserved: None,
@@ -169,15 +170,18 @@ pub fn build(
 
 /// Nests the filters, innermost first.
 fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn UnprotectedHandler>) -> impl Filter {
-    let limits = MaxInFlight::new(
-        c.max_requests_in_flight,
-        c.max_mutating_requests_in_flight,
-        &c.telemetry.inflight,
-    );
+    let limits = c.flow_control.is_none().then(|| {
+        MaxInFlight::new(
+            c.max_requests_in_flight,
+            c.max_mutating_requests_in_flight,
+            &c.telemetry.inflight,
+        )
+    });
     let t = c.telemetry;
     let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
     let chain = compute::Compute::new(chain, c.compute, StallDetector::new(t.clone()));
-    let chain = max_in_flight::MaxInFlightFilter::new(chain, limits, c.flow_schemas, t.clone());
+    let chain = max_in_flight::MaxInFlightFilter::new(chain, limits, t.clone());
+    let chain = PriorityAndFairness::new(chain, c.flow_control, c.request_timeout, t.clone());
     let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
     let chain = audit::Auditing::new(chain, c.audit.clone());
     let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());

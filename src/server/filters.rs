@@ -15,6 +15,7 @@ mod instrument;
 pub mod max_in_flight;
 pub mod mux_ready;
 pub mod panic_recovery;
+pub mod priority_and_fairness;
 pub mod received_at;
 pub mod request_info;
 pub mod timeout;

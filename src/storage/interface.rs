@@ -395,6 +395,11 @@ pub trait Storage: Send + Sync + 'static {
         0
     }
 
+    /// Memory of the objects in bytes, without scanning them; 0 if it is not known. Used to estimate request cost.
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
+
     /// Total size of the objects' JSON; `None` if not currently known. Scans all objects.
     fn encoded_bytes(&self) -> Option<u64> {
         None

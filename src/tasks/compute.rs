@@ -29,7 +29,7 @@ use futures_util::FutureExt as _;
 use queue::FairQueue;
 use std::collections::HashMap;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
@@ -82,7 +82,7 @@ impl Default for Config {
 pub enum Flow {
     /// The server's own work, which has priority over all callers and no limits.
     System,
-    /// A caller, by a hash of the user name.
+    /// A caller, by a hash of the user name or of the flow that the caller's request belongs to.
     Caller(u64),
 }
 
@@ -182,9 +182,9 @@ impl ComputePool {
         Ok(pool)
     }
 
-    /// Returns the flow of a user. The hash is randomly keyed, so that users cannot choose colliding names.
-    pub fn flow(&self, user: &str) -> Flow {
-        Flow::Caller(self.0.flows.hash_one(user))
+    /// Returns the flow of a caller. The hash is randomly keyed, so that users cannot choose colliding names.
+    pub fn flow(&self, caller: impl Hash) -> Flow {
+        Flow::Caller(self.0.flows.hash_one(caller))
     }
 
     /// Runs `work` on the pool and waits for it. `memory` is the estimate of what it will hold, in bytes.

@@ -90,6 +90,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
 
     /// Adds a failed item after its backoff.
     pub fn add_rate_limited(&self, item: T) {
+        self.add_failed(item, |failures| self.0.backoff.delay(failures));
+    }
+
+    /// Adds a failed item after the delay for its earlier failures. [`Self::process`] forgets them when the item's work
+    /// succeeds without adding it again this way.
+    pub fn add_failed(&self, item: T, delay: impl FnOnce(u32) -> Duration) {
         let failures = {
             let mut s = self.lock();
             let n = s.failures.entry(item.clone()).or_insert(0);
@@ -98,7 +104,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             before
         };
         self.0.metrics.retries.inc();
-        self.add_after(item, self.0.backoff.delay(failures));
+        self.add_after(item, delay(failures));
     }
 
     /// Resets the failure count of an item.
@@ -174,8 +180,11 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         F: Future<Output = Result<(), E>>,
     {
         while let Some(item) = self.next().await {
+            let failures = self.failures(&item);
             match work(item.clone()).await {
-                Ok(()) => self.forget(&item),
+                // The work may have added the item as failed itself.
+                Ok(()) if self.failures(&item) == failures => self.forget(&item),
+                Ok(()) => {}
                 Err(error) => {
                     tracing::debug!(queue = name, %item, %error, "an item is retried");
                     self.add_rate_limited(item.clone());

@@ -26,6 +26,7 @@
 
 pub mod apply;
 pub mod codec;
+pub mod conditions;
 pub mod field;
 pub mod gvk;
 pub mod interrupt;

@@ -112,8 +112,8 @@ fn main() {
     );
     for (rule, program) in RULES.iter().zip(&programs) {
         assert_eq!(run(program), Some(true), "{rule}");
-        println!("{:>10?}  {rule}", best(|| drop(black_box(run(program)))));
+        println!("{:>10?}  {rule}", best(|| _ = black_box(run(program))));
     }
-    let all = best(|| programs.iter().for_each(|p| drop(black_box(run(p)))));
+    let all = best(|| programs.iter().for_each(|p| _ = black_box(run(p))));
     println!("evaluate the ten rules: {all:?}");
 }

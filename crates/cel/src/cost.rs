@@ -64,15 +64,29 @@ fn at(args: &[Val<'_>], i: usize) -> u64 {
 
 /// The cost of traversing a value with all that is in it.
 fn traversal(v: &Val<'_>) -> u64 {
+    let mut cost = 0;
+    traverse(v, &mut cost);
+    cost
+}
+
+fn traverse(v: &Val<'_>, cost: &mut u64) {
+    // No evaluation may cost more. Values that share their parts can be much larger than what they take.
+    const ENOUGH: u64 = 10_000_000;
+    torana_apimachinery::interrupt::checkpoint();
+    if *cost > ENOUGH {
+        return;
+    }
     match v {
-        Val::String(s) => s.len() as u64 / 10,
-        Val::Bytes(b) => b.len() as u64 / 10,
-        Val::List(list) => list.iter().flatten().map(|v| traversal(&v)).sum(),
+        Val::String(s) => *cost += s.len() as u64 / 10,
+        Val::Bytes(b) => *cost += b.len() as u64 / 10,
+        Val::List(list) => list.iter().flatten().for_each(|v| traverse(&v, cost)),
         Val::Map(map) => {
-            let entries = map.entries().unwrap_or_default();
-            entries.iter().map(|(k, v)| traversal(k) + traversal(v)).sum()
+            for (k, v) in map.entries().unwrap_or_default() {
+                traverse(&k, cost);
+                traverse(&v, cost);
+            }
         }
-        _ => 1,
+        _ => *cost += 1,
     }
 }
 

@@ -20,7 +20,13 @@ pub(crate) struct Machine<'p, 'a> {
     locals: Vec<Out<'a>>,
     pub cost: u64,
     limit: u64,
+    /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
+    memory: usize,
 }
+
+/// What computed strings and lists may take in one evaluation. cel-go shares the parts of lists that are added, and
+/// charges nothing for what `replace` builds.
+const MEMORY: usize = 64 << 20;
 
 /// The member of an object or map, if it is there. A field that is null is not.
 pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
@@ -49,6 +55,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             locals,
             cost: 0,
             limit,
+            memory: MEMORY,
         }
     }
 
@@ -237,6 +244,9 @@ impl<'p, 'a> Machine<'p, 'a> {
         match out {
             Ok(out) => {
                 self.charge(call.cost.after(&out))?;
+                if call.builds {
+                    self.memory = self.memory.checked_sub(memory_of(&out)).ok_or(Fail::Cost)?;
+                }
                 Ok(out)
             }
             Err(Fail::Error(why)) if why == NO_OVERLOAD => error(library::no_overload_text(call.function.name, args)),
@@ -299,6 +309,15 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
         self.charge(30)?;
         Ok(Val::Map(Dict::Shared(Arc::new(out))))
+    }
+}
+
+fn memory_of(v: &Val<'_>) -> usize {
+    match v {
+        Val::String(s) => s.len(),
+        Val::Bytes(b) => b.len(),
+        Val::List(list) => list.len() * size_of::<Val<'_>>(),
+        _ => 0,
     }
 }
 

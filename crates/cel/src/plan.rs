@@ -40,7 +40,7 @@ pub(crate) enum Node {
     Conditional(Box<[Node; 3]>),
     NotStrictlyFalse(Box<Node>),
     /// Whether a value is in a constant list.
-    Member(Box<Node>, Box<BTreeSet<Key<'static>>>),
+    Member(Box<Node>, BTreeSet<Key<'static>>),
     Call(Box<Call>),
     /// The accumulator of a loop with one more element.
     Append {
@@ -92,6 +92,8 @@ pub(crate) struct Call {
     pub run: library::Run,
     pub args: Box<[Node]>,
     pub cost: CallCost,
+    /// True if the result is new, and larger than what the cost bounds.
+    pub builds: bool,
     /// The compiled pattern, if it is constant.
     pub regex: Option<Regex>,
 }
@@ -325,7 +327,7 @@ impl Planner<'_> {
             && matches!(overload.map(|o| &o.params[1]), Some(Type::List(_)))
             && let Some(members) = args[1].as_const().and_then(members)
         {
-            return Ok(Node::Member(Box::new(args.swap_remove(0)), Box::new(members)));
+            return Ok(Node::Member(Box::new(args.swap_remove(0)), members));
         }
         if let (true, [Node::Const(value)]) = (function.converts(), args.as_slice()) {
             return match run(&mut [value.clone()]) {
@@ -347,6 +349,18 @@ impl Planner<'_> {
             run,
             args: args.into(),
             cost: cost::of_call(function.name, overload),
+            builds: matches!(
+                function.name,
+                "_+_"
+                    | "replace"
+                    | "join"
+                    | "format"
+                    | "flatten"
+                    | "split"
+                    | "findAll"
+                    | "strings.quote"
+                    | "lists.range"
+            ),
             regex,
         })))
     }

@@ -105,11 +105,10 @@ impl Unifier {
     }
 
     fn unify(&mut self, from: &Type, to: &Type) -> bool {
-        if let Type::Param(n) = to {
-            match self.substitute(*n, from) {
-                Some(fits) => return fits,
-                None => {}
-            }
+        if let Type::Param(n) = to
+            && let Some(fits) = self.substitute(*n, from)
+        {
+            return fits;
         }
         if let Type::Param(n) = from {
             return self.substitute(*n, to).unwrap_or(false);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::Mutex;
 use torana_apimachinery::{Value, json};
 use torana_cel::{
     Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Val,
@@ -122,6 +123,7 @@ fn libraries_answer_as_kubernetes_does() {
         ),
         ("dyn_self.labels * 2", "error: no such overload: _*_"),
         ("type(self) == map", "true"),
+        ("'name' in dyn(self) && !('none' in dyn(self))", "true"),
     ] {
         assert_eq!(shown(source), wanted, "{source}");
     }
@@ -184,11 +186,11 @@ fn expressions_construct_objects_and_patches() {
 
 /// Allows what is in namespace `a`, and remembers what it was asked.
 #[derive(Default)]
-struct Namespaces(RefCell<Vec<Check>>);
+struct Namespaces(Mutex<Vec<Check>>);
 
 impl Authorizer for Namespaces {
     fn authorize(&self, check: &Check) -> Decision {
-        self.0.borrow_mut().push(check.clone());
+        self.0.lock().expect("no holder panics").push(check.clone());
         Decision {
             allowed: check.namespace == "a",
             reason: "by namespace".to_owned(),
@@ -225,7 +227,7 @@ fn checks_reach_the_authorizer() {
     let outcome = program.evaluate(&variables, 2_000_000);
     assert_eq!(outcome.value.expect("it evaluates").as_bool(), Some(true));
     assert!(outcome.cost > 3 * 350_000, "{}", outcome.cost);
-    let asked = authorizer.0.borrow();
+    let asked = authorizer.0.lock().unwrap();
     let [first, second, third] = asked.as_slice() else {
         panic!("{asked:?}")
     };
@@ -317,4 +319,23 @@ fn costs_are_those_of_cel_go_and_kubernetes() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn hostile_expressions_end_within_their_memory() {
+    let doubled = |step: &str, times: usize| format!("[{step}]{}", ".map(x, x + x)".repeat(times));
+    let env = environment();
+    for source in [
+        doubled("[1]", 60),
+        doubled("'0123456789'", 40),
+        format!("lists.range(90000).map(i, 'x'.replace('x', '{}'))", "y".repeat(2_000)),
+    ] {
+        let ended = with(&env, &source, |value, _| matches!(value, Err(Fail::Cost)));
+        assert!(ended, "{}", &source[..40]);
+    }
+    // Values that share their parts are small, but their text or tree would not be.
+    let shared = format!("[[1]]{}", ".map(x, [x, x])".repeat(60));
+    let text = shown(&format!("'%s'.format([{shared}])"));
+    assert_eq!(text, "error: error during formatting: the value is too large");
+    assert_eq!(shown(&shared), "the value is too large");
 }

@@ -14,10 +14,12 @@ mod config;
 mod evaluate;
 mod evaluator;
 mod pods;
+mod recount;
 mod scopes;
 mod usage;
 
 pub use config::{LimitedResource, QuotaConfig};
+pub use recount::Recount;
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::{Result, Status};

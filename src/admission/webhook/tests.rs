@@ -179,7 +179,7 @@ async fn if_needed_webhooks_are_called_again_after_a_later_change() {
         hook("c.x.io", c, again),
     );
     let dispatch = |hooks: &[&Value]| -> Arc<dyn Admission> {
-        let hooks = hooks.iter().map(|h| Value::clone(h)).collect();
+        let hooks = hooks.iter().copied().cloned().collect();
         Arc::new(Dispatch(World::new(&[("all", hooks)])))
     };
     assert_eq!(both_rounds(vec![dispatch(&[&a, &b])]).await, "aba");

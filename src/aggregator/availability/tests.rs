@@ -429,9 +429,10 @@ async fn a_single_failed_exchange_changes_nothing() {
             (failing.load(Ordering::Relaxed) == 0).then_some(())
         })
         .await;
-    clock.pass(super::CONFIRM).await;
     clock
         .until("the second check", || async {
+            // The result of the first may still be on its way.
+            clock.pass(super::CONFIRM).await;
             (probed.load(Ordering::Relaxed) > probes + 5).then_some(())
         })
         .await;

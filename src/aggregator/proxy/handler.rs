@@ -225,6 +225,9 @@ impl ProxyHandler {
         let Some(target) = rewritten(req.uri()) else {
             return Err(responses::error(StatusCode::BAD_REQUEST, "invalid request path").into());
         };
+        // Seats are for work done here: a watch that another server initializes needs none (upstream's
+        // `RequestDelegated`).
+        RequestContext::of_mut(&mut req).initializing = None;
         let (mut head, body) = req.into_parts();
         if special.host {
             head.headers.remove(header::HOST);

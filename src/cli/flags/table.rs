@@ -39,6 +39,8 @@ flags! {
         "backend-max-watches" Int "10000" supported "Maximum number of watches and other long-running requests to one backend, without system:masters; further ones get 429. 0: no limit";
         "compute-memory" Int "50331648" supported "Memory in bytes for requests being decoded, validated and encoded, without small ones; further requests wait";
         "compute-threads" Int "0" supported "Threads for computations that would block the event loop; 0: one per core, at least two";
+        "controllers" List "" supported "Control loops of kube-controller-manager to run in this process (docs/controllers.md): * for all that are on by default, name to add one, -name to remove one; empty: none. They give way to a kube-controller-manager";
+        "generated-signing-key" Text "RS256" supported "Algorithm of the key that is generated to sign service account tokens: ES256 or RS256; an existing key is kept";
         "max-connections" Int "0" supported "Maximum number of client connections; a further one evicts the longest idle one, unauthenticated ones first. 0: three quarters of the open-file limit";
         "max-connections-per-address" Int "0" supported "Maximum number of unauthenticated connections per remote address (IPv6: per /64), without loopback. 0: a quarter of --max-connections";
         "max-watches" Int "100000" supported "Maximum number of watches on this gateway's own store, without system:masters; further ones get 429. 0: no limit";
@@ -48,6 +50,7 @@ flags! {
         "backend-socket-dirs" List "/run/torana" supported "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" supported "File whose first line is name:password, for etcd with password authentication; tokens are renewed";
         "request-body-memory" Int "268435456" supported "Memory in bytes for request bodies, without small ones; further requests get 429. One caller may use a quarter";
+        "root-ca-file" Text "" supported "CA certificates (PEM) that --controllers publishes in the ConfigMaps kube-root-ca.crt; empty: the generated CA";
         "watch-cache-max-bytes" Int "0" supported "Memory in bytes for all watch caches; history and cached encodings are evicted before objects; 0: half of the memory of the machine or control group";
         "watch-max-pinned-bytes" Int "67108864" supported "Memory in bytes for old objects held by slow watchers, per resource, and for frames encoded for slow watchers, in total (a quarter of it per user); a watch over the limit ends, and its client can resume it";
         "watch-stall-timeout" Duration "5m0s" supported "Time after which a watch with pending events ends if its client reads none";
@@ -62,8 +65,8 @@ flags! {
         "feature-gates" List "" supported "Feature=true|false pairs; features always follow v1.36's defaults, so any other setting only gives a warning";
         "goaway-chance" Float "0" ignored("connections are only ended when they are idle, broken or unauthenticated") "Probability that a request ends its HTTP/2 connection, 0 to 0.02";
         "livez-grace-period" Duration "0s" supported "Time after start in which /livez tolerates unfinished start-up steps";
-        "max-mutating-requests-inflight" Int "200" supported "Maximum number of mutating requests in flight; 0: no limit";
-        "max-requests-inflight" Int "400" supported "Maximum number of other requests in flight; 0: no limit";
+        "max-mutating-requests-inflight" Int "200" supported "With priority and fairness, the two limits together are the seats that priority levels share. Without, maximum number of mutating requests in flight; 0: no limit";
+        "max-requests-inflight" Int "400" supported "As above; without priority and fairness, maximum number of other requests in flight; 0: no limit";
         "min-compatibility-version" List "" ignored(VERSIONS) "Oldest version to stay compatible with";
         "min-request-timeout" Int "1800" supported "Minimum duration in seconds of a watch without a timeout of its own";
         "request-timeout" Duration "1m0s" supported "Time limit for requests that are not long-running";
@@ -149,7 +152,7 @@ flags! {
     Features {
         "contention-profiling" Bool "false" ignored("there is no block profile") "Profile lock contention";
         "debug-socket-path" Text "" ignored("there is no debug socket") "Unix socket for profiling";
-        "enable-priority-and-fairness" Bool "true" ignored("the max-in-flight limits apply instead") "Fair queueing";
+        "enable-priority-and-fairness" Bool "true" supported "Requests take part in API priority and fairness. false: only the two limits of requests in flight apply";
         "profiling" Bool "true" ignored("there is no /debug/pprof") "Profiling endpoints";
     }
     Authentication {

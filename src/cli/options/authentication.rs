@@ -62,6 +62,8 @@ pub struct RequestHeaderOptions {
     pub username_headers: Vec<String>,
     /// Uid headers.
     pub uid_headers: Vec<String>,
+    /// Those that the flag names, which are published to extension servers: none by default, as upstream.
+    pub published_uid_headers: Vec<String>,
     /// Group headers.
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra user attributes.
@@ -77,6 +79,8 @@ pub struct ServiceAccountOptions {
     pub key_files: Vec<PathBuf>,
     /// Key that signs tokens; absent for the generated one.
     pub signing_key: Option<PathBuf>,
+    /// `--generated-signing-key=RS256`
+    pub generated_key_is_rsa: bool,
     /// Whether tokens of deleted service accounts are rejected.
     pub lookup: bool,
     /// Maximum lifetime of a requested token; zero for no limit.
@@ -209,6 +213,7 @@ impl RequestHeaderOptions {
             // The generated CA issues a single certificate, so no other name is legitimate.
             allowed_names.push("front-proxy-client".to_owned());
         }
+        let published_uid_headers = values.list("requestheader-uid-headers");
         let uid_headers = list_or(values, "requestheader-uid-headers", "X-Remote-Uid");
         if !uid_headers.iter().any(|h| h.eq_ignore_ascii_case("X-Remote-Uid")) {
             return Err(UsageError::new(
@@ -221,6 +226,7 @@ impl RequestHeaderOptions {
             allowed_names,
             username_headers: list_or(values, "requestheader-username-headers", "X-Remote-User"),
             uid_headers,
+            published_uid_headers,
             group_headers: list_or(values, "requestheader-group-headers", "X-Remote-Group"),
             extra_prefixes: list_or(values, "requestheader-extra-headers-prefix", "X-Remote-Extra-"),
         })
@@ -258,6 +264,17 @@ impl ServiceAccountOptions {
                 .map(PathBuf::from)
                 .collect(),
             signing_key: file(values, "service-account-signing-key-file"),
+            generated_key_is_rsa: match values.text("generated-signing-key") {
+                "ES256" => false,
+                "RS256" => true,
+                other => {
+                    return Err(UsageError::invalid(
+                        "generated-signing-key",
+                        other,
+                        "expected ES256 or RS256",
+                    ));
+                }
+            },
             lookup: values.bool("service-account-lookup")?,
             max_expiration,
             extend_expiration: values.bool("service-account-extend-token-expiration")?,

@@ -10,6 +10,8 @@ pub struct GenericOptions {
     pub max_requests_in_flight: usize,
     /// `--max-mutating-requests-inflight`; 0 for no limit.
     pub max_mutating_requests_in_flight: usize,
+    /// `--enable-priority-and-fairness`.
+    pub priority_and_fairness: bool,
     /// `--request-timeout`.
     pub request_timeout: Duration,
     /// `--min-request-timeout`: a watch without a timeout lasts between once and twice this time.
@@ -39,6 +41,7 @@ impl GenericOptions {
         Ok(Self {
             max_requests_in_flight: count(values, "max-requests-inflight")?,
             max_mutating_requests_in_flight: count(values, "max-mutating-requests-inflight")?,
+            priority_and_fairness: values.bool("enable-priority-and-fairness")?,
             request_timeout,
             min_request_timeout: Duration::from_secs(count(values, "min-request-timeout")?),
             livez_grace_period: values.duration("livez-grace-period")?,

@@ -7,6 +7,8 @@ use super::{UsageError, Values};
 pub struct LoggingOptions {
     /// `-v`.
     pub verbosity: i64,
+    /// Log warnings and errors only, for `torana dev` without `-v`.
+    pub only_warnings: bool,
     /// `--vmodule`: pairs of a module path below `torana` and its verbosity.
     pub modules: Vec<(String, i64)>,
 }
@@ -25,6 +27,7 @@ impl LoggingOptions {
         }
         Ok(Self {
             verbosity: values.int("v")?,
+            only_warnings: false,
             modules,
         })
     }
@@ -32,6 +35,7 @@ impl LoggingOptions {
     /// The filter in the syntax of `tracing_subscriber::EnvFilter`. Dependencies log at debug level from verbosity 8.
     pub fn filter(&self) -> String {
         let level = |v: i64| match v {
+            0 if self.only_warnings => "warn",
             ..=3 => "info",
             4..=5 => "debug",
             6.. => "trace",

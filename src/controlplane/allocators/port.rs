@@ -2,6 +2,7 @@
 //! [`PortAllocator::allocate_next`].
 
 use super::range::{AllocationError, RangeAllocator, band_offset, random};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The node port range with its allocations.
@@ -76,6 +77,13 @@ impl PortAllocator {
         Ok(i64::from(self.first) + n as i64)
     }
 
+    /// Makes the ports that are taken those of the record in the store, which other gateways change as well. Ports whose owner
+    /// is known keep it.
+    pub fn adopt(&self, record: &BTreeSet<u16>) {
+        let ports = record.iter().filter_map(|p| self.index(i64::from(*p)).ok());
+        self.range.adopt(&ports.collect());
+    }
+
     /// Releases a port if `owner` holds it.
     pub fn release(&self, port: i64, owner: &str) {
         if let Ok(n) = self.index(port) {
@@ -97,6 +105,21 @@ impl PortAllocator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_replaces_what_is_taken() {
+        let r = PortAllocator::new(30000, 30003);
+        r.allocate(30000, "a").unwrap();
+        r.allocate(30001, "a").unwrap();
+        r.adopt(&BTreeSet::from([30001, 30002, 40000]));
+        assert_eq!(
+            [30000, 30001, 30002, 30003].map(|p| r.is_allocated(p)),
+            [false, true, true, false]
+        );
+        assert_eq!(r.allocate(30002, "a"), Err(PortError::Taken));
+        r.release(30001, "a");
+        assert!(!r.is_allocated(30001), "its owner is still known");
+    }
 
     #[test]
     fn dynamic_ports_come_from_the_upper_band() {

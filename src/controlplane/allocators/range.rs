@@ -3,7 +3,7 @@
 //!
 //! Start at [`RangeAllocator::allocate_next`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 
 /// The numbers `0..size`, each free or owned. Sparse: only owned numbers take memory.
@@ -81,6 +81,15 @@ impl RangeAllocator {
             }
         }
         Err(AllocationError::AlreadyAllocated)
+    }
+
+    /// Frees all numbers but these, and marks these as owned: by nobody in particular unless an owner is known.
+    pub fn adopt(&self, numbers: &BTreeSet<u64>) {
+        let mut allocated = self.lock();
+        allocated.retain(|n, _| numbers.contains(n));
+        for n in numbers {
+            allocated.entry(*n).or_default();
+        }
     }
 
     /// Releases a number if `owner` holds it.

@@ -44,6 +44,19 @@ pub async fn ensure(plane: &ControlPlane) -> Result<()> {
     ensure_all(plane.store(GROUP, "flowschemas"), schemas()).await
 }
 
+/// The default FlowSchemas and PriorityLevelConfigurations.
+pub fn all() -> [Vec<Value>; 2] {
+    [schemas(), levels()].map(|all| all.into_iter().map(|d| d.object).collect())
+}
+
+/// The mandatory ones among them, which apply even while they are missing.
+pub fn mandatory() -> [Vec<Value>; 2] {
+    [schemas(), levels()].map(|all| {
+        let mandatory = all.into_iter().filter(|d| d.mandatory);
+        mandatory.map(|d| d.object).collect()
+    })
+}
+
 /// Runs [`ensure`] every minute. The task belongs to `group` and ends with it.
 pub fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let stop = group.stop_signal().clone();

@@ -55,6 +55,34 @@ async fn a_cluster_starts_with_its_system_objects() {
 }
 
 #[tokio::test]
+async fn the_date_since_which_legacy_tokens_are_tracked_is_kept_unless_it_is_none() {
+    const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
+    let r = running();
+    let since = async || {
+        ensure(&r.plane, &advertise(), &ClusterAuthenticationInfo::default())
+            .await
+            .unwrap();
+        let map = get(&r, "", "configmaps", "kube-system", NAME).await;
+        map.str_at(&["data", "since"]).to_owned()
+    };
+    let set = async |date: &str| {
+        let store = r.plane.store("", "configmaps");
+        let live = get(&r, "", "configmaps", "kube-system", NAME).await;
+        change(store, &live, "test", |v| v.set(&["data", "since"], date))
+            .await
+            .unwrap();
+    };
+    let today = since().await;
+    assert_eq!(crate::apimachinery::time::now()[..10], today);
+    set("2024-02-29").await;
+    assert_eq!(since().await, "2024-02-29");
+    for odd in ["2024-02-30", "yesterday", ""] {
+        set(odd).await;
+        assert_eq!(since().await, today, "instead of {odd:?}");
+    }
+}
+
+#[tokio::test]
 async fn ensure_is_idempotent_and_applies_a_new_port() {
     let r = running();
     ensure(&r.plane, &advertise(), &ClusterAuthenticationInfo::default())

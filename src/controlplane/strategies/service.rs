@@ -6,12 +6,14 @@
 //!
 //! Allocations are kept in memory ([`ServiceAllocators`]), loaded from the stored Services at start-up
 //! ([`ServiceAllocators::mark_stored_allocations`]). Each has an owner, `namespace/name`, so releasing another
-//! Service's number is a no-op. Cluster IPs are also recorded as IPAddress objects ([`addresses`]), and come from the
-//! ranges of the flags and of ServiceCIDR objects ([`ranges`]).
+//! Service's number is a no-op. What counts between gateways is in the store: cluster IPs are recorded as IPAddress objects
+//! ([`addresses`]), node ports in a bitmap ([`node_ports`]). Cluster IPs come from the ranges of the flags and of ServiceCIDR
+//! objects ([`ranges`]).
 
 pub(crate) mod addresses;
-mod allocate;
+pub(crate) mod allocate;
 mod families;
+pub(crate) mod node_ports;
 mod prepare;
 mod ranges;
 
@@ -24,7 +26,9 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use addresses::AddressRegistry;
+use allocate::Records;
 use async_trait::async_trait;
+use node_ports::NodePortRecord;
 use std::sync::Arc;
 
 /// Allocators of cluster IPs and node ports.
@@ -49,19 +53,23 @@ pub trait EndpointsCleanup: Send + Sync + 'static {
 pub struct Service {
     allocators: Arc<ServiceAllocators>,
     addresses: Arc<dyn AddressRegistry>,
+    node_ports: Arc<NodePortRecord>,
     cleanup: Arc<dyn EndpointsCleanup>,
 }
 
 impl Service {
-    /// Allocates from `allocators` and records cluster IPs in `addresses`. `cleanup` runs after deletes.
+    /// Allocates from `allocators` and records cluster IPs in `addresses`, node ports in `node_ports`. `cleanup` runs after
+    /// deletes.
     pub fn new(
         allocators: Arc<ServiceAllocators>,
         addresses: Arc<dyn AddressRegistry>,
+        node_ports: Arc<NodePortRecord>,
         cleanup: Arc<dyn EndpointsCleanup>,
     ) -> Self {
         Self {
             allocators,
             addresses,
+            node_ports,
             cleanup,
         }
     }
@@ -71,6 +79,10 @@ impl Service {
     async fn release(&self, service: &Value, kept: Option<&Value>) {
         for ip in allocate::freed_addresses(service, kept) {
             self.addresses.release(ip, service.namespace(), service.name()).await;
+        }
+        let ports = allocate::freed_ports(service, kept);
+        if !ports.is_empty() {
+            self.node_ports.release(&ports).await;
         }
         self.allocators.release(service, kept);
     }
@@ -147,10 +159,13 @@ impl Strategy for Service {
 #[async_trait]
 impl SideEffects for Service {
     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
-        let addresses = &*self.addresses;
+        let records = Records {
+            addresses: &*self.addresses,
+            node_ports: &self.node_ports,
+        };
         match old {
-            None => self.allocators.begin_create(new, addresses, cx.dry_run).await,
-            Some(old) => self.allocators.begin_update(new, old, addresses, cx.dry_run).await,
+            None => self.allocators.begin_create(new, records, cx.dry_run).await,
+            Some(old) => self.allocators.begin_update(new, old, records, cx.dry_run).await,
         }
     }
 

@@ -166,6 +166,12 @@ fn rows_from_bytes_equal_rows_from_trees() {
             if object.get("metadata").as_object().is_none() {
                 object.set(&["metadata"], Value::object());
             }
+            // Every stored object has these, by which the order of its metadata is recognised.
+            for (key, value) in [("name", "a"), ("creationTimestamp", "2001-02-03T04:05:06Z")] {
+                if object.str_at(&["metadata", key]).is_empty() {
+                    object.set(&["metadata", key], value);
+                }
+            }
             let entry = Draft::new(&object, vec![]).into_entry("ns/a", Revision(7));
             let tree = entry.decode();
             let show_as = |shape, v: &Value| {

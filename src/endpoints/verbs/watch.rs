@@ -16,7 +16,7 @@ use super::super::respond::table::Include;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;
-use crate::request::{Body, OnDemandBody, RequestContext};
+use crate::request::{Body, Initializing, OnDemandBody, RequestContext};
 use crate::storage::budget::WatchPermit;
 use crate::storage::{MinRevision, Watch, WatchItem, WatchOptions};
 use crate::tasks::Signal;
@@ -56,6 +56,7 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
     let permit = admit(&call)?;
     let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
+    let initial = options.initial.is_some();
     let watch = match call.store().watch(options).await {
         // An expired or future revision is reported by an ERROR event in the stream: clients react to the event, not
         // to a status code.
@@ -82,8 +83,13 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
         Ok(w) => w,
         Err(s) => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
     };
+    // Without initial events the watch is initialized now: nothing is done before something changes.
+    let initializing = initial
+        .then(|| RequestContext::of(&call.parts).initializing.clone())
+        .flatten();
     let stream = Stream {
         watch,
+        initializing,
         frames: Encoder::Idle(frames),
         pool: compute::current(),
         permit,
@@ -180,6 +186,8 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
 /// than the event itself.
 struct Stream {
     watch: Box<dyn Watch>,
+    /// Held until the initial events have been sent: until another item comes, or nothing for now.
+    initializing: Option<Initializing>,
     frames: Encoder,
     /// The compute pool for encoding large objects.
     pool: Option<Current>,
@@ -254,7 +262,10 @@ impl Stream {
                 Poll::Ready(Some(item)) => item,
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending if self.is_over(cx, false) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.initializing = None;
+                    return Poll::Pending;
+                }
             };
             // Check the end conditions before sending, so that a busy watch ends, too.
             if self.is_over(cx, true) {
@@ -284,10 +295,10 @@ impl Stream {
     }
 
     fn frame(&mut self, item: WatchItem) -> Step {
-        if let Some(m) = &self.metrics
-            && matches!(item, WatchItem::Initial(_))
-        {
-            m.initial.inc();
+        match (&item, &self.metrics) {
+            (WatchItem::Initial(_), Some(m)) => m.initial.inc(),
+            (WatchItem::Initial(_), None) => {}
+            _ => self.initializing = None,
         }
         let Encoder::Idle(frames) = &mut self.frames else {
             return Step::Later;

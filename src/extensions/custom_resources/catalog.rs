@@ -9,12 +9,14 @@ use crate::apimachinery::status::{Result as StatusResult, Status};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::conversion::declarative;
-use crate::registry::{CustomKinds, Store};
+use crate::registry::{CustomKinds, Store, StoredResource};
+use crate::storage::Storage;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use imbl::OrdMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
 
 /// The definitions of a group by plural.
 pub(super) type Group = OrdMap<Str, Arc<Defined>>;
@@ -23,6 +25,7 @@ pub(super) type Group = OrdMap<Str, Arc<Defined>>;
 pub(super) struct Catalog {
     groups: ArcSwap<OrdMap<Str, Group>>,
     builder: Arc<Builder>,
+    changed: watch::Sender<()>,
 }
 
 /// A definition, and its versions as far as they are in use.
@@ -103,11 +106,43 @@ impl Defined {
 
 #[async_trait]
 impl CustomKinds for Catalog {
+    async fn stored(&self) -> Vec<StoredResource> {
+        let groups = self.groups.load_full();
+        let established = groups.values().flat_map(|g| g.values()).map(|d| &d.definition);
+        let mut all = Vec::new();
+        for of in established.filter(|d| d.conditions.established) {
+            let Some(version) = of.versions.iter().find(|v| v.served) else {
+                continue;
+            };
+            let resource = GroupResource::new(&of.group, of.accepted.plural());
+            let Some(storage) = self.builder.storages().get(&resource).await else {
+                continue;
+            };
+            all.push(StoredResource {
+                group: of.group.clone(),
+                version: version.name.clone(),
+                plural: resource.resource,
+                kind: of.accepted.kind().into(),
+                namespaced: of.namespaced,
+                storage,
+            });
+        }
+        all
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         let groups = self.groups.load();
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
         Some((found.accepted.plural().to_owned(), found.namespaced))
+    }
+
+    fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        self.builder.storages().peek(&GroupResource::new(group, resource))
     }
 
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
@@ -175,6 +210,7 @@ impl Catalog {
         Self {
             groups: ArcSwap::default(),
             builder: Arc::new(builder),
+            changed: watch::Sender::default(),
         }
     }
 
@@ -223,6 +259,7 @@ impl Catalog {
             groups.remove(&of.group);
         }
         self.groups.store(Arc::new(groups));
+        self.changed.send_replace(());
         let Some(old) = old else { return };
         old.retire(next.as_deref());
         // Not while the object is the same, whose custom resources stay.

@@ -7,11 +7,11 @@
 //! every start.
 
 use super::Definition;
+use crate::apimachinery::conditions;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
-use crate::extensions::conditions;
 use crate::extensions::definitions::conditions::{Condition, api_approval, non_structural_schema};
 use crate::registry::{Context, Store};
 use crate::tasks::{Backoff, TaskGroup, WorkQueue, off_thread};

@@ -1,9 +1,9 @@
 //! [`Definition`]: what the gateway keeps in memory of a CustomResourceDefinition, besides its stored bytes.
 
 use crate::apimachinery::codec::json::{self, projection::Mask};
+use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
-use crate::extensions::conditions;
 use crate::extensions::conversion::declarative;
 use crate::extensions::definitions::is_protected;
 use crate::extensions::naming::Names;

@@ -4,11 +4,11 @@
 //! wait until their gateway has seen the definition instead.
 
 use super::Definition;
+use crate::apimachinery::conditions;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
-use crate::extensions::conditions;
 use crate::registry::{Context, Store};
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;

@@ -11,12 +11,12 @@
 
 use super::Definition;
 use super::catalog::Catalog;
+use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
-use crate::extensions::conditions;
 use crate::registry::{Context, DeleteOptions, Store};
 use crate::storage::ListOptions;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};

@@ -55,6 +55,11 @@ impl Opened {
         Some(opened)
     }
 
+    /// The storage of a resource that is open, without waiting. `None` also while one is being opened or closed.
+    pub fn peek(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
+        self.open.try_lock().ok()?.get(resource).cloned()
+    }
+
     async fn close_one(&self, open: &mut HashMap<GroupResource, Arc<dyn Storage>>, resource: &GroupResource) {
         if !self.lock_removed().contains(resource) {
             return;

@@ -2,12 +2,12 @@
 //! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
 
 use super::validation;
+use crate::apimachinery::conditions;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::extensions::conditions;
 use crate::extensions::custom_resources::FINALIZER;
 use crate::registry::strategy::{DeleteStrategy, Strategy};
 

@@ -108,7 +108,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
         out,
         internal.shared.open_api_schema(),
         any_status,
-        &options,
+        &options.of_schema(""),
         &path.child("validation"),
     );
     parts::subresources(out, internal.shared.subresources, &path.child("subresources"));

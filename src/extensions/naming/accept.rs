@@ -1,7 +1,7 @@
 //! Acceptance of names as a pure function of the requested, accepted and taken ones.
 
+use crate::apimachinery::conditions;
 use crate::apimachinery::value::{Str, Value};
-use crate::extensions::conditions;
 use std::collections::HashSet;
 
 /// The names of a definition.

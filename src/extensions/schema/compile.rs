@@ -5,7 +5,7 @@
 use super::format::{FormatCheck, Formats};
 use super::limits::{self, MAX_DEPTH};
 use super::pattern::Pattern;
-use super::rules::Rule;
+use super::rules::Ruleset;
 use super::{Additional, Bound, Checks, CompileError, Default, ListKind, Node, Type};
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
@@ -60,7 +60,7 @@ impl<'s> Compiler<'s> {
                 "map" => ListKind::Map(strings(s.get("x-kubernetes-list-map-keys"))),
                 _ => ListKind::Atomic,
             },
-            rules: Rule::list(s.get("x-kubernetes-validations")),
+            rules: Ruleset::of(s),
             ..Node::default()
         };
         let properties = s.get("properties").as_object().into_iter().flat_map(|m| m.iter());
@@ -79,6 +79,10 @@ impl<'s> Compiler<'s> {
             node.items = Some(Box::new(self.node(items, depth + 1)?));
         }
         node.checks = self.checks(s, &node, depth)?.map(Box::new);
+        let mut below = node.properties.iter().map(|(_, p)| p).chain(node.items.as_deref());
+        node.has_rules = node.rules.is_some()
+            || below.any(|n| n.has_rules)
+            || matches!(&node.additional, Additional::Schema(s) if s.has_rules);
         Ok(node)
     }
 

@@ -2,7 +2,7 @@
 //! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go`).
 
 use super::path::At;
-use super::{Node, embedded, prune, validate};
+use super::{Node, embedded, prune, rules, validate};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
@@ -89,6 +89,9 @@ impl Checker<'_> {
                 if errors.is_empty() {
                     errors = validate::default_value(node, &coerced, path);
                 }
+                if errors.is_empty() {
+                    errors = by_rules(node, &coerced, path);
+                }
                 self.errors.extend(errors);
             }
         }
@@ -127,6 +130,18 @@ impl Checker<'_> {
             }
             None => self.errors.extend(validate::default_value(node, default, path)),
         }
+    }
+}
+
+/// A default has to be valid when it is kept, and when it is new.
+fn by_rules(node: &Node, default: &Value, path: &FieldPath) -> ErrorList {
+    if !node.has_rules {
+        return ErrorList::new();
+    }
+    let kept = rules::evaluate::run(node, default, Some(default), path, false).errors;
+    match kept.is_empty() {
+        true => rules::evaluate::run(node, default, None, path, false).errors,
+        false => kept,
     }
 }
 

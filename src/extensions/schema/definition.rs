@@ -5,10 +5,11 @@
 //! 1. `structural`: the rules of structural schemas, sorted by their text. Only without errors there:
 //! 2. `defaults`: every default is valid and pruned.
 //! 3. `keywords`: what each keyword may be.
-//! 4. Keywords that upstream's conversion refuses, if nothing else was wrong, and our `limits`.
+//! 4. `rules`: the expressions compile, and cost no more than the limits. Where nothing else is wrong.
+//! 5. Keywords that upstream's conversion refuses, if nothing else was wrong, and our `limits`.
 
 use super::limits;
-use super::{CompileError, StructuralSchema, compile, defaults, keywords, structural};
+use super::{CompileError, StructuralSchema, compile, defaults, keywords, rules, structural};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 
@@ -29,6 +30,8 @@ pub struct Options {
     /// Keys of lists of type map must be required or have a default, and neither they nor items of maps and sets may be
     /// nullable.
     pub map_keys: bool,
+    /// No rule may cost more than the limit for one. The limit for all is always enforced.
+    pub rule_costs: bool,
 }
 
 impl std::default::Default for Options {
@@ -39,6 +42,7 @@ impl std::default::Default for Options {
             pruned_defaults: true,
             atomic_sets: true,
             map_keys: true,
+            rule_costs: true,
         }
     }
 }
@@ -62,17 +66,23 @@ pub fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Option<Str
         }
     };
     let unsupported = options.structural.then(|| unsupported(schema)).flatten();
-    if options.structural && unsupported.is_none() {
+    let mut judges_rules = options.structural && unsupported.is_none();
+    if judges_rules {
         errors = structural::check(schema, path);
         if errors.is_empty() {
+            rules::programs::prepare(&root);
             errors = defaults::check(&root, path, options.pruned_defaults);
         }
+        judges_rules = errors.is_empty();
     }
     errors.extend(keywords::check(schema, path, options));
+    if judges_rules {
+        errors.extend(rules::budget::check(&root, path, &errors, options.rule_costs));
+    }
     if let Some(why) = unsupported.filter(|_| errors.is_empty()) {
         errors.push(FieldError::invalid(path, "", why));
     }
-    (Some(StructuralSchema { root }), errors)
+    (Some(StructuralSchema::of(root)), errors)
 }
 
 fn too_costly(path: &FieldPath, e: CompileError) -> FieldError {

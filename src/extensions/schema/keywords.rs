@@ -156,7 +156,6 @@ impl Checker<'_> {
         if self.options.map_keys {
             self.map_keys(s, at);
         }
-        // The place where upstream also compiles the expressions, if nothing at or below this schema was wrong.
         self.rules(s, at);
     }
 

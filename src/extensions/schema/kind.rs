@@ -10,6 +10,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::objects::finalizer_warnings;
 use crate::apimachinery::value::Value;
 use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
@@ -48,7 +49,7 @@ impl KindSchema {
 
     /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no compilation.
     pub fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
-        Self::shared(gvk, Arc::new(StructuralSchema { root: Node::default() }), source)
+        Self::shared(gvk, Arc::new(StructuralSchema::of(Node::default())), source)
     }
 
     /// Compiles the schema of a kind from JSON that was accepted before.
@@ -164,7 +165,11 @@ fn same_content(new: &Value, old: &Value) -> bool {
 
 impl RestStrategy for SchemaStrategy {
     fn rules(&self) -> Rules {
-        self.inner.rules()
+        let inner = self.inner.rules();
+        Rules {
+            costly_validation: inner.costly_validation || self.schema.has_rules(),
+            ..inner
+        }
     }
 
     fn default(&self, object: &mut Value) {
@@ -212,11 +217,25 @@ impl RestStrategy for SchemaStrategy {
             _ => self.schema.validate(object, change.old()),
         };
         errors.extend(self.inner.validate(object, change));
+        errors.extend(self.schema.validate_rules(object, change.old(), &errors));
         errors
     }
 
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
-        self.inner.warnings(object, change)
+        let mut out = match change {
+            Change::Update {
+                subresource: "status", ..
+            } => Vec::new(),
+            _ => {
+                let old = change.old().map_or(&Value::Null, |old| old.get("metadata"));
+                finalizer_warnings(object.get("metadata"), old)
+            }
+        };
+        if let Some(old) = change.old() {
+            out.extend(self.schema.rule_warnings(object, old));
+        }
+        out.extend(self.inner.warnings(object, change));
+        out
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
@@ -246,6 +265,28 @@ mod tests {
     impl Strategy for Resizable {
         fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, _old: &Value) {
             new.set(&["through"], subresource);
+        }
+    }
+
+    #[test]
+    fn unqualified_finalizers_are_warned_about_once() {
+        let schema = crate::json!({"type": "object"});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let object = crate::json!({"metadata": {"finalizers": ["mine", "x.io/ours"]}});
+        let warnings = strategy.warnings(&object, Change::Create);
+        assert_eq!(warnings.len(), 1);
+        assert!(
+            warnings[0].contains("prefer a domain-qualified finalizer name"),
+            "{warnings:?}"
+        );
+        for subresource in ["", "status"] {
+            let old = &object;
+            assert!(
+                strategy
+                    .warnings(&object, Change::Update { old, subresource })
+                    .is_empty()
+            );
         }
     }
 

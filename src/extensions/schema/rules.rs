@@ -1,116 +1,116 @@
-//! `x-kubernetes-validations`: the CEL rules of a schema.
+//! `x-kubernetes-validations`: the CEL rules of a schema (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel`).
 //!
-//! The rules are read, and their form is checked with the definition; evaluating them is not implemented. `each` is
-//! where an evaluator meets the engine: it visits every value that has rules, in upstream's order, with the value's
-//! path and the old value that corresponds to it.
+//! A rule is read with its schema ([`Ruleset`]), and compiled at the first write, or when its definition is written
+//! ([`programs::prepare`]); the programs are shared like the schema they belong to. [`evaluate`] runs the rules of an
+//! object, [`budget`] reports what is wrong with those of a definition. The form of rules (messages, reasons, paths) is
+//! checked by `keywords`, and the language is `torana_cel`'s.
 
-use super::path::{At, Step};
-use super::ratchet::OldItems;
-use super::{Additional, ListKind, Node};
+pub(super) mod budget;
+mod correlation;
+mod declare;
+pub(super) mod evaluate;
+pub(super) mod programs;
+#[cfg(test)]
+mod tests;
+
+use super::field_path::{ArrayNotation, resolve};
+use crate::apimachinery::codec::json;
 use crate::apimachinery::field::FieldPath;
 use crate::apimachinery::value::{Str, Value};
-use crate::interrupt::checkpoint;
-use std::ops::ControlFlow;
+use programs::Programs;
+use std::sync::OnceLock;
 
 /// A rule as the definition has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
+#[derive(Debug)]
+struct Rule {
     /// The expression, which is true for valid values.
-    pub rule: Str,
+    rule: Str,
     /// The message of a failure.
-    pub message: Str,
+    message: Str,
     /// An expression for the message.
-    pub message_expression: Str,
-    /// The reason of a failure; `FieldValueInvalid` if empty.
-    pub reason: Str,
-    /// The field that a failure is reported at, relative to the value.
-    pub field_path: Str,
+    message_expression: Str,
+    /// The reason of a failure; `FieldValueInvalid` without one.
+    reason: Option<Str>,
+    /// The field that a failure is reported at, relative to the value, as the definition has it.
+    field_path: Str,
+    /// The same as errors show it.
+    field: Option<Str>,
     /// True if a rule on `oldSelf` also runs without an old value.
-    pub optional_old_self: bool,
+    optional_old_self: Option<bool>,
+}
+
+/// The rules of a schema.
+#[derive(Debug)]
+pub(super) struct Ruleset {
+    list: Box<[Rule]>,
+    /// `None` inside if the schema is not one that expressions know.
+    programs: OnceLock<Option<Programs>>,
+}
+
+impl Ruleset {
+    /// The rules of a schema, if it has any.
+    pub(super) fn of(schema: &Value) -> Option<Box<Self>> {
+        let rules = schema.get("x-kubernetes-validations").items();
+        (!rules.is_empty()).then(|| {
+            Box::new(Self {
+                list: rules.iter().map(|r| Rule::of(r, schema)).collect(),
+                programs: OnceLock::new(),
+            })
+        })
+    }
 }
 
 impl Rule {
-    pub(super) fn list(rules: &Value) -> Box<[Self]> {
-        let text = |v: &Value, key: &str| Str::new(v.str_at(&[key]));
-        let rules = rules.items().iter().map(|v| Self {
-            rule: text(v, "rule"),
-            message: text(v, "message"),
-            message_expression: text(v, "messageExpression"),
-            reason: text(v, "reason"),
-            field_path: text(v, "fieldPath"),
-            optional_old_self: v.get("optionalOldSelf").as_bool() == Some(true),
-        });
-        rules.collect()
-    }
-}
-
-/// A value that has rules.
-pub struct Site<'a> {
-    /// The rules of the value's schema.
-    pub rules: &'a [Rule],
-    /// `self`
-    pub value: &'a Value,
-    /// `oldSelf`: the old value, if there is one that corresponds.
-    pub old: Option<&'a Value>,
-    /// Where the value is.
-    pub path: FieldPath,
-}
-
-/// Calls `f` for the values at and below `v` that have rules, until it breaks: a value before its parts, map entries in
-/// the order of their keys. Nulls have no rules.
-pub(super) fn each(
-    node: &Node,
-    v: &Value,
-    old: Option<&Value>,
-    f: &mut dyn FnMut(Site<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    visit(node, v, old, &At::ROOT, f)
-}
-
-fn visit(
-    node: &Node,
-    v: &Value,
-    old: Option<&Value>,
-    at: &At<'_>,
-    f: &mut dyn FnMut(Site<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    checkpoint();
-    if v.is_null() {
-        return ControlFlow::Continue(());
-    }
-    let old = old.filter(|o| !o.is_null());
-    if !node.rules.is_empty() {
-        f(Site {
-            rules: &node.rules,
-            value: v,
-            old,
-            path: at.below(&FieldPath::default()),
-        })?;
-    }
-    match v {
-        Value::Object(m) => {
-            for (key, child) in m.iter() {
-                let old = old.and_then(Value::as_object).and_then(|o| o.get(key));
-                match (node.property(key), &node.additional) {
-                    (Some(property), _) => visit(property, child, old, &at.name(key), f)?,
-                    (None, Additional::Schema(of)) => visit(of, child, old, &at.then(Step::Key(key)), f)?,
-                    _ => {}
-                }
-            }
+    fn of(v: &Value, schema: &Value) -> Self {
+        let text = |key: &str| Str::new(v.str_at(&[key]));
+        Self {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: v.get("reason").as_str().map(Str::new),
+            field: field(v.str_at(&["fieldPath"]), schema),
+            field_path: text("fieldPath"),
+            optional_old_self: v.get("optionalOldSelf").as_bool(),
         }
-        Value::Array(items) => {
-            let Some(of) = &node.items else {
-                return ControlFlow::Continue(());
-            };
-            let before = match (&node.list, old) {
-                (ListKind::Map(keys), Some(old)) => OldItems::new(keys, old.items()),
-                _ => OldItems::default(),
-            };
-            for (i, item) in items.iter().enumerate() {
-                visit(of, item, before.find(item), &at.index(i), f)?;
-            }
-        }
-        _ => {}
     }
-    ControlFlow::Continue(())
+
+    /// What errors call the rule.
+    fn name(&self) -> &str {
+        match self.message.as_str() {
+            "" => self.rule.trim(),
+            message => message.trim(),
+        }
+    }
+
+    /// The rule as upstream prints it.
+    fn print(&self) -> String {
+        let text = |s: &str| json::to_string(&s.into());
+        let or_null = |v: Option<Value>| v.map_or_else(|| "null".to_owned(), |v| json::to_string(&v));
+        format!(
+            "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+            text(&self.rule),
+            text(&self.message),
+            text(&self.message_expression),
+            or_null(self.reason.as_deref().map(Value::from)),
+            text(&self.field_path),
+            or_null(self.optional_old_self.map(Value::Bool)),
+        )
+    }
+}
+
+/// A `fieldPath` in the spelling of errors; `None` if there is none, or it leads nowhere.
+fn field(path: &str, schema: &Value) -> Option<Str> {
+    if path.is_empty() {
+        return None;
+    }
+    let (names, _) = resolve(path, schema, ArrayNotation::Allowed).ok()?;
+    let (mut at, mut schema) = (FieldPath::default(), schema);
+    for name in &names {
+        (at, schema) = match schema.get("properties").as_object().filter(|p| !p.is_empty()) {
+            Some(properties) => (at.child(name), properties.get(name)?),
+            None => (at.key(name), schema.get("additionalProperties")),
+        };
+    }
+    Some(Str::new(at.as_str()))
 }

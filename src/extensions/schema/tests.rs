@@ -391,39 +391,6 @@ fn keywords_are_refused_with_upstreams_messages() {
 }
 
 #[test]
-fn rules_are_accepted_and_not_evaluated() {
-    let s = StructuralSchema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object",
-        "x-kubernetes-validations": [{"rule": "self.a > 1", "reason": "FieldValueForbidden", "optionalOldSelf": true}],
-        "properties": {"a": {"type": "integer"}, "l": {"type": "array", "items": {"type": "object",
-            "x-kubernetes-validations": [{"rule": "false"}]}}}}}}))
-    .map_err(|e| aggregate(&e))
-    .unwrap();
-    let o = json!({"spec": {"a": 1, "l": [{}, {}]}});
-    assert!(s.validate(&o, None).is_empty());
-    let mut sites = Vec::new();
-    let _ = s.each_rule_site(&o, Some(&json!({"spec": {"a": 0}})), &mut |site| {
-        sites.push((
-            site.path.to_string(),
-            site.rules[0].rule.to_string(),
-            site.old.is_some(),
-        ));
-        ControlFlow::Continue(())
-    });
-    let expected = [
-        ("spec", "self.a > 1", true),
-        ("spec.l[0]", "false", false),
-        ("spec.l[1]", "false", false),
-    ];
-    assert_eq!(sites, expected.map(|(p, r, o)| (p.to_owned(), r.to_owned(), o)));
-    let mut first = 0;
-    let _ = s.each_rule_site(&o, None, &mut |_| {
-        first += 1;
-        ControlFlow::Break(())
-    });
-    assert_eq!(first, 1);
-}
-
-#[test]
 fn what_a_junctor_restricts_must_be_described_outside() {
     let outer = json!({"type": "object", "anyOf": [{"properties": {"z": {"minLength": 1}}}], "properties": {
         "y": {"type": "object", "oneOf": [{"properties": {"z": {"minLength": 1}}}]}}});

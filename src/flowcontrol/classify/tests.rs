@@ -27,7 +27,7 @@ fn group(name: &str) -> Value {
     json!({"kind": "Group", "group": {"name": name}})
 }
 
-fn standard() -> FlowSchemas {
+fn standard() -> Vec<FlowSchema> {
     let leases = json!({
         "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}],
         "resourceRules": [{
@@ -52,18 +52,41 @@ fn standard() -> FlowSchemas {
         schema("leader", 100, "leader", leases),
         schema("catch-all", 10000, "catch-all", everything(group("nobody"))),
     ];
-    let levels =
-        ["exempt", "global", "leader", "catch-all"].map(|n| json!({"metadata": {"name": n, "uid": format!("pl-{n}")}}));
-    let f = FlowSchemas::new();
-    f.replace(&schemas, &levels);
-    f
+    let levels = ["exempt", "global", "leader", "catch-all"].map(test_level);
+    let mut parsed: Vec<FlowSchema> = schemas
+        .iter()
+        .filter_map(|schema| {
+            let wanted = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+            let level = levels.iter().find(|level| **level.name() == *wanted)?;
+            let uid = format!("pl-{wanted}").parse().unwrap();
+            Some(FlowSchema::parse(schema, level.clone(), uid))
+        })
+        .collect();
+    parsed.sort_by(|a, b| a.order().cmp(&b.order()));
+    parsed
 }
 
-fn flow(f: &FlowSchemas, user: &str, groups: &[&str], method: Method, uri: &str) -> (String, String) {
+fn test_level(name: &str) -> Arc<Level> {
+    use crate::flowcontrol::clock::Clock;
+    use crate::flowcontrol::metrics::Families;
+    use crate::flowcontrol::queueset::Queuing;
+    let families = Families::register(&crate::telemetry::Telemetry::new());
+    let level = Level::new(
+        name.into(),
+        Clock::start(),
+        Arc::default(),
+        families,
+        Queuing::Reject,
+        1,
+    );
+    Arc::new(level)
+}
+
+fn flow(schemas: &[FlowSchema], user: &str, groups: &[&str], method: Method, uri: &str) -> (String, String) {
     let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
-    let flow = f.classify(&UserInfo::system(user, groups), &info);
+    let found = classify(schemas, &UserInfo::system(user, groups), &info);
     let text = |v: &HeaderValue| v.to_str().unwrap().to_owned();
-    (text(&flow.schema_uid), text(&flow.level_uid))
+    (text(&found.uid), text(&found.level_uid))
 }
 
 #[test]
@@ -106,7 +129,14 @@ fn the_first_matching_schema_wins() {
 }
 
 #[test]
-fn without_schemas_requests_have_empty_uids() {
-    let got = flow(&FlowSchemas::new(), "u", &[], Method::GET, "/api");
-    assert_eq!(got, (String::new(), String::new()));
+fn flows_are_distinguished_by_user_or_namespace() {
+    let info = RequestInfo::resolve(&Method::GET, &"/api/v1/namespaces/ns/pods".parse().unwrap()).unwrap();
+    let user = UserInfo::system("u", &[]);
+    for (method, expected) in [
+        (None, ""),
+        (Some(Distinguisher::ByUser), "u"),
+        (Some(Distinguisher::ByNamespace), "ns"),
+    ] {
+        assert_eq!(distinguisher(method, &user, &info), expected);
+    }
 }

@@ -187,6 +187,10 @@ impl Storage for ConvertingStorage {
         self.inner.peek_size(key)
     }
 
+    fn resident_bytes(&self) -> u64 {
+        self.inner.resident_bytes()
+    }
+
     fn encoded_bytes(&self) -> Option<u64> {
         self.inner.encoded_bytes()
     }

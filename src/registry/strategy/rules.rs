@@ -15,6 +15,9 @@ pub struct Rules {
     pub wire_annotations: &'static [&'static str],
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
+    /// True if validating an object may take long, however small it is: it has CEL rules. Such writes run on the compute
+    /// pool.
+    pub costly_validation: bool,
 }
 
 impl Rules {
@@ -26,6 +29,7 @@ impl Rules {
         deprecation: None,
         wire_annotations: &[],
         ttl_seconds: None,
+        costly_validation: false,
     };
 
     /// [`DEFAULT`](Self::DEFAULT) with another check of names.

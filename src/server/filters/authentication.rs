@@ -113,6 +113,9 @@ impl<F: Filter> Filter for Authentication<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
+        if let Some(user) = RequestContext::of_mut(req).in_process.take() {
+            return Next::Left(self.admit(req, AuthenticatedUser::new(user), start));
+        }
         match self.authenticator.authenticate_sync(credentials(req)) {
             SyncOutcome::Authenticated(found) => Next::Left(self.admit(req, found, start)),
             _ => Next::Right(Box::pin(self.authenticate(std::mem::take(req), start))),

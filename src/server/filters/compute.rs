@@ -1,4 +1,4 @@
-//! Runs the inner filters within the compute pool, in the caller's queue, and reports polls that block a runtime thread
+//! Runs the inner filters within the compute pool, in the queue of the request's flow, and reports polls that block a runtime thread
 //! for too long.
 
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response, UserInfo};
@@ -36,17 +36,19 @@ impl<F: Filter> Filter for Compute<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let info = super::info(req);
-        let caller = RequestContext::of(req)
-            .caller
-            .as_ref()
-            .map(Authenticated::user)
-            .cloned();
+        let context = RequestContext::of(req);
+        let flow = context.flow;
+        let caller = context.caller.as_ref().map(Authenticated::user).cloned();
         let name = caller.as_ref().map_or("", |user| &user.name);
         // Building the future may already do work, so it is timed like a poll.
         let begun = self.stalls.begin();
         let inner = self.inner.handle(req);
         let inner = match &self.pool {
-            Some(pool) => Either::Left(pool.within(pool.flow(name), inner)),
+            Some(pool) => {
+                // CPU time is shared by the flows that share seats; a request without one belongs to its user.
+                let flow = flow.map_or_else(|| pool.flow(name), |flow| pool.flow(flow));
+                Either::Left(pool.within(flow, inner))
+            }
             None => Either::Right(inner),
         };
         self.stalls.end(begun, || (&info, name));

@@ -1,28 +1,24 @@
-//! Limits the number of requests in flight, and adds the flow schema and priority level to responses.
+//! Limits the number of requests in flight. Used if priority and fairness is disabled.
 
 use super::amend::amended;
 use super::{Next, hold, instrument};
 use crate::flowcontrol::max_in_flight::Permit;
-use crate::flowcontrol::{Flow, FlowSchemas, MaxInFlight, RequestClass};
+use crate::flowcontrol::{MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::StatusCode;
-use http::header::{HeaderName, RETRY_AFTER};
-use std::sync::Arc;
-
-const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
-const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+use http::header::RETRY_AFTER;
 
 impl hold::Guard for Permit {}
 
 /// The in-flight limit filter.
 pub struct MaxInFlightFilter<F> {
     inner: F,
-    limits: MaxInFlight,
-    schemas: Option<Arc<FlowSchemas>>,
+    /// Without limits, the filter does nothing.
+    limits: Option<MaxInFlight>,
     telemetry: Telemetry,
 }
 
@@ -34,43 +30,30 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> MaxInFlightFilter<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F, limits: MaxInFlight, schemas: Option<Arc<FlowSchemas>>, telemetry: Telemetry) -> Self {
+    pub fn new(inner: F, limits: Option<MaxInFlight>, telemetry: Telemetry) -> Self {
         Self {
             inner,
             limits,
-            schemas,
             telemetry,
         }
     }
 
-    /// Classifies a request, and takes a permit for it unless it is long-running. The error is the 429 response for a
-    /// request over the limit.
-    fn enter(&self, req: &Request) -> Result<(Option<Flow>, Option<Permit>), Box<Response>> {
+    /// Takes a permit for a request unless it is long-running. The error is the 429 response for a request over the
+    /// limit.
+    fn enter(&self, req: &Request) -> Result<Option<Permit>, Box<Response>> {
         let context = RequestContext::of(req);
-        let Some(info) = &context.info else {
-            return Ok((None, None));
+        let (Some(limits), Some(info)) = (&self.limits, &context.info) else {
+            return Ok(None);
         };
-        let caller = context.caller.as_ref().map(Authenticated::user);
-        let long_running = info.is_long_running();
-        // As upstream, long-running requests other than watches are not classified.
-        let flow = self
-            .schemas
-            .as_ref()
-            .filter(|_| !long_running || info.verb == "watch")
-            .zip(caller)
-            .map(|(schemas, user)| schemas.classify(user, info));
-        if long_running {
-            return Ok((flow, None));
+        if info.is_long_running() {
+            return Ok(None);
         }
+        let caller = context.caller.as_ref().map(Authenticated::user);
         let privileged = caller.is_some_and(|user| user.in_group(MASTERS)) || is_health_check(info);
         let name = caller.map_or("", |user| &user.name);
-        match self.limits.try_acquire(RequestClass::of(&info.verb), name, privileged) {
-            Some(permit) => Ok((flow, Some(permit))),
-            None => {
-                let mut refusal = self.refusal(info);
-                with_flow(&mut refusal, flow);
-                Err(refusal.into())
-            }
+        match limits.try_acquire(RequestClass::of(&info.verb), name, privileged) {
+            Some(permit) => Ok(Some(permit)),
+            None => Err(self.refusal(info).into()),
         }
     }
 
@@ -98,25 +81,14 @@ impl<F: Filter> Filter for MaxInFlightFilter<F> {
     const UNMET: Unmet = SPEC.around(F::UNMET);
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
-        let (flow, permit) = match self.enter(req) {
-            Ok(entered) => entered,
+        let permit = match self.enter(req) {
+            Ok(permit) => permit,
             Err(refusal) => return Next::Right(super::ready(*refusal)),
         };
-        if let Some(flow) = &flow {
-            flow.count_dispatched();
-        }
         Next::Left(amended(self.inner.handle(req), |response| {
             if let Some(permit) = permit {
                 hold::until_sent(response, permit);
             }
-            with_flow(response, flow);
         }))
-    }
-}
-
-fn with_flow(response: &mut Response, flow: Option<Flow>) {
-    if let Some(flow) = flow {
-        super::prepend_header(response, FLOW_SCHEMA, flow.schema_uid);
-        super::prepend_header(response, PRIORITY_LEVEL, flow.level_uid);
     }
 }

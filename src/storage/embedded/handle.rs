@@ -105,6 +105,10 @@ impl Storage for Handle {
         self.resource.cacher.peek(key).map_or(0, |e| e.json.len())
     }
 
+    fn resident_bytes(&self) -> u64 {
+        self.resource.cacher.snapshot().bytes() as u64
+    }
+
     fn encoded_bytes(&self) -> Option<u64> {
         let state = self.resource.cacher.snapshot();
         Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())

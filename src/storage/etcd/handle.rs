@@ -282,6 +282,10 @@ impl Storage for Handle {
         self.0.ready().map_or(0, |s| s.cacher.count())
     }
 
+    fn resident_bytes(&self) -> u64 {
+        self.0.ready().map_or(0, |s| s.cacher.snapshot().bytes() as u64)
+    }
+
     fn encoded_bytes(&self) -> Option<u64> {
         let state = self.0.ready()?.cacher.snapshot();
         Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())

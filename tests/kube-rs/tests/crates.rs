@@ -16,11 +16,12 @@ use torana_kube_schema::decode::normalize;
 use torana_kube_schema::protobuf::{decode_message, encode_message};
 use torana_kube_schema::{Field, TypeDef, types};
 
-/// Definitions that k8s-openapi lacks: discovery documents, request options and metadata-only objects, which the
-/// release's OpenAPI document does not describe.
-const NOT_TYPED: [&str; 9] = [
+/// Definitions that k8s-openapi lacks: discovery documents, request options, metadata-only objects and what is stored but not
+/// served, which the release's OpenAPI document does not describe.
+const NOT_TYPED: [&str; 10] = [
     "io.k8s.api.apidiscovery.v2.APIGroupDiscovery",
     "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
+    "io.k8s.api.core.v1.RangeAllocation",
     "io.k8s.apimachinery.pkg.apis.meta.v1.CreateOptions",
     "io.k8s.apimachinery.pkg.apis.meta.v1.GetOptions",
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions",

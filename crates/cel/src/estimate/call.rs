@@ -156,6 +156,8 @@ impl<'e> Estimator<'e> {
                 let min = size(0).min / 4;
                 (traversal(0), Some(Size { min, ..size(0) }))
             }
+            // A conversion of a number, a time or a bool. cel-go knows no size here, and an estimate of `'at most ' + string(self.max)` would exceed every limit.
+            "string" if overload.params[0] != Type::String => (1, Some(Size { min: 1, max: 64 })),
             "strings.quote" => {
                 let (min, max) = (size(0).min, size(0).max);
                 let quoted = Size {

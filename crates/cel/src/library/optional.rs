@@ -32,8 +32,8 @@ fn of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Double(f) => *f == 0.0,
         Val::String(s) => s.is_empty(),
         Val::Bytes(b) => b.is_empty(),
-        Val::List(l) => l.len() == 0,
-        Val::Map(m) => m.len() == 0,
+        Val::List(l) => l.is_empty(),
+        Val::Map(m) => m.is_empty(),
         Val::Object(m, _) => m.is_empty(),
         _ => false,
     };

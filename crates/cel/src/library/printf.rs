@@ -8,6 +8,8 @@ pub(super) const FUNCTIONS: &[Declaration] = &[("format", Strict(format), &["str
 
 /// Longer results are not built.
 const MAX_RESULT: usize = 16 << 20;
+/// How many parts a list or map has at most.
+const MAX_PARTS: usize = 100_000;
 /// The most digits after the point.
 const MAX_PRECISION: usize = 1_000;
 
@@ -196,7 +198,10 @@ fn string(v: &Val<'_>) -> Result<String, String> {
     match v {
         Val::Null => Ok("null".to_owned()),
         Val::Type(name) => Ok(name.to_string()),
-        Val::List(_) | Val::Map(_) | Val::Object(..) => literal(v),
+        Val::List(_) | Val::Map(_) | Val::Object(..) => {
+            let mut left = MAX_PARTS;
+            literal(v, &mut left)
+        }
         v => match to_string(&mut [v.clone()]) {
             Ok(Val::String(s)) => Ok(s.to_string()),
             Ok(_) => Err("could not convert argument to string".to_owned()),
@@ -209,7 +214,9 @@ fn string(v: &Val<'_>) -> Result<String, String> {
 }
 
 /// A value as it is written inside of lists and maps.
-fn literal(v: &Val<'_>) -> Result<String, String> {
+fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, String> {
+    // Values that share their parts can be much larger than what they take.
+    *left = left.checked_sub(1).ok_or("the value is too large")?;
     let why = |e: crate::Fail| e.to_string();
     Ok(match v {
         Val::String(s) => torana_apimachinery::field::quote(s),
@@ -219,11 +226,11 @@ fn literal(v: &Val<'_>) -> Result<String, String> {
         Val::Double(f) => format!("{f:.6}"),
         Val::Timestamp(t) => format!("timestamp({:?})", t.text()),
         Val::Duration(_) => format!("duration({:?})", string(v)?),
-        Val::List(list) => format!("[{}]", items(list)?.join(", ")),
+        Val::List(list) => format!("[{}]", items(list, left)?.join(", ")),
         Val::Map(map) => {
             let mut pairs = Vec::new();
             for (key, value) in map.entries().map_err(why)? {
-                pairs.push(format!("{}:{}", literal(&key)?, literal(&value)?));
+                pairs.push(format!("{}:{}", literal(&key, left)?, literal(&value, left)?));
             }
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
@@ -231,7 +238,7 @@ fn literal(v: &Val<'_>) -> Result<String, String> {
         Val::Object(..) => {
             let mut pairs = Vec::new();
             for (key, value) in super::object_entries(v).map_err(why)? {
-                pairs.push(format!("{}:{}", literal(&key)?, literal(&value)?));
+                pairs.push(format!("{}:{}", literal(&key, left)?, literal(&value, left)?));
             }
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
@@ -243,8 +250,8 @@ fn literal(v: &Val<'_>) -> Result<String, String> {
     })
 }
 
-fn items(list: &List<'_>) -> Result<Vec<String>, String> {
+fn items(list: &List<'_>, left: &mut usize) -> Result<Vec<String>, String> {
     list.iter()
-        .map(|item| literal(&item.map_err(|e| e.to_string())?))
+        .map(|item| literal(&item.map_err(|e| e.to_string())?, left))
         .collect()
 }

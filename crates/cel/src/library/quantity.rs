@@ -47,7 +47,7 @@ fn parse(s: &str) -> Result<Quantity, &'static str> {
 
 fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::String(s)] = args else { return no_overload() };
-    parse(s).map_or_else(|why| error(why), |q| Ok(Val::Quantity(q.into())))
+    parse(s).map_or_else(error, |q| Ok(Val::Quantity(q.into())))
 }
 
 fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {

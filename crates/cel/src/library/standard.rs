@@ -339,6 +339,7 @@ fn contains<'a>(args: &mut [Val<'a>]) -> Out<'a> {
             Ok(Val::Bool(false))
         }
         (wanted, Val::Map(map)) => Ok(Val::Bool(map.get(wanted).is_some())),
+        (name, object @ Val::Object(..)) => Ok(Val::Bool(element(object, name).transpose()?.is_some())),
         _ => no_overload(),
     }
 }
@@ -405,6 +406,7 @@ fn size<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Bytes(b) => b.len(),
         Val::List(l) => l.len(),
         Val::Map(m) => m.len(),
+        Val::Object(m, _) => m.len(),
         _ => return no_overload(),
     };
     Ok(Val::Int(n as i64))

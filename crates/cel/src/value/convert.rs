@@ -7,6 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use torana_apimachinery::{Map, Value};
 
+/// How many parts the tree of a computed value has at most.
+const MAX_PARTS: usize = 1_000_000;
+
 impl<'a> Val<'a> {
     /// The value of a tree, as its schema has it.
     ///
@@ -49,6 +52,13 @@ impl<'a> Val<'a> {
     /// # Errors
     /// Trees have no such values.
     pub fn to_tree(&self) -> Result<Value, String> {
+        let mut left = MAX_PARTS;
+        self.tree(&mut left)
+    }
+
+    /// Values that share their parts can be much larger than what they take; as trees they cannot.
+    fn tree(&self, left: &mut usize) -> Result<Value, String> {
+        *left = left.checked_sub(1).ok_or("the value is too large")?;
         Ok(match self {
             Self::Null => Value::Null,
             Self::Bool(b) => Value::Bool(*b),
@@ -64,25 +74,25 @@ impl<'a> Val<'a> {
             Self::Timestamp(t) => Value::String(t.text().into()),
             Self::List(List::Tree(items, _)) => Value::Array(items.to_vec()),
             Self::List(List::Shared(items) | List::Typed(items, _)) => {
-                Value::Array(items.iter().map(Self::to_tree).collect::<Result<_, _>>()?)
+                Value::Array(items.iter().map(|v| v.tree(left)).collect::<Result<_, _>>()?)
             }
             Self::Map(Dict::Tree(map, _)) | Self::Object(map, _) => Value::Object((*map).clone()),
             Self::Map(Dict::Shared(map)) => {
-                let pair = |(k, v): (&Key<'a>, &Self)| match k {
-                    Key::String(k) => Ok(((&**k).into(), v.to_tree()?)),
+                let mut pair = |(k, v): (&Key<'a>, &Self)| match k {
+                    Key::String(k) => Ok(((&**k).into(), v.tree(left)?)),
                     k => Err(format!(
                         "map key {:?} is of type {}, not string",
                         k.val(),
                         k.val().type_name()
                     )),
                 };
-                Value::Object(Map::from_pairs(map.iter().map(pair).collect::<Result<_, _>>()?))
+                Value::Object(Map::from_pairs(map.iter().map(&mut pair).collect::<Result<_, _>>()?))
             }
             Self::Record(record) => {
-                let pairs = record.fields.iter().map(|(k, v)| Ok((k.clone(), v.to_tree()?)));
+                let pairs = record.fields.iter().map(|(k, v)| Ok((k.clone(), v.tree(left)?)));
                 Value::Object(Map::from_pairs(pairs.collect::<Result<_, String>>()?))
             }
-            Self::Optional(Some(v)) => v.to_tree()?,
+            Self::Optional(Some(v)) => v.tree(left)?,
             Self::Optional(None) => Value::Null,
             other => return Err(format!("values of type {} have no form in objects", other.type_name())),
         })

@@ -54,10 +54,13 @@ impl<'a> Evaluator<'a> {
 
     /// True if an update can change an object's usage.
     pub(super) fn follows_updates(resource: &GroupVersionResource) -> bool {
-        matches!(
-            (&*resource.group, &*resource.resource),
-            ("", "pods" | "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")
-        )
+        let resource = GroupResource::new(&resource.group, &resource.resource);
+        Evaluator::of(&resource).reads_content()
+    }
+
+    /// True if usage depends on more than the number of objects.
+    pub(super) fn reads_content(self) -> bool {
+        !matches!(self, Self::Objects(_))
     }
 
     /// True if this write can change the usage.

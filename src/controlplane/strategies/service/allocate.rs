@@ -8,6 +8,7 @@
 
 use super::addresses::AddressRegistry;
 use super::families::{init_ip_family_fields, invalid};
+use super::node_ports::NodePortRecord;
 use super::prepare::{health_port, needs_cluster_ip, needs_health_check, needs_node_port, node_port};
 use super::{ServiceAllocators, owner};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -20,13 +21,20 @@ use crate::controlplane::fields::{Seen, strings};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
+/// Where allocations are recorded for all gateways.
+#[derive(Clone, Copy)]
+pub(super) struct Records<'a> {
+    pub(super) addresses: &'a dyn AddressRegistry,
+    pub(super) node_ports: &'a NodePortRecord,
+}
+
 /// The allocations of one write.
 ///
 /// # Cancel safety
 /// Dropping it releases the numbers in memory. It cannot await, so IPAddress objects that were already created stay.
 struct PendingAllocation<'a> {
     allocators: &'a ServiceAllocators,
-    addresses: &'a dyn AddressRegistry,
+    records: Records<'a>,
     owner: String,
     dry_run: bool,
     ips: Vec<IpAddr>,
@@ -63,14 +71,9 @@ impl ServiceAllocators {
     ///
     /// # Errors
     /// 422 naming the field, or 500 if a range is full.
-    pub(super) async fn begin_create(
-        &self,
-        service: &mut Value,
-        addresses: &dyn AddressRegistry,
-        dry_run: bool,
-    ) -> Result<()> {
+    pub(super) async fn begin_create(&self, service: &mut Value, records: Records<'_>, dry_run: bool) -> Result<()> {
         init_ip_family_fields(self, service, None)?;
-        let mut pending = PendingAllocation::new(self, addresses, service, dry_run);
+        let mut pending = PendingAllocation::new(self, records, service, dry_run);
         let outcome = pending.all_of_new(service).await;
         pending.end(service, outcome).await
     }
@@ -83,11 +86,11 @@ impl ServiceAllocators {
         &self,
         new: &mut Value,
         old: &Value,
-        addresses: &dyn AddressRegistry,
+        records: Records<'_>,
         dry_run: bool,
     ) -> Result<()> {
         init_ip_family_fields(self, new, Some(old))?;
-        let mut pending = PendingAllocation::new(self, addresses, new, dry_run);
+        let mut pending = PendingAllocation::new(self, records, new, dry_run);
         let outcome = pending.all_of_changed(new, old).await;
         pending.end(new, outcome).await
     }
@@ -119,8 +122,17 @@ pub(super) fn freed_addresses(service: &Value, kept: Option<&Value>) -> Vec<IpAd
         .collect()
 }
 
+/// Node ports that `service` holds and `kept` does not.
+pub(super) fn freed_ports(service: &Value, kept: Option<&Value>) -> BTreeSet<u16> {
+    let kept = kept.map(held_ports).unwrap_or_default();
+    let freed = held_ports(service)
+        .into_iter()
+        .filter(|p| kept.binary_search(p).is_err());
+    freed.filter_map(|p| u16::try_from(p).ok()).collect()
+}
+
 /// Node ports a Service holds, the health check's included: sorted, without duplicates.
-fn held_ports(service: &Value) -> Vec<i64> {
+pub(crate) fn held_ports(service: &Value) -> Vec<i64> {
     let mut out: Vec<i64> = Vec::new();
     if needs_node_port(service) {
         out.extend(service.at(&["spec", "ports"]).items().iter().map(node_port));
@@ -143,15 +155,10 @@ fn allocates_node_ports(service: &Value) -> bool {
 }
 
 impl<'a> PendingAllocation<'a> {
-    fn new(
-        allocators: &'a ServiceAllocators,
-        addresses: &'a dyn AddressRegistry,
-        service: &Value,
-        dry_run: bool,
-    ) -> Self {
+    fn new(allocators: &'a ServiceAllocators, records: Records<'a>, service: &Value, dry_run: bool) -> Self {
         Self {
             allocators,
-            addresses,
+            records,
             owner: owner(service),
             dry_run,
             ips: Vec::new(),
@@ -163,7 +170,8 @@ impl<'a> PendingAllocation<'a> {
     async fn end(mut self, service: &Value, outcome: Result<()>) -> Result<()> {
         if outcome.is_err() {
             for ip in &self.ips {
-                self.addresses.release(*ip, service.namespace(), service.name()).await;
+                let addresses = self.records.addresses;
+                addresses.release(*ip, service.namespace(), service.name()).await;
             }
             return outcome;
         }
@@ -177,13 +185,54 @@ impl<'a> PendingAllocation<'a> {
         if needs_cluster_ip(service) {
             self.cluster_ips(service).await?;
         }
-        if needs_node_port(service) {
-            self.new_node_ports(service)?;
+        if !needs_node_port(service) && !needs_health_check(service) {
+            return Ok(());
         }
-        if needs_health_check(service) {
-            self.health_port(service)?;
+        let assign = |me: &mut Self, service: &mut Value| {
+            if needs_node_port(service) {
+                me.new_node_ports(service)?;
+            }
+            if needs_health_check(service) {
+                me.health_port(service)?;
+            }
+            Ok(())
+        };
+        self.claim_ports(service, &assign).await
+    }
+
+    /// Claims the ports that `assign` takes, in the store: what other gateways hold is taken, and if one of them is faster,
+    /// ports are assigned anew.
+    async fn claim_ports(
+        &mut self,
+        service: &mut Value,
+        assign: &(dyn Fn(&mut Self, &mut Value) -> Result<()> + Sync),
+    ) -> Result<()> {
+        let record = self.records.node_ports;
+        let _turn = record.turn().await;
+        loop {
+            let mut claim = record.read().await?;
+            self.allocators.ports.adopt(&claim.ports);
+            let mut assigned = service.clone();
+            assign(self, &mut assigned)?;
+            if !self.dry_run && !self.ports.is_empty() {
+                claim
+                    .ports
+                    .extend(self.ports.iter().filter_map(|p| u16::try_from(*p).ok()));
+                if !record.write(claim).await? {
+                    self.forget_ports();
+                    continue;
+                }
+            }
+            *service = assigned;
+            return Ok(());
         }
-        Ok(())
+    }
+
+    /// Releases the ports in memory.
+    fn forget_ports(&mut self) {
+        for port in std::mem::take(&mut self.ports) {
+            self.allocators.ports.release(port, &self.owner);
+        }
     }
 
     async fn all_of_changed(&mut self, new: &mut Value, old: &Value) -> Result<()> {
@@ -200,13 +249,20 @@ impl<'a> PendingAllocation<'a> {
                 self.second_cluster_ip(new).await?;
             }
         }
-        if needs_node_port(new) {
-            self.changed_node_ports(new, old)?;
+        let needs_health = |new: &Value| needs_health_check(new) && !needs_health_check(old);
+        if !needs_node_port(new) && !needs_health(new) {
+            return Ok(());
         }
-        if needs_health_check(new) && !needs_health_check(old) {
-            self.health_port(new)?;
-        }
-        Ok(())
+        let assign = |me: &mut Self, new: &mut Value| {
+            if needs_node_port(new) {
+                me.changed_node_ports(new, old)?;
+            }
+            if needs_health(new) {
+                me.health_port(new)?;
+            }
+            Ok(())
+        };
+        self.claim_ports(new, &assign).await
     }
 
     async fn cluster_ips(&mut self, service: &mut Value) -> Result<()> {
@@ -312,7 +368,8 @@ impl<'a> PendingAllocation<'a> {
     }
 
     async fn claim(&self, service: &Value, ip: IpAddr) -> Result<bool> {
-        self.addresses.claim(ip, service.namespace(), service.name()).await
+        let addresses = self.records.addresses;
+        addresses.claim(ip, service.namespace(), service.name()).await
     }
 
     /// Handles an address whose IPAddress object belongs to another owner: `Drop` must not release it.
@@ -458,9 +515,7 @@ impl Drop for PendingAllocation<'_> {
         for ip in self.ips.drain(..) {
             self.allocators.release_ip(ip, &self.owner);
         }
-        for port in std::mem::take(&mut self.ports) {
-            self.allocators.ports.release(port, &self.owner);
-        }
+        self.forget_ports();
     }
 }
 

@@ -83,7 +83,10 @@ impl NodePortRecord {
         let bits = STANDARD.decode(object.str_at(&["data"]));
         let bits = bits.map_err(|e| Status::internal(format!("the record of node ports is damaged: {e}")))?;
         // Written with another `--service-node-port-range`, it counts from another port.
-        let first = object.str_at(&["range"]).split_once('-').and_then(|(first, _)| first.parse().ok());
+        let first = object
+            .str_at(&["range"])
+            .split_once('-')
+            .and_then(|(first, _)| first.parse().ok());
         let first: u16 = first.unwrap_or(self.first);
         let set = ports(&bits).filter_map(|n| first.checked_add(n));
         Ok(Claim {
@@ -110,7 +113,11 @@ impl NodePortRecord {
         let numbers = claim.ports.iter().filter_map(|p| p.checked_sub(self.first));
         object.set(&["range"], format!("{}-{}", self.first, self.last));
         object.set(&["data"], STANDARD.encode(bytes(numbers)));
-        match self.storage.put(KEY, precondition, Draft::new(&object, Vec::new()), None).await {
+        match self
+            .storage
+            .put(KEY, precondition, Draft::new(&object, Vec::new()), None)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(Error::Conflict(_)) => Ok(false),
             Err(other) => Err(unreadable(other)),
@@ -141,7 +148,10 @@ impl NodePortRecord {
     ///
     /// # Errors
     /// The store's, or those of `held`.
-    pub async fn repair(&self, repair: &mut Repair, held: impl AsyncFn() -> Result<BTreeSet<u16>>) -> Result<()> {
+    pub async fn repair<F>(&self, repair: &mut Repair, held: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<BTreeSet<u16>>>,
+    {
         loop {
             let mut claim = self.read().await?;
             let held = held().await?;
@@ -164,7 +174,9 @@ impl Claim {
     /// Whether it was written with this range.
     fn is_of(&self, first: u16, last: u16) -> bool {
         let range = format!("{first}-{last}");
-        self.found.as_ref().is_some_and(|found| found.object.str_at(&["range"]) == range)
+        self.found
+            .as_ref()
+            .is_some_and(|found| found.object.str_at(&["range"]) == range)
     }
 }
 

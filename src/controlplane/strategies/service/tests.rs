@@ -1,13 +1,39 @@
 use super::*;
 use crate::json;
+use crate::storage::embedded::{Engine, Options, ResourceConfig};
 
-fn strategy() -> Service {
+/// The strategy, over a store of its own for the record of node ports.
+struct Fixture {
+    service: Service,
+    _engine: Arc<Engine>,
+    _dir: tempfile::TempDir,
+}
+
+impl std::ops::Deref for Fixture {
+    type Target = Service;
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
+
+fn strategy() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let record = engine.resource(ResourceConfig {
+        prefix: "/registry/ranges/".to_owned(),
+        fields: None,
+    });
+    let record = Arc::new(NodePortRecord::new(record, (30000, 32767)));
     let allocators = ServiceAllocators {
         ranges: vec![IpAllocator::parse("10.0.0.0/24").unwrap()],
         service_cidrs: Default::default(),
         ports: PortAllocator::new(30000, 32767),
     };
-    Service::new(Arc::new(allocators), Arc::new(Nowhere), Arc::new(Nowhere))
+    Fixture {
+        service: Service::new(Arc::new(allocators), Arc::new(Nowhere), record, Arc::new(Nowhere)),
+        _engine: engine,
+        _dir: dir,
+    }
 }
 
 /// Accepts every claim and records nothing.

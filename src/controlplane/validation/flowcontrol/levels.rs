@@ -156,11 +156,10 @@ fn queues(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Random bits needed to deal a hand of distinct cards (`RequiredEntropyBits` in upstream's
-/// `apiserver/pkg/util/shufflesharding`). A shuffle-sharding hash has 64 bits, hence the limit of 60.
+/// Random bits needed to deal a hand (`RequiredEntropyBits` in upstream's `apiserver/pkg/util/shufflesharding`), which
+/// ignores that later cards have fewer choices. A shuffle-sharding hash has 64 bits, hence the limit of 60.
 fn entropy_bits(deck: i64, hand: i64) -> i64 {
-    let bits: f64 = (0..hand).map(|i| ((deck - i) as f64).log2()).sum();
-    bits.ceil() as i64
+    ((deck as f64).log2() * hand as f64).ceil() as i64
 }
 
 #[cfg(test)]
@@ -187,6 +186,14 @@ mod tests {
         assert!(
             errors(json!({"queues": 512, "handSize": 8, "queueLengthLimit": 50}))
                 .contains("required entropy bits of deckSize 512")
+        );
+        assert_eq!(
+            errors(json!({"queues": 16, "handSize": 15, "queueLengthLimit": 50})),
+            "[]"
+        );
+        assert!(
+            errors(json!({"queues": 16, "handSize": 16, "queueLengthLimit": 50}))
+                .contains("required entropy bits of deckSize 16")
         );
     }
 }

@@ -50,6 +50,7 @@ impl<'a> Options<'a> {
                 pruned_defaults: all(&|s: &Value| !definition::has_unpruned_defaults(s)),
                 atomic_sets: keeps(Ratcheted::AtomicSets),
                 map_keys: keeps(Ratcheted::MapKeys),
+                rule_costs: true,
             },
             schema_required: has_schema || before.versions.iter().all(|v| v.own.open_api_schema().is_some()),
             recognized_review_version: reviews.is_empty() || reviews.iter().any(known),
@@ -57,6 +58,25 @@ impl<'a> Options<'a> {
                 || ca_bundle(webhook.get("clientConfig")).is_err(),
             update: Some((new, old)),
         }
+    }
+
+    /// The options for the schema of a version: one that did not change may have rules that cost more than the limit.
+    /// `""` stands for the schema that all versions share.
+    pub(super) fn of_schema(&self, version: &str) -> Self {
+        let mut options = *self;
+        let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
+        options.schema.rule_costs = self.update.is_none_or(|(new, old)| {
+            let name = |v: &'a Value| v.str_at(&["name"]);
+            let kept = |v: &'a Value| {
+                let before = versions(old).iter().find(|o| name(o) == name(v));
+                before.is_some_and(|before| before.get("schema") == v.get("schema"))
+            };
+            let mut concerned = versions(new)
+                .iter()
+                .filter(|v| version.is_empty() || name(v) == version);
+            !concerned.all(kept)
+        });
+        options
     }
 
     /// True if a version may have more selectable fields than the limit, because it had the same before. `""` stands for

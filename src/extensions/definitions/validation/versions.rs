@@ -24,7 +24,8 @@ pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Optio
         deprecation(out, version.sent, &at.child("deprecationWarning"));
         let own = &version.own;
         let status = internal.has_status(version);
-        schemas::schema(out, own.open_api_schema(), status, options, &at.child("schema"));
+        let schema_options = options.of_schema(name);
+        schemas::schema(out, own.open_api_schema(), status, &schema_options, &at.child("schema"));
         parts::subresources(out, own.subresources, &at.child("subresources"));
         parts::columns(out, own.columns, &at.child("additionalPrinterColumns"));
         selectable::own(out, own, options.too_many_selectable(name), &at);

@@ -1,4 +1,4 @@
-//! The form of `x-kubernetes-validations`. The expressions themselves are not compiled.
+//! The form of `x-kubernetes-validations`. The expressions are checked by `rules::budget`.
 
 use super::Checker;
 use crate::apimachinery::value::Value;

@@ -1,0 +1,84 @@
+//! Starts the control loops that `--controllers` selects.
+
+use super::readiness;
+use crate::cli::CompletedOptions;
+use crate::controllers::{Config, Controllers};
+use crate::registry::StoreLookup;
+use crate::request::Handler;
+use crate::server::Lifecycle;
+use crate::server::health::HealthCheck;
+use crate::tasks::TaskGroup;
+use crate::telemetry::Telemetry;
+use bytes::Bytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The parts of the gateway that the loops use.
+pub(super) struct Parts<'a> {
+    pub lookup: &'a StoreLookup,
+    pub handler: &'a Arc<dyn Handler>,
+    pub checks: &'a Arc<Vec<HealthCheck>>,
+    pub lifecycle: &'a Lifecycle,
+    pub tasks: &'a TaskGroup,
+    pub serving_ca: Option<PathBuf>,
+}
+
+/// Starts the loops in `tasks`. They wait until the gateway is ready, because discovery is not complete before.
+///
+/// # Errors
+/// A one-line message about `--root-ca-file`.
+pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &Telemetry) -> Result<(), String> {
+    let Parts {
+        lookup,
+        handler,
+        checks,
+        lifecycle,
+        tasks,
+        ..
+    } = gateway;
+    let selection = options.controllers.selection.clone();
+    if selection.is_empty() {
+        return Ok(());
+    }
+    let shared_store = options.storage.etcd.is_some();
+    let controllers = Controllers::new(Config {
+        selection,
+        lookup: lookup.clone(),
+        handler: handler.clone(),
+        // Only one process at a time can have an embedded store open.
+        identity: match shared_store {
+            true => format!("{}_{}", options.host_name, random_suffix()?),
+            false => options.host_name.clone(),
+        },
+        shared_store,
+        root_ca: root_ca(options, gateway.serving_ca.as_ref())?,
+        telemetry: telemetry.clone(),
+    });
+    let (ready, stop) = (readiness::signal(checks, tasks), lifecycle.shutdown_initiated.clone());
+    tasks.spawn("control loops", async move {
+        // Biased towards stopping: a gateway that is never ready never starts them.
+        tokio::select! {
+            biased;
+            () = stop.wait() => return,
+            () = ready.wait() => {}
+        }
+        controllers.run(stop).await;
+    });
+    Ok(())
+}
+
+/// Distinguishes gateways on one machine.
+fn random_suffix() -> Result<String, String> {
+    let mut bytes = [0u8; 8];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "no random numbers are available")?;
+    Ok(crate::apimachinery::codec::hex(&bytes))
+}
+
+/// `--root-ca-file`, or the generated CA if the serving certificate is generated.
+fn root_ca(options: &CompletedOptions, serving_ca: Option<&PathBuf>) -> Result<Option<Bytes>, String> {
+    let Some(path) = options.controllers.root_ca_file.as_ref().or(serving_ca) else {
+        return Ok(None);
+    };
+    let read = std::fs::read(path).map_err(|e| format!("--root-ca-file: cannot read {}: {e}", path.display()))?;
+    Ok(Some(read.into()))
+}

@@ -1,0 +1,136 @@
+//! `torana dev`: runs a gateway for one developer. Tells on standard output where it is and what to try, applies
+//! manifests, and removes at the end what it made for the session.
+
+mod apply;
+mod kubeconfig;
+mod manifests;
+mod scratch;
+
+use super::{Gateway, build, serve_until_signalled};
+use crate::cli::{CompletedOptions, DevCommand, Options};
+use crate::controllers::loopback::Loopback;
+use apply::Applier;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use kubeconfig::Merged;
+use scratch::Scratch;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A session, from the command line to the end of the process.
+pub struct Session {
+    started: Instant,
+    apply: Option<PathBuf>,
+    merge_kubeconfig: bool,
+    scratch: Option<Scratch>,
+}
+
+impl Session {
+    /// Prepares a session. Returns it with the options of its server.
+    ///
+    /// # Errors
+    /// A one-line message: no directory can be made, or the one with manifests cannot be read.
+    pub fn prepare(command: DevCommand) -> Result<(Self, Options), String> {
+        let started = Instant::now();
+        let mut options = *command.options;
+        if let Some(dir) = &command.apply {
+            std::fs::read_dir(dir).map_err(|e| format!("--apply: cannot read {}: {e}", dir.display()))?;
+        }
+        let scratch = command.ephemeral.then(Scratch::create).transpose()?;
+        if let Some(scratch) = &scratch {
+            options.storage.data_dir = scratch.path().to_owned();
+        }
+        let session = Self {
+            started,
+            apply: command.apply,
+            merge_kubeconfig: command.merge_kubeconfig,
+            scratch,
+        };
+        Ok((session, options))
+    }
+
+    fn greeting(&self, gateway: &Gateway, loops: &[&str], data_dir: &Path) -> String {
+        let mut text = String::new();
+        let took = self.started.elapsed().as_millis();
+        let kubeconfig = gateway.kubeconfig();
+        let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+        let _ = writeln!(text, "torana serves {} (started in {took} ms)\n", gateway.url());
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "  {name:<11} {value}");
+        };
+        line("kubeconfig", kubeconfig.display().to_string());
+        line(
+            "store",
+            match self.scratch {
+                Some(_) => format!("{} (removed at the end)", data_dir.display()),
+                None => data_dir.display().to_string(),
+            },
+        );
+        line(
+            "loops",
+            if loops.is_empty() {
+                "none".to_owned()
+            } else {
+                loops.join("\n              ")
+            },
+        );
+        if let Some(dir) = &self.apply {
+            line(
+                "manifests",
+                format!("{} (applied now and when they change)", dir.display()),
+            );
+        }
+        let _ = writeln!(text, "\nto try:");
+        if !self.merge_kubeconfig {
+            let _ = writeln!(text, "  export KUBECONFIG={}", kubeconfig.display());
+        }
+        text.push_str(
+            "  kubectl create namespace demo\n  \
+             kubectl create configmap hello -n demo --from-literal=to=world\n  \
+             kubectl get all,configmaps,serviceaccounts -n demo\n  \
+             kubectl delete namespace demo\n\n\
+             Ctrl-C stops the server.\n",
+        );
+        text
+    }
+}
+
+/// Runs the session until Ctrl-C.
+///
+/// # Errors
+/// As [`super::run`]; `--merge-kubeconfig` cannot read or write the kubeconfig.
+pub fn run(options: CompletedOptions, session: Session) -> BoxFuture<'static, Result<(), String>> {
+    serve(options, session).boxed()
+}
+
+async fn serve(options: CompletedOptions, session: Session) -> Result<(), String> {
+    let loops = options.controllers.selection.names().to_vec();
+    let data_dir = options.storage.data_dir.clone();
+    let gateway = build(Gateway::builder(options)).await?;
+    // Removes its entries when dropped, also if the server fails.
+    let _merged = match session.merge_kubeconfig {
+        true => Some(Merged::add(gateway.kubeconfig())?),
+        false => None,
+    };
+    say(&session.greeting(&gateway, &loops, &data_dir));
+    let administrator = Loopback::administrator(&gateway.handler());
+    let manifests = session.apply.clone();
+    let beside = async move {
+        match manifests {
+            Some(dir) => Applier::new(dir, administrator).run().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = serve_until_signalled(gateway, beside).await;
+    say("\nstopped\n");
+    ended
+}
+
+/// Prints to standard output. A closed pipe is not an error.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}

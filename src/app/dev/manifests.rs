@@ -1,0 +1,100 @@
+//! Reads a directory of manifests, and tells when it changes.
+
+use crate::apimachinery::codec::yaml;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::Value;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Maximum number of files. A directory with more is probably the wrong one.
+const MAX_FILES: usize = 5_000;
+/// Maximum depth of directories.
+const MAX_DEPTH: usize = 16;
+
+/// What is known of the files without reading them. A change of a file changes it.
+pub(super) type Fingerprint = Vec<(PathBuf, Option<SystemTime>, u64)>;
+
+/// The manifests below `dir`, sorted.
+pub(super) fn fingerprint(dir: &Path) -> Fingerprint {
+    let mut files = Vec::new();
+    collect(dir, 0, &mut files);
+    files.sort();
+    files
+}
+
+fn collect(dir: &Path, depth: usize, files: &mut Fingerprint) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(meta)) = (entry.path(), std::fs::metadata(entry.path())) else {
+            continue;
+        };
+        if files.len() >= MAX_FILES {
+            return;
+        }
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        let kind = path.extension().and_then(|e| e.to_str());
+        if meta.is_dir() && !hidden && depth < MAX_DEPTH {
+            collect(&path, depth + 1, files);
+        } else if meta.is_file() && !hidden && matches!(kind, Some("yaml" | "yml" | "json")) {
+            files.push((path, meta.modified().ok(), meta.len()));
+        }
+    }
+}
+
+/// The objects of a file. Lists are taken apart.
+///
+/// # Errors
+/// The file cannot be read, or a document is no object.
+pub(super) fn objects(path: &Path) -> Result<Vec<Value>, String> {
+    let about = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| about(&e))?;
+    let mut all = Vec::new();
+    for document in documents(&text) {
+        let value = yaml::decode(document.as_bytes()).map_err(|e| about(&e))?;
+        match value.kind() {
+            _ if value.is_null() => {}
+            "" => return Err(about(&"an object without a kind")),
+            "List" => all.extend(value.get("items").items().iter().cloned()),
+            _ => all.push(value),
+        }
+    }
+    Ok(all)
+}
+
+/// Splits a stream of YAML documents.
+fn documents(text: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for line in text.lines() {
+        if line == "---" || line.starts_with("--- ") {
+            all.push(String::new());
+        } else if let Some(document) = all.last_mut() {
+            document.push_str(line);
+            document.push('\n');
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hold_several_documents_and_lists() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.yaml");
+        std::fs::write(
+            &file,
+            "# none\n---\nkind: A\n---\nkind: List\nitems: [{kind: B}, {kind: C}]\n",
+        )
+        .unwrap();
+        std::fs::write(dir.path().join("b.txt"), "kind: X").unwrap();
+        let found = fingerprint(dir.path());
+        assert_eq!(found.len(), 1);
+        let kinds: Vec<String> = objects(&file).unwrap().iter().map(|o| o.kind().to_owned()).collect();
+        assert_eq!(kinds, ["A", "B", "C"]);
+        std::fs::write(&file, "name: x").unwrap();
+        assert!(objects(&file).unwrap_err().ends_with("an object without a kind"));
+        assert_ne!(fingerprint(dir.path()), found);
+    }
+}

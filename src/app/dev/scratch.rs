@@ -1,0 +1,54 @@
+//! The directory of an ephemeral session.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// In memory on Linux. Elsewhere, and where it cannot be written, the directory for temporary files is used.
+const MEMORY: &str = "/dev/shm";
+
+/// A new directory, removed with its content when dropped.
+#[derive(Debug)]
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn create() -> Result<Self, String> {
+        let mut suffix = [0u8; 8];
+        aws_lc_rs::rand::fill(&mut suffix).map_err(|_| "no random numbers are available")?;
+        let name = format!("torana-dev-{}", crate::apimachinery::codec::hex(&suffix));
+        let mut last = String::new();
+        for parent in [PathBuf::from(MEMORY), std::env::temp_dir()] {
+            let path = parent.join(&name);
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(e) => last = format!("--ephemeral: cannot make {}: {e}", path.display()),
+            }
+        }
+        Err(last)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, dir = %self.0.display(), "the directory of the session could not be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_goes_with_its_content() {
+        let scratch = Scratch::create().unwrap();
+        let path = scratch.path().to_owned();
+        std::fs::write(path.join("file"), "x").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

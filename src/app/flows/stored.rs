@@ -1,0 +1,18 @@
+//! What is stored of each resource, for estimating lists.
+
+use crate::flowcontrol::work_estimate::{ObjectCounts, StoredObjects};
+use crate::registry::StoreLookup;
+
+/// The gateway's stores. A backend's resources are not among them: their lists cost this server little.
+pub struct Stored(pub StoreLookup);
+
+impl ObjectCounts for Stored {
+    fn stored(&self, group: &str, resource: &str) -> Option<StoredObjects> {
+        let storage = self.0.peek_storage(group, resource)?;
+        let count = storage.count() as u64;
+        Some(StoredObjects {
+            count,
+            average_bytes: storage.resident_bytes().checked_div(count).unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! [`Election`]: which process runs the loops. It uses the Lease with which kube-controller-managers elect their leader,
+//! `kube-system/kube-controller-manager`.
+//!
+//! ```text
+//! spec.holderIdentity   annotation HOLDER   who runs the loops
+//! a manager's           any                 the manager, until its lease expires
+//! empty                 a gateway's         that gateway, until its lease expires
+//! empty                 empty               nobody: any gateway may take over
+//! ```
+//!
+//! A gateway names itself only in the annotation. To a manager the Lease then looks released, so a manager that is started
+//! takes it over at once, and the gateway, which follows the Lease, stops its loops. Every change is conditional on the
+//! resourceVersion. As in client-go's `leaderelection`, no clock of another machine is relied on: a lease expires when it
+//! has not changed for its duration.
+
+use super::loopback::{Failure, Loopback, Path};
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::json;
+use crate::request::Handler;
+use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchItem, WatchOptions};
+use crate::tasks::Backoff;
+use ::time::OffsetDateTime;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "kube-controller-manager";
+const KEY: &str = "kube-system/kube-controller-manager";
+/// Annotation of the Lease with the gateway that runs the loops.
+const HOLDER: &str = "torana.dev/controllers";
+/// Seconds without a change after which a lease has expired; upstream's default.
+const DURATION: u32 = 15;
+/// Interval of renewals.
+const RENEW: Duration = Duration::from_secs(5);
+/// Time after the last renewal at which the loops stop, before another gateway could start them.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Delay before a failed read or write is repeated.
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(2));
+
+/// Takes part in the election for one gateway.
+pub struct Election {
+    leases: Arc<dyn Storage>,
+    api: Loopback,
+    identity: String,
+    /// Whether other gateways serve the same store, so that the lease has to be renewed.
+    contended: bool,
+    /// The state of the lease that was seen last, and when.
+    seen: Option<(Revision, Instant)>,
+}
+
+/// Proof that this gateway was elected.
+pub struct Leadership {
+    renewed: Instant,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Holder<'a> {
+    Manager(&'a str),
+    Gateway(&'a str),
+    Nobody,
+}
+
+fn holder(lease: &Value) -> Holder<'_> {
+    let manager = lease.str_at(&["spec", "holderIdentity"]);
+    match (manager, lease.annotation(HOLDER).unwrap_or_default()) {
+        ("", "") => Holder::Nobody,
+        ("", gateway) => Holder::Gateway(gateway),
+        (manager, _) => Holder::Manager(manager),
+    }
+}
+
+/// The lease as `identity` acquires or renews it.
+fn held(live: Option<&Value>, identity: &str, now: OffsetDateTime) -> Value {
+    let new = || json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME, "namespace": NAMESPACE}});
+    let mut lease = live.cloned().unwrap_or_else(new);
+    let renewed = holder(&lease) == Holder::Gateway(identity);
+    let now = time::format_micro(now);
+    if !renewed {
+        let transitions = lease.at(&["spec", "leaseTransitions"]).as_i64().unwrap_or(0);
+        let transitions = transitions + i64::from(live.is_some());
+        lease.set(&["spec", "leaseTransitions"], transitions);
+        lease.set(&["spec", "acquireTime"], now.as_str());
+    }
+    lease.unset(&["spec", "holderIdentity"]);
+    lease.set(&["spec", "leaseDurationSeconds"], i64::from(DURATION));
+    lease.set(&["spec", "renewTime"], now);
+    lease.set(&["metadata", "annotations", HOLDER], identity);
+    lease
+}
+
+impl Election {
+    pub fn new(leases: Arc<dyn Storage>, handler: &Arc<dyn Handler>, identity: String, contended: bool) -> Self {
+        Self {
+            leases,
+            api: Loopback::manager(handler),
+            identity,
+            contended,
+            seen: None,
+        }
+    }
+
+    /// Waits until this gateway is elected.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. If a write was in progress, the next call finds it.
+    pub async fn elected(&mut self) -> Leadership {
+        let mut delays = RETRY.delays();
+        loop {
+            match self.acquire().await {
+                Ok(None) => {
+                    return Leadership {
+                        renewed: Instant::now(),
+                    };
+                }
+                Ok(Some((revision, expiry))) => {
+                    delays.reset();
+                    // Either leads to another look at the lease.
+                    tokio::select! {
+                        () = self.changed(revision) => {}
+                        () = tokio::time::sleep_until(expiry) => {}
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the lease of the control loops cannot be acquired");
+                    tokio::time::sleep(delays.next_delay()).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until this gateway has to stop its loops.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, as [`Self::elected`].
+    pub async fn lost(&mut self, leadership: &mut Leadership) {
+        let mut delays = RETRY.delays();
+        loop {
+            let read = self.read().await;
+            let live = read.as_ref().map(|e| e.as_ref().map(|e| e.decode()));
+            if let Ok(live) = &live {
+                let ours = live
+                    .as_ref()
+                    .is_some_and(|l| holder(l) == Holder::Gateway(&self.identity));
+                if !ours && live.as_ref().is_some_and(|l| holder(l) != Holder::Nobody) {
+                    return;
+                }
+                let due = !ours || (self.contended && leadership.renewed.elapsed() >= RENEW);
+                let renewed = match due {
+                    true => self
+                        .write(live.as_ref())
+                        .await
+                        .map(|()| leadership.renewed = Instant::now()),
+                    false => Ok(()),
+                };
+                if renewed.is_ok() {
+                    delays.reset();
+                    let revision = match &read {
+                        Ok(Some(entry)) => entry.revision,
+                        _ => self.leases.revision(),
+                    };
+                    // Either leads to another look at the lease.
+                    tokio::select! {
+                        () = self.changed(revision) => {}
+                        () = tokio::time::sleep(RENEW), if self.contended => {}
+                    }
+                    continue;
+                }
+            }
+            if self.contended && leadership.renewed.elapsed() >= RENEW_DEADLINE {
+                tracing::warn!("the lease of the control loops could not be renewed");
+                return;
+            }
+            tokio::time::sleep(delays.next_delay()).await;
+        }
+    }
+
+    /// Lets another gateway take over at once. Errors are ignored: the lease expires.
+    pub async fn release(&mut self) {
+        let Ok(Some(entry)) = self.read().await else { return };
+        let mut lease = entry.decode();
+        if holder(&lease) == Holder::Gateway(&self.identity) {
+            lease.unset(&["metadata", "annotations", HOLDER]);
+            let _ = self.api.replace(path().name(NAME), &lease).await;
+        }
+    }
+
+    /// Acquires the lease if it is free. Otherwise returns its revision and when it expires.
+    async fn acquire(&mut self) -> Result<Option<(Revision, Instant)>, Failure> {
+        let entry = self.read().await.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+        let live = entry.as_ref().map(|e| e.decode());
+        if let (Some(entry), Some(lease)) = (&entry, &live) {
+            let since = match self.seen {
+                Some((revision, since)) if revision == entry.revision => since,
+                _ => Instant::now(),
+            };
+            self.seen = Some((entry.revision, since));
+            let seconds = lease.at(&["spec", "leaseDurationSeconds"]).as_i64();
+            let seconds = seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(DURATION.into());
+            let expiry = since + Duration::from_secs(seconds);
+            let free = match holder(lease) {
+                Holder::Nobody => true,
+                Holder::Gateway(other) if other == self.identity => true,
+                Holder::Gateway(_) | Holder::Manager(_) => expiry <= Instant::now(),
+            };
+            if !free {
+                return Ok(Some((entry.revision, expiry)));
+            }
+        }
+        self.write(live.as_ref()).await.map(|()| None)
+    }
+
+    async fn read(&self) -> Result<Option<Arc<Entry>>, Error> {
+        self.leases.get(KEY, MinRevision::Latest).await
+    }
+
+    async fn write(&self, live: Option<&Value>) -> Result<(), Failure> {
+        let lease = held(live, &self.identity, OffsetDateTime::now_utc());
+        match live {
+            Some(_) => self.api.replace(path().name(NAME), &lease).await.map(drop),
+            None => self.api.create(path(), &lease).await.map(drop),
+        }
+    }
+
+    /// Waits until the lease changes after this revision, or can no longer be followed from there.
+    async fn changed(&self, since: Revision) {
+        let options = WatchOptions {
+            prefix: KEY.to_owned(),
+            single: true,
+            predicate: Predicate::default(),
+            since: Some(since),
+            initial: None,
+            bookmarks: false,
+            until: None,
+        };
+        if let Ok(mut watch) = self.leases.watch(options).await {
+            loop {
+                match watch.next().await {
+                    Some(WatchItem::Change(..)) => return,
+                    Some(WatchItem::Initial(_) | WatchItem::Bookmark { .. }) => {}
+                    Some(WatchItem::Failed(_)) | None => break,
+                }
+            }
+        }
+        tokio::time::sleep(RETRY.base).await;
+    }
+}
+
+fn path() -> Path<'static> {
+    Path::of("coordination.k8s.io", "v1", NAMESPACE, "leases")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_leaves_the_lease_free_for_managers() {
+        let at = |s: i64| OffsetDateTime::from_unix_timestamp(s).unwrap();
+        let first = held(None, "a", at(1));
+        assert_eq!(holder(&first), Holder::Gateway("a"));
+        assert_eq!(first.str_at(&["spec", "holderIdentity"]), "");
+        assert_eq!(first.at(&["spec", "leaseTransitions"]).as_i64(), Some(0));
+
+        let renewed = held(Some(&first), "a", at(2));
+        assert_eq!(renewed.at(&["spec", "acquireTime"]), first.at(&["spec", "acquireTime"]));
+        assert_ne!(renewed.at(&["spec", "renewTime"]), first.at(&["spec", "renewTime"]));
+
+        let mut taken = renewed;
+        taken.set(&["spec", "holderIdentity"], "manager");
+        assert_eq!(holder(&taken), Holder::Manager("manager"));
+        let back = held(Some(&taken), "b", at(3));
+        assert_eq!(holder(&back), Holder::Gateway("b"));
+        assert_eq!(back.at(&["spec", "leaseTransitions"]).as_i64(), Some(1));
+    }
+}

@@ -1,0 +1,163 @@
+//! The garbage collector (`pkg/controller/garbagecollector`): deletes objects whose owners are gone, and carries out
+//! foreground and orphaning deletion.
+//!
+//! The informers of all resources feed the [`Graph`]; what a change makes necessary goes to work queues. `examine` decides
+//! about one object with owners, `owners` about one owner with dependents. Objects of aggregated API servers are not
+//! followed, but may be owners.
+
+mod examine;
+mod graph;
+mod owners;
+
+use super::loopback::{Failure, Loopback, MERGE_PATCH, found};
+use super::objects::{Objects, OwnerReference, Resource, Tracked, Uid};
+use super::term::Term;
+use crate::apimachinery::value::Value;
+use crate::client::Change;
+use crate::json;
+use crate::tasks::WorkQueue;
+use graph::{Graph, Item, Node};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const DELETE: &str = "garbage_collector_attempt_to_delete";
+const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
+/// More than upstream's 20: writes that are in progress together share one transaction of the store.
+const WORKERS: usize = 64;
+const ORPHAN_WORKERS: usize = 8;
+/// Dependents of one owner that are handled before other tasks get their turn.
+const BATCH: usize = 64;
+
+/// What the workers share.
+struct Collector {
+    graph: Mutex<Graph<Arc<Resource>>>,
+    objects: Arc<Objects>,
+    delete: WorkQueue<Item>,
+    orphan: WorkQueue<Item>,
+    api: Loopback,
+}
+
+/// Why an item is tried again.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Request(#[from] Failure),
+    #[error("unable to get REST mapping for {0}/{1}.")]
+    UnknownKind(String, String),
+    #[error("the owner cannot be read: {0}")]
+    Storage(String),
+    #[error("the object has changed")]
+    Changed,
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(uid) => write!(f, "object {uid}"),
+            Self::Owner(uid) => write!(f, "owner {uid}"),
+            Self::Orphan(uid) => write!(f, "orphans of {uid}"),
+        }
+    }
+}
+
+pub fn start(term: &Term) {
+    let collector = Arc::new(Collector {
+        graph: Mutex::default(),
+        objects: term.objects().clone(),
+        delete: term.queue(DELETE),
+        orphan: term.queue(ORPHAN),
+        api: term.client("generic-garbage-collector"),
+    });
+    // Weak, because the collector refers to the objects.
+    let weak = Arc::downgrade(&collector);
+    term.objects().observe(move |resource, change| {
+        if let Some(collector) = weak.upgrade() {
+            collector.note(resource, change);
+        }
+    });
+    for (name, queue, workers) in [
+        (DELETE, &collector.delete, WORKERS),
+        (ORPHAN, &collector.orphan, ORPHAN_WORKERS),
+    ] {
+        let collector = collector.clone();
+        term.process(name, queue, workers, move |item: Item| {
+            let collector = collector.clone();
+            async move {
+                // Before that, an owner may be missing only because it was not read yet.
+                collector.objects.ready().wait().await;
+                match item {
+                    Item::Object(uid) => collector.examine(&uid).await,
+                    Item::Owner(uid) => collector.owner(&uid).await,
+                    Item::Orphan(uid) => collector.orphan(&uid).await,
+                }
+            }
+        });
+    }
+}
+
+impl Collector {
+    fn graph(&self) -> MutexGuard<'_, Graph<Arc<Resource>>> {
+        self.graph.lock().expect("no code panics while holding this lock")
+    }
+
+    /// Follows a change of an object.
+    fn note(&self, resource: &Arc<Resource>, change: &Change<'_, Tracked>) {
+        let items = self.graph().change(resource, change.key, change.old, change.new);
+        items.into_iter().for_each(|item| self.add(item));
+    }
+
+    fn add(&self, item: Item) {
+        match item {
+            Item::Orphan(_) => self.orphan.add(item),
+            Item::Object(_) | Item::Owner(_) => self.delete.add(item),
+        }
+    }
+
+    fn node(&self, uid: &Uid) -> Option<Node<Arc<Resource>>> {
+        self.graph().node(uid).cloned()
+    }
+
+    /// The object as it is now; `None` if it is gone or another one has its name.
+    async fn live(&self, node: &Node<Arc<Resource>>) -> Result<Option<Value>, Error> {
+        let live = found(self.api.get(node.resource.path(&node.key)).await)?;
+        Ok(live.filter(|v| v.str_at(&["metadata", "uid"]) == &*node.object.uid))
+    }
+
+    /// Replaces the references of an object, if it has not changed since.
+    async fn set_owners(&self, node: &Node<Arc<Resource>>, owners: &[OwnerReference]) -> Result<(), Error> {
+        let owners: Value = match owners.is_empty() {
+            true => Value::Null,
+            false => owners.iter().map(OwnerReference::to_value).collect::<Vec<_>>().into(),
+        };
+        let object = &node.object;
+        let patch = json!({"metadata": {"uid": (&*object.uid), "resourceVersion": (object.revision.0.to_string()),
+            "ownerReferences": (owners)}});
+        let path = node.resource.path(&node.key);
+        match found(self.api.patch(path, MERGE_PATCH, &patch).await) {
+            Err(e) if e.code == 409 => Err(Error::Changed),
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    /// Removes a finalizer of the collector.
+    async fn remove_finalizer(&self, node: &Node<Arc<Resource>>, finalizer: &str) -> Result<(), Error> {
+        let Some(live) = self.live(node).await? else {
+            return Ok(());
+        };
+        let all = live.at(&["metadata", "finalizers"]).items();
+        let left: Vec<Value> = all.iter().filter(|f| f.as_str() != Some(finalizer)).cloned().collect();
+        if left.len() == all.len() {
+            return Ok(());
+        }
+        let version = live.at(&["metadata", "resourceVersion"]).clone();
+        let patch = json!({"metadata": {"resourceVersion": (version), "finalizers": (left)}});
+        let path = node.resource.path(&node.key);
+        match found(self.api.patch(path, MERGE_PATCH, &patch).await) {
+            Err(e) if e.code == 409 => Err(Error::Changed),
+            other => Ok(other.map(drop)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Decides about one object with owners.
+//!
+//! ```text
+//! owners                                     object
+//! one exists and is not waiting (solid)      stays, without its other references
+//! none is solid, one waits for dependents    is deleted in the foreground if it has dependents itself
+//! otherwise                                  is deleted
+//! ```
+
+use super::graph::{Coordinates, Node};
+use super::{BATCH, Collector, Error, Item};
+use crate::apimachinery::value::Value;
+use crate::controllers::discovery::discover;
+use crate::controllers::loopback::{Path, found};
+use crate::controllers::objects::{OwnerReference, Resource, Tracked, Uid};
+use crate::json;
+use crate::storage::{MinRevision, Revision};
+use std::sync::Arc;
+
+/// The state of an owner, as one reference to it shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It does not exist, or not under these coordinates.
+    Dangling,
+    /// It is deleted after its dependents.
+    Waiting,
+    Solid,
+    /// A namespaced owner of a cluster-scoped object, which can never be resolved.
+    Invalid,
+}
+
+/// What is to be done with an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Keep,
+    /// Keep it, without the references that are not solid.
+    Release,
+    Delete(&'static str),
+}
+
+/// The rule of the module's table. `has_dependents` is about the object itself.
+pub(super) fn verdict(standings: &[Standing], object: &Tracked, has_dependents: bool) -> Verdict {
+    let any = |s: Standing| standings.contains(&s);
+    if any(Standing::Invalid) || standings.is_empty() {
+        Verdict::Keep
+    } else if any(Standing::Solid) {
+        match standings.iter().all(|s| *s == Standing::Solid) {
+            true => Verdict::Keep,
+            false => Verdict::Release,
+        }
+    } else if any(Standing::Waiting) && has_dependents {
+        Verdict::Delete("Foreground")
+    } else if object.orphans {
+        Verdict::Delete("Orphan")
+    } else if object.foreground {
+        Verdict::Delete("Foreground")
+    } else {
+        Verdict::Delete("Background")
+    }
+}
+
+impl Collector {
+    pub(super) async fn examine(&self, uid: &Uid) -> Result<(), Error> {
+        let Some(node) = self.node(uid) else { return Ok(()) };
+        let object = &node.object;
+        if object.deleting {
+            if object.waits_for_dependents() {
+                self.add(Item::Owner(uid.clone()));
+            }
+            return Ok(());
+        }
+        let mut standings = Vec::with_capacity(object.owners.len());
+        for reference in &object.owners {
+            standings.push(self.standing(reference, &node).await?);
+        }
+        let has_dependents = self.graph().has_dependents(uid);
+        match verdict(&standings, object, has_dependents) {
+            Verdict::Keep => Ok(()),
+            Verdict::Release => {
+                let mut standings = standings.into_iter();
+                let owners = object
+                    .owners
+                    .iter()
+                    .filter(|_| standings.next() == Some(Standing::Solid));
+                self.set_owners(&node, &owners.cloned().collect::<Vec<_>>()).await
+            }
+            Verdict::Delete(policy) => {
+                if standings.contains(&Standing::Waiting) && has_dependents && self.is_in_cycle(uid).await {
+                    return self.unblock(&node).await;
+                }
+                self.delete(&node, policy).await
+            }
+        }
+    }
+
+    async fn standing(&self, reference: &OwnerReference, node: &Node<Arc<Resource>>) -> Result<Standing, Error> {
+        if self.graph().is_gone(&reference.uid) {
+            return Ok(Standing::Dangling);
+        }
+        let owner = match self.objects.of_kind(reference.group(), &reference.kind) {
+            Some(of) => {
+                let Some(key) = owner_key(of.resource.namespaced, node, reference) else {
+                    return Ok(Standing::Invalid);
+                };
+                let live = of.storage.get(&key, MinRevision::Latest).await;
+                let live = live.map_err(|e| Error::Storage(format!("{e:?}")))?;
+                live.map(|entry| Tracked::from_entry(&entry))
+            }
+            None => match self.remote_owner(reference, node).await? {
+                Ok(live) => live.map(|v| Tracked::from_value(&v, Revision(0))),
+                Err(invalid) => return Ok(invalid),
+            },
+        };
+        Ok(match owner.filter(|o| o.uid == reference.uid) {
+            None => Standing::Dangling,
+            Some(owner) if owner.waits_for_dependents() => Standing::Waiting,
+            Some(_) => {
+                let at = Coordinates::of(reference, &node.key);
+                self.graph().confirm(&reference.uid, at);
+                Standing::Solid
+            }
+        })
+    }
+
+    /// An owner whose kind is not followed: one of an aggregated API server, or unknown.
+    async fn remote_owner(
+        &self,
+        reference: &OwnerReference,
+        node: &Node<Arc<Resource>>,
+    ) -> Result<Result<Option<Value>, Standing>, Error> {
+        let served = discover(&self.api).await?;
+        let is_owner = |r: &&crate::controllers::discovery::ServedResource| {
+            r.group == reference.group() && r.kind == reference.kind && r.has("get")
+        };
+        let Some(resource) = served.resources.iter().find(is_owner) else {
+            return Err(Error::UnknownKind(
+                reference.api_version.to_string(),
+                reference.kind.to_string(),
+            ));
+        };
+        let namespace = match owner_key(resource.namespaced, node, reference) {
+            None => return Ok(Err(Standing::Invalid)),
+            Some(key) => key.split_once('/').map_or(String::new(), |(ns, _)| ns.to_owned()),
+        };
+        let path = Path::of(&resource.group, &resource.version, &namespace, &resource.resource);
+        Ok(Ok(found(self.api.get(path.name(&reference.name)).await)?))
+    }
+
+    /// Whether a dependent of the object waits for its own dependents, the object among them.
+    async fn is_in_cycle(&self, uid: &Uid) -> bool {
+        let mut after = None;
+        loop {
+            {
+                let graph = self.graph();
+                let batch = graph.dependents_after(uid, after.as_ref(), BATCH);
+                let waits = |d: &Uid| graph.node(d).is_some_and(|n| n.object.waits_for_dependents());
+                if batch.is_empty() || batch.iter().any(waits) {
+                    return !batch.is_empty();
+                }
+                after = batch.last().cloned();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lets the owners of an object in a cycle be deleted before it. The change brings the object back here.
+    async fn unblock(&self, node: &Node<Arc<Resource>>) -> Result<(), Error> {
+        let owners: Vec<OwnerReference> = node
+            .object
+            .owners
+            .iter()
+            .map(|r| OwnerReference {
+                blocks: Some(false),
+                ..r.clone()
+            })
+            .collect();
+        if *owners != *node.object.owners {
+            self.set_owners(node, &owners).await?;
+            return Err(Error::Changed);
+        }
+        self.delete(node, "Foreground").await
+    }
+
+    async fn delete(&self, node: &Node<Arc<Resource>>, policy: &str) -> Result<(), Error> {
+        let path = node.resource.path(&node.key);
+        let mut options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": policy,
+            "preconditions": {"uid": (&*node.object.uid), "resourceVersion": (node.object.revision.0.to_string())}});
+        let Err(refused) = self.api.delete(path, &options).await else {
+            return Ok(());
+        };
+        match refused.code {
+            404 => return Ok(()),
+            409 => {}
+            _ => return Err(refused.into()),
+        }
+        // Something has changed. If not the owners, the decision stands.
+        let Some(live) = self.live(node).await? else {
+            return Ok(());
+        };
+        if Tracked::from_value(&live, Revision(0)).owners != node.object.owners {
+            return Err(Error::Changed);
+        }
+        options.unset(&["preconditions", "resourceVersion"]);
+        match self.api.delete(path, &options).await {
+            Err(e) if e.code != 404 => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The storage key of the owner; `None` for a namespaced owner of a cluster-scoped object.
+fn owner_key(namespaced: bool, node: &Node<Arc<Resource>>, reference: &OwnerReference) -> Option<String> {
+    if !namespaced {
+        return Some(reference.name.to_string());
+    }
+    let (namespace, _) = node.key.split_once('/')?;
+    Some(format!("{namespace}/{}", reference.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Standing::{Dangling, Invalid, Solid, Waiting};
+
+    fn object(finalizers: &[&str]) -> Tracked {
+        let finalizers: Vec<Value> = finalizers.iter().map(|f| Value::from(*f)).collect();
+        Tracked::from_value(
+            &json!({"metadata": {"uid": "u", "finalizers": (finalizers)}}),
+            Revision(1),
+        )
+    }
+
+    #[test]
+    fn one_solid_owner_keeps_the_object() {
+        let plain = object(&[]);
+        assert_eq!(verdict(&[Solid, Solid], &plain, false), Verdict::Keep);
+        assert_eq!(verdict(&[Solid, Dangling], &plain, true), Verdict::Release);
+        assert_eq!(verdict(&[Waiting, Solid], &plain, true), Verdict::Release);
+        assert_eq!(verdict(&[Invalid, Dangling], &plain, false), Verdict::Keep);
+        assert_eq!(verdict(&[], &plain, false), Verdict::Keep);
+    }
+
+    #[test]
+    fn the_policy_follows_the_owners_and_the_finalizers() {
+        let cases = [
+            (vec![Dangling], object(&[]), true, "Background"),
+            (vec![Waiting], object(&[]), false, "Background"),
+            (vec![Waiting, Dangling], object(&[]), true, "Foreground"),
+            (
+                vec![Dangling],
+                object(&["orphan", "foregroundDeletion"]),
+                true,
+                "Orphan",
+            ),
+            (vec![Dangling], object(&["foregroundDeletion"]), false, "Foreground"),
+        ];
+        for (standings, object, has_dependents, policy) in cases {
+            assert_eq!(
+                verdict(&standings, &object, has_dependents),
+                Verdict::Delete(policy),
+                "{standings:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! [`Loopback`]: requests of a control loop to the gateway's own filter chain, without a connection, as the service account
+//! that upstream's loop of the same name uses.
+
+use crate::apimachinery::codec::json;
+use crate::apimachinery::value::Value;
+use crate::request::percent::encode_path;
+use crate::request::user::{AUTHENTICATED, MASTERS};
+use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, UserInfo};
+use crate::tasks::off_thread;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::{Method, Uri};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Maximum size in bytes of a response. Lists are read in pages.
+const MAX_RESPONSE: usize = 64 << 20;
+/// Responses of more bytes are parsed on the blocking pool.
+const LARGE: usize = 16 << 10;
+/// The client's name, which the server records as the manager of the fields that it writes.
+const AGENT: &str = concat!("kube-controller-manager/torana-", env!("CARGO_PKG_VERSION"));
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+pub const APPLY: &str = "application/apply-patch+yaml";
+
+/// A client that is one user. Clones share the connection-less transport.
+#[derive(Clone)]
+pub struct Loopback {
+    handler: Arc<dyn Handler>,
+    user: Arc<UserInfo>,
+    agent: HeaderValue,
+}
+
+/// A response other than success, or one that cannot be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .message)]
+pub struct Failure {
+    /// HTTP status code; 0 if the response could not be read.
+    pub code: u16,
+    /// The Status' message.
+    pub message: String,
+    reasons: Vec<String>,
+}
+
+/// The path of a resource's objects, or of one object, or of a subresource.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    /// Empty for cluster-scoped kinds, and for all namespaces.
+    pub namespace: &'a str,
+    pub resource: &'a str,
+    /// Empty for the collection.
+    pub name: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+}
+
+impl<'a> Path<'a> {
+    /// The collection of a resource in the core group.
+    pub fn core(namespace: &'a str, resource: &'a str) -> Self {
+        Self {
+            version: "v1",
+            namespace,
+            resource,
+            ..Self::default()
+        }
+    }
+
+    /// The collection of a resource in a group.
+    pub fn of(group: &'a str, version: &'a str, namespace: &'a str, resource: &'a str) -> Self {
+        Self {
+            group,
+            version,
+            ..Self::core(namespace, resource)
+        }
+    }
+
+    /// One object of the collection.
+    pub fn name(self, name: &'a str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// A subresource of the object.
+    pub fn subresource(self, subresource: &'a str) -> Self {
+        Self { subresource, ..self }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.group {
+            "" => write!(f, "/api/{}", self.version)?,
+            group => write!(f, "/apis/{group}/{}", self.version)?,
+        }
+        if !self.namespace.is_empty() && (self.resource, self.name) != ("namespaces", self.namespace) {
+            write!(f, "/namespaces/{}", self.namespace)?;
+        }
+        write!(f, "/{}", self.resource)?;
+        for part in [self.name, self.subresource] {
+            if !part.is_empty() {
+                write!(f, "/{}", encode_path(part.as_bytes()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Failure {
+    /// A response that cannot be read, or a read that failed.
+    pub fn unreadable(message: impl fmt::Display) -> Self {
+        Self {
+            code: 0,
+            message: message.to_string(),
+            reasons: Vec::new(),
+        }
+    }
+
+    /// The verb is not supported; not sent.
+    pub fn unsupported() -> Self {
+        Self {
+            code: 405,
+            ..Self::unreadable("the server does not allow this method on the requested resource")
+        }
+    }
+
+    fn of(code: u16, status: &Value) -> Self {
+        let causes = status.at(&["details", "causes"]).items().iter();
+        let reasons = [status].into_iter().chain(causes).map(|v| v.str_at(&["reason"]));
+        Self {
+            code,
+            message: status.str_at(&["message"]).to_owned(),
+            reasons: reasons.map(str::to_owned).collect(),
+        }
+    }
+
+    /// Whether the Status or one of its causes has this reason.
+    pub fn has_reason(&self, reason: &str) -> bool {
+        self.reasons.iter().any(|r| r == reason)
+    }
+}
+
+/// `Ok(None)` instead of 404.
+pub fn found(result: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(e) if e.code == 404 => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+impl Loopback {
+    /// A client that is the service account `name` in kube-system.
+    pub fn service_account(handler: &Arc<dyn Handler>, name: &str) -> Self {
+        let groups = [
+            "system:serviceaccounts",
+            "system:serviceaccounts:kube-system",
+            AUTHENTICATED,
+        ];
+        let user = UserInfo::system(&format!("system:serviceaccount:kube-system:{name}"), &groups);
+        Self::new(
+            handler,
+            user,
+            &format!("{AGENT}/system:serviceaccount:kube-system:{name}"),
+        )
+    }
+
+    /// A client that is kube-controller-manager itself, for the election.
+    pub fn manager(handler: &Arc<dyn Handler>) -> Self {
+        let user = UserInfo::system("system:kube-controller-manager", &[AUTHENTICATED]);
+        Self::new(handler, user, &format!("{AGENT}/leader-election"))
+    }
+
+    /// A client that is the administrator of the generated kubeconfig.
+    pub fn administrator(handler: &Arc<dyn Handler>) -> Self {
+        let user = UserInfo::system("kubernetes-admin", &[MASTERS, AUTHENTICATED]);
+        Self::new(handler, user, concat!("torana/", env!("CARGO_PKG_VERSION")))
+    }
+
+    fn new(handler: &Arc<dyn Handler>, user: UserInfo, agent: &str) -> Self {
+        Self {
+            handler: handler.clone(),
+            user: Arc::new(user),
+            agent: HeaderValue::from_str(agent).expect("names of users and versions are ASCII"),
+        }
+    }
+
+    /// Reads an object, a list or a document.
+    pub async fn get(&self, path: impl fmt::Display) -> Result<Value, Failure> {
+        self.accept(path, JSON).await
+    }
+
+    /// Reads it in the media type that `accept` names.
+    pub async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, &path.to_string(), accept, None).await
+    }
+
+    /// Creates an object in a collection.
+    pub async fn create(&self, collection: Path<'_>, object: &Value) -> Result<Value, Failure> {
+        let path = collection.to_string();
+        self.send(Method::POST, &path, JSON, Some((JSON, object))).await
+    }
+
+    /// Replaces an object.
+    pub async fn replace(&self, path: Path<'_>, object: &Value) -> Result<Value, Failure> {
+        self.send(Method::PUT, &path.to_string(), JSON, Some((JSON, object)))
+            .await
+    }
+
+    /// Patches an object; `kind` is the patch's media type.
+    pub async fn patch(&self, path: impl fmt::Display, kind: &str, patch: &Value) -> Result<Value, Failure> {
+        let path = path.to_string();
+        self.send(Method::PATCH, &path, JSON, Some((kind, patch))).await
+    }
+
+    /// Deletes an object, or all of a collection, with these DeleteOptions.
+    pub async fn delete(&self, path: Path<'_>, options: &Value) -> Result<(), Failure> {
+        let path = path.to_string();
+        let response = self.respond(Method::DELETE, &path, JSON, Some((JSON, options))).await?;
+        // The deleted objects are not wanted.
+        match response.status().is_success() {
+            true => Ok(()),
+            false => read(response).await.map(drop),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Value, Failure> {
+        read(self.respond(method, path, accept, body).await?).await
+    }
+
+    async fn respond(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<crate::request::Response, Failure> {
+        let mut request = Request::default();
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse::<Uri>().map_err(Failure::unreadable)?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, self.agent.clone());
+        headers.insert(ACCEPT, HeaderValue::from_str(accept).map_err(Failure::unreadable)?);
+        if let Some((kind, value)) = body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_str(kind).map_err(Failure::unreadable)?);
+            *request.body_mut() = Body::full(json::to_vec(value));
+        }
+        let context = RequestContext::of_mut(&mut request);
+        context.in_process = Some(self.user.clone());
+        context.remote = Some(RemoteAddr(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        Ok(self.handler.handle(request).await)
+    }
+}
+
+async fn read(response: crate::request::Response) -> Result<Value, Failure> {
+    let status = response.status();
+    let bytes = response.into_body().collect(MAX_RESPONSE).await;
+    let bytes = bytes.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+    let value = match bytes.len() {
+        0..LARGE => json::decode(&bytes),
+        _ => off_thread(bytes.len(), move || json::decode(&bytes))
+            .await
+            .ok_or_else(|| Failure::unreadable("the gateway is shutting down"))?,
+    };
+    if !status.is_success() {
+        let mut failure = Failure::of(status.as_u16(), &value.unwrap_or_default());
+        if failure.message.is_empty() {
+            failure.message = status.to_string();
+        }
+        return Err(failure);
+    }
+    value.map_err(Failure::unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::request::Response;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        assert_eq!(
+            Path::core("", "namespaces").name("x").to_string(),
+            "/api/v1/namespaces/x"
+        );
+        let path = Path::of("apps", "v1", "x", "deployments")
+            .name("d")
+            .subresource("status");
+        assert_eq!(path.to_string(), "/apis/apps/v1/namespaces/x/deployments/d/status");
+        let path = Path::of("g", "v1", "", "rs").name("system:a b");
+        assert_eq!(path.to_string(), "/apis/g/v1/rs/system:a%20b");
+    }
+
+    /// Answers with the caller's name, or fails as a namespace that is being deleted does.
+    struct Server;
+
+    #[async_trait::async_trait]
+    impl Handler for Server {
+        async fn handle(&self, request: Request) -> Response {
+            let user = RequestContext::of(&request).in_process.clone();
+            let (code, answer) = match request.method() {
+                &Method::GET => (200, json!({"user": (user.map(|u| u.name.clone()))})),
+                _ => (
+                    403,
+                    json!({"reason": "Forbidden", "message": "no", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}),
+                ),
+            };
+            let mut response = Response::new(Body::full(json::to_vec(&answer)));
+            *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+            response
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_carry_the_identity_and_failures_their_causes() {
+        let handler: Arc<dyn Handler> = Arc::new(Server);
+        let api = Loopback::service_account(&handler, "namespace-controller");
+        let path = Path::core("a", "pods");
+        let answer = api.get(path).await.unwrap();
+        assert_eq!(
+            answer.str_at(&["user"]),
+            "system:serviceaccount:kube-system:namespace-controller"
+        );
+        let failed = api.create(path, &Value::Null).await.unwrap_err();
+        assert_eq!((failed.code, failed.message.as_str()), (403, "no"));
+        assert!(failed.has_reason("NamespaceTerminating") && failed.has_reason("Forbidden"));
+        assert_eq!(api.delete(path, &Value::Null).await.unwrap_err().code, 403);
+    }
+}

@@ -1,0 +1,183 @@
+//! Deletes everything in a namespace, resource by resource, and counts what is left.
+
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::time;
+use crate::apimachinery::value::Value;
+use crate::controllers::discovery::ServedResource;
+use crate::controllers::loopback::{Failure, Loopback, Path};
+use crate::json;
+use ::time::OffsetDateTime;
+use futures_util::StreamExt as _;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Resources that are deleted at the same time.
+const CONCURRENT: usize = 16;
+/// Objects per page of a list.
+const PAGE: usize = 500;
+/// Time that upstream expects finalizers to take.
+const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// What one pass has found.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Number of group versions that could not be discovered, and why.
+    pub discovery: Option<(usize, String)>,
+    /// Why resources could not be deleted.
+    pub content: Vec<String>,
+    /// Objects left, by `<resource>.<group>`.
+    pub remaining: BTreeMap<String, usize>,
+    /// Objects left, by finalizer.
+    pub finalizers: BTreeMap<String, usize>,
+    /// Time that what is left needs; zero if nothing is left.
+    pub estimate: Duration,
+    /// All failures.
+    pub failures: Vec<Failure>,
+}
+
+/// What is left of one resource.
+#[derive(Default)]
+struct Left {
+    count: usize,
+    finalizers: BTreeMap<String, usize>,
+    estimate: Duration,
+}
+
+/// Deletes all objects of these resources.
+pub async fn delete_all(api: &Loopback, namespace: &Value, resources: &[&ServedResource], progress: &mut Progress) {
+    let pending = resources
+        .iter()
+        .map(|resource| async move { (*resource, delete(api, namespace, resource).await) });
+    // Boxed: the requests of all resources in one future would be large.
+    let mut done = futures_util::stream::iter(pending).buffer_unordered(CONCURRENT).boxed();
+    while let Some((resource, result)) = done.next().await {
+        match result {
+            Err(e) => {
+                progress.content.push(e.message.clone());
+                progress.failures.push(e);
+            }
+            Ok(left) if left.count == 0 => {}
+            Ok(left) => {
+                progress.estimate = progress.estimate.max(left.estimate);
+                progress.remaining.insert(resource.qualified(), left.count);
+                for (finalizer, n) in left.finalizers {
+                    *progress.finalizers.entry(finalizer).or_default() += n;
+                }
+            }
+        }
+    }
+    progress.content.sort();
+}
+
+async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) -> Result<Left, Failure> {
+    let path = Path::of(&resource.group, &resource.version, namespace.name(), &resource.resource);
+    let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+    let whole = match resource.has("deletecollection") {
+        true => api.delete(path, &options).await,
+        false => Err(Failure::unsupported()),
+    };
+    match whole {
+        Ok(()) => {}
+        // Servers without the verb: one by one.
+        Err(e) if matches!(e.code, 404 | 405) => {
+            for object in list(api, path, METADATA).await? {
+                match api.delete(path.name(object.name()), &options).await {
+                    Err(e) if e.code != 404 => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+        Err(e) => return Err(e),
+    }
+    if !resource.has("list") {
+        return Ok(Left::default());
+    }
+    let is_pods = resource.group.is_empty() && resource.resource == "pods";
+    let objects = list(api, path, if is_pods { "application/json" } else { METADATA }).await?;
+    let mut left = Left {
+        count: objects.len(),
+        ..Left::default()
+    };
+    for finalizer in objects.iter().flat_map(|o| o.finalizers()) {
+        *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+    }
+    if is_pods {
+        left.estimate = grace(&objects, namespace);
+    }
+    if !left.finalizers.is_empty() {
+        left.estimate = left.estimate.max(FINALIZER_ESTIMATE);
+    }
+    if left.count > 0 && left.estimate.is_zero() {
+        return Err(Failure::unreadable(format!(
+            "unexpected items still remain in namespace: {} for gvr: {}",
+            namespace.name(),
+            go_gvr(resource),
+        )));
+    }
+    Ok(left)
+}
+
+/// As Go prints a GroupVersionResource with `%v`.
+fn go_gvr(resource: &ServedResource) -> String {
+    format!(
+        "{}/{}, Resource={}",
+        resource.group, resource.version, resource.resource
+    )
+}
+
+/// The longest grace period of the pods that still run, until it has passed since the namespace was deleted.
+fn grace(pods: &[Value], namespace: &Value) -> Duration {
+    let running = pods
+        .iter()
+        .filter(|p| !matches!(p.str_at(&["status", "phase"]), "Succeeded" | "Failed"));
+    let seconds = running.filter_map(|p| p.at(&["spec", "terminationGracePeriodSeconds"]).as_i64());
+    let longest = seconds.max().and_then(|s| u64::try_from(s).ok()).unwrap_or(0);
+    let since = time::parse(namespace.meta("deletionTimestamp")).ok();
+    let passed = since.map(|since| OffsetDateTime::now_utc() - since);
+    let longest = Duration::from_secs(longest);
+    match passed.and_then(|p| Duration::try_from(p).ok()) {
+        Some(passed) if passed > longest => Duration::ZERO,
+        _ => longest,
+    }
+}
+
+/// All objects of a collection, page by page.
+async fn list(api: &Loopback, path: Path<'_>, accept: &str) -> Result<Vec<Value>, Failure> {
+    let mut all = Vec::new();
+    let mut next = String::new();
+    loop {
+        let mut query = format!("{path}?limit={PAGE}");
+        if !next.is_empty() {
+            query.push_str("&continue=");
+            crate::request::percent::encode_query(next.as_bytes(), &mut query);
+        }
+        let mut page = match api.accept(query, accept).await {
+            // A resource whose definition has just gone has no objects.
+            Err(e) if e.code == 404 => return Ok(all),
+            other => other?,
+        };
+        next = page.str_at(&["metadata", "continue"]).to_owned();
+        if let Some(items) = page.at_mut(&["items"]).and_then(Value::as_array_mut) {
+            all.append(items);
+        }
+        if next.is_empty() {
+            return Ok(all);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_grace_period_counts_until_it_has_passed() {
+        let pod = |seconds: i64, phase: &str| json!({"spec": {"terminationGracePeriodSeconds": seconds}, "status": {"phase": phase}});
+        let pods = [pod(30, "Running"), pod(60, "Succeeded"), pod(10, "Pending")];
+        let deleted = |at: String| json!({"metadata": {"deletionTimestamp": at}});
+        assert_eq!(grace(&pods, &deleted(time::now())), Duration::from_secs(30));
+        let long_ago = time::format(OffsetDateTime::now_utc() - Duration::from_secs(40));
+        assert_eq!(grace(&pods, &deleted(long_ago)), Duration::ZERO);
+    }
+}

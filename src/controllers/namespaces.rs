@@ -1,0 +1,30 @@
+//! [`Namespace`]: what the loops need to know of a namespace.
+
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::Str;
+use crate::storage::Entry;
+use std::sync::LazyLock;
+
+/// The parts of a Namespace that loops react to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: Str,
+    /// The phase is `Active`.
+    pub active: bool,
+    pub deleting: bool,
+}
+
+static PARTS: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of(&["metadata.name", "metadata.deletionTimestamp", "status.phase"]));
+
+impl Namespace {
+    pub fn from_entry(entry: &Entry) -> Self {
+        let parts = entry.decode_parts(&PARTS);
+        Self {
+            name: entry.name().into(),
+            active: parts.str_at(&["status", "phase"]) == "Active",
+            deleting: parts.is_being_deleted(),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! [`Tracked`]: what the loops keep of every object.
+
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::{Str, Value};
+use crate::json;
+use crate::storage::{Entry, Revision};
+use std::sync::{Arc, LazyLock};
+
+/// The finalizer of an object that waits for its dependents to be deleted.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents are to lose their reference to it.
+pub const ORPHAN: &str = "orphan";
+
+/// An object's UID.
+pub type Uid = Arc<str>;
+
+/// The metadata that the loops react to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracked {
+    pub uid: Uid,
+    pub revision: Revision,
+    pub owners: Box<[OwnerReference]>,
+    /// Has a deletion timestamp.
+    pub deleting: bool,
+    /// Has the finalizer [`ORPHAN`].
+    pub orphans: bool,
+    /// Has the finalizer [`FOREGROUND`].
+    pub foreground: bool,
+}
+
+/// An element of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerReference {
+    pub uid: Uid,
+    pub api_version: Str,
+    pub kind: Str,
+    pub name: Str,
+    pub controller: Option<bool>,
+    pub blocks: Option<bool>,
+}
+
+static PARTS: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of(&["metadata.{uid,ownerReferences,finalizers,deletionTimestamp}"]));
+
+impl OwnerReference {
+    fn from_value(reference: &Value) -> Self {
+        Self {
+            uid: reference.str_at(&["uid"]).into(),
+            api_version: reference.str_at(&["apiVersion"]).into(),
+            kind: reference.str_at(&["kind"]).into(),
+            name: reference.str_at(&["name"]).into(),
+            controller: reference.get("controller").as_bool(),
+            blocks: reference.get("blockOwnerDeletion").as_bool(),
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        let mut v = json!({"apiVersion": (self.api_version.as_str()), "kind": (self.kind.as_str()),
+            "name": (self.name.as_str()), "uid": (&*self.uid)});
+        for (key, flag) in [("controller", self.controller), ("blockOwnerDeletion", self.blocks)] {
+            if let Some(flag) = flag {
+                v.set(&[key], flag);
+            }
+        }
+        v
+    }
+
+    /// Whether the owner's foreground deletion waits for the object.
+    pub fn is_blocking(&self) -> bool {
+        self.blocks == Some(true)
+    }
+
+    /// The group of the owner's kind.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+impl Tracked {
+    pub fn from_entry(entry: &Entry) -> Self {
+        Self::from_value(&entry.decode_parts(&PARTS), entry.revision)
+    }
+
+    pub fn from_value(object: &Value, revision: Revision) -> Self {
+        let finalizers = object.finalizers();
+        let owners = object.at(&["metadata", "ownerReferences"]).items().iter();
+        Self {
+            uid: object.uid().into(),
+            revision,
+            owners: owners.map(OwnerReference::from_value).collect(),
+            deleting: object.is_being_deleted(),
+            orphans: finalizers.contains(&ORPHAN),
+            foreground: finalizers.contains(&FOREGROUND),
+        }
+    }
+
+    /// Being deleted, after its dependents.
+    pub fn waits_for_dependents(&self) -> bool {
+        self.deleting && self.foreground
+    }
+
+    /// Being deleted, after its dependents have lost their references.
+    pub fn waits_for_orphans(&self) -> bool {
+        self.deleting && self.orphans
+    }
+
+    /// Whether the graph has to know the object as a node.
+    pub fn is_node(&self) -> bool {
+        !self.owners.is_empty() || self.waits_for_dependents() || self.waits_for_orphans()
+    }
+}

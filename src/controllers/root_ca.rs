@@ -1,0 +1,108 @@
+//! The ConfigMap `kube-root-ca.crt` of every namespace: the CA certificates with which Pods verify this server
+//! (`pkg/controller/certificates/rootcacertpublisher`).
+
+use super::loopback::{Path, found};
+use super::term::Term;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::json;
+use crate::storage::{Entry, MinRevision};
+
+const QUEUE: &str = "root_ca_cert_publisher";
+const NAME: &str = "kube-root-ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
+                    the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
+                    Kubernetes clusters.";
+
+pub fn start(term: &Term) {
+    let Some(ca) = &term.root_ca else {
+        tracing::warn!("no {NAME} is published: the CA of --tls-cert-file is not known; set --root-ca-file");
+        return;
+    };
+    let wanted = json!({"ca.crt": (String::from_utf8_lossy(ca))});
+    let queue = term.queue::<Str>(QUEUE);
+    let added = queue.clone();
+    term.namespaces().subscribe(move |change| {
+        if let Some(namespace) = change.new.filter(|n| change.old.is_none() || n.active) {
+            added.add(namespace.name.clone());
+        }
+    });
+    let changed = queue.clone();
+    let followed = term.inform(
+        ("", "configmaps"),
+        |_: &Entry| (),
+        |maps| {
+            maps.subscribe(move |change: &Change<'_, ()>| {
+                if let Some((namespace, NAME)) = change.key.split_once('/') {
+                    changed.add(namespace.into());
+                }
+            });
+        },
+    );
+    let (Some(_), Some(maps)) = (followed, term.storage("", "configmaps")) else {
+        return;
+    };
+    let api = term.client("root-ca-cert-publisher");
+    let namespaces = term.namespaces().clone();
+    term.process(QUEUE, &queue, 1, move |namespace: Str| {
+        let (api, maps, wanted, namespaces) = (api.clone(), maps.clone(), wanted.clone(), namespaces.clone());
+        async move {
+            if namespaces.get(&namespace).is_none() {
+                return Ok(());
+            }
+            let path = Path::core(&namespace, "configmaps");
+            let live = maps.get(&format!("{namespace}/{NAME}"), MinRevision::Any).await;
+            let written = match live.ok().flatten().map(|entry| entry.decode()) {
+                None => api.create(path, &published(&namespace, wanted)).await,
+                Some(live) => match corrected(live, &wanted) {
+                    Some(map) => api.replace(path.name(NAME), &map).await,
+                    None => return Ok(()),
+                },
+            };
+            match found(written) {
+                Err(e) if e.code == 409 || e.has_reason("NamespaceTerminating") => Ok(()),
+                other => other.map(drop),
+            }
+        }
+    });
+}
+
+fn published(namespace: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": (data),
+        "metadata": {"name": NAME, "namespace": namespace, "annotations": {DESCRIPTION: TEXT}}})
+}
+
+/// The ConfigMap with the content that it should have; `None` if it has.
+fn corrected(mut live: Value, wanted: &Value) -> Option<Value> {
+    if live.get("data") == wanted && live.annotation(DESCRIPTION).is_some_and(|text| !text.is_empty()) {
+        return None;
+    }
+    live.set(&["data"], wanted.clone());
+    live.set(&["metadata", "annotations", DESCRIPTION], TEXT);
+    Some(live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_content_is_corrected_and_other_annotations_stay() {
+        let wanted = json!({"ca.crt": "PEM"});
+        let map = published("a", wanted.clone());
+        assert_eq!(corrected(map.clone(), &wanted), None);
+
+        let mut other_text = map.clone();
+        other_text.set(&["metadata", "annotations", DESCRIPTION], "mine");
+        assert_eq!(corrected(other_text, &wanted), None);
+
+        let mut changed = map.clone();
+        changed.set(&["data", "more"], "x");
+        changed.set(&["metadata", "annotations", "mine"], "y");
+        let back = corrected(changed, &wanted).expect("it differs");
+        assert_eq!(back.get("data"), &wanted);
+        assert_eq!(back.annotation("mine"), Some("y"));
+    }
+}

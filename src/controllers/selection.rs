@@ -1,0 +1,107 @@
+//! `--controllers`: which loops run, by kube-controller-manager's names (`cmd/kube-controller-manager/names`) and rules:
+//! `*` stands for all that are on by default, `name` adds one, `-name` removes one.
+
+/// A loop: its name, and the name that it had before v1.28, which is still accepted.
+pub(super) const NAMES: &[(&str, &str)] = &[
+    ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("garbage-collector-controller", "garbagecollector"),
+    ("namespace-controller", "namespace"),
+    ("persistentvolume-protection-controller", "pv-protection"),
+    ("persistentvolumeclaim-protection-controller", "pvc-protection"),
+    ("resourcequota-controller", "resourcequota"),
+    ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    ("serviceaccount-controller", "serviceaccount"),
+    ("ttl-after-finished-controller", "ttl-after-finished"),
+];
+
+/// The selected loops.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection(Vec<&'static str>);
+
+/// A name in the list is not the name of a loop.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not in the list of known controllers: {known}", known = known())]
+pub struct UnknownController(pub String);
+
+fn known() -> String {
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+fn find(given: &str) -> Option<&'static str> {
+    let found = NAMES.iter().find(|(name, alias)| *name == given || *alias == given);
+    found.map(|(name, _)| *name)
+}
+
+impl Selection {
+    /// All loops.
+    pub fn all() -> Self {
+        Self(NAMES.iter().map(|(name, _)| *name).collect())
+    }
+
+    /// Parses the values of the flag. The order does not matter: a removed loop stays removed.
+    ///
+    /// # Errors
+    /// The first unknown name.
+    pub fn parse(values: &[String]) -> Result<Self, UnknownController> {
+        let (mut all, mut added, mut removed) = (false, Vec::new(), Vec::new());
+        for value in values.iter().map(|v| v.trim()).filter(|v| !v.is_empty()) {
+            let unknown = || UnknownController(value.trim_start_matches('-').to_owned());
+            match value.strip_prefix('-') {
+                None if value == "*" => all = true,
+                None => added.push(find(value).ok_or_else(unknown)?),
+                Some(name) => removed.push(find(name).ok_or_else(unknown)?),
+            }
+        }
+        let names = NAMES.iter().map(|(name, _)| *name);
+        Ok(Self(
+            names
+                .filter(|name| (all || added.contains(name)) && !removed.contains(name))
+                .collect(),
+        ))
+    }
+
+    /// Whether no loop is selected.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names of the loops.
+    pub fn names(&self) -> &[&'static str] {
+        &self.0
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Selection, UnknownController> {
+        Selection::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn names_add_and_remove_whatever_their_order() {
+        assert!(parse("").unwrap().is_empty());
+        assert_eq!(parse("*").unwrap(), Selection::all());
+        assert_eq!(parse("namespace").unwrap(), parse("namespace-controller").unwrap());
+        let others = parse("-namespace-controller,*").unwrap();
+        assert_eq!(others, parse("*,-namespace-controller").unwrap());
+        assert!(!others.contains("namespace-controller") && others.contains("serviceaccount-controller"));
+    }
+
+    #[test]
+    fn unknown_names_are_refused() {
+        let refused = parse("*,-nonsense").unwrap_err();
+        assert_eq!(refused.0, "nonsense");
+        let text = refused.to_string();
+        assert!(
+            text.starts_with("\"nonsense\" is not in the list of known controllers: "),
+            "{text}"
+        );
+    }
+}

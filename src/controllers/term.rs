@@ -1,0 +1,133 @@
+//! [`Term`]: what the loops share for as long as this gateway is elected.
+
+use super::loopback::Loopback;
+use super::namespaces::Namespace;
+use super::objects::Objects;
+use super::{Config, TaskGroup, storage};
+use crate::client::{Informer, InformerHandle};
+use crate::registry::StoreLookup;
+use crate::request::Handler;
+use crate::storage::{Entry, Storage};
+use crate::tasks::{Backoff, WorkQueue};
+use crate::telemetry::Telemetry;
+use bytes::Bytes;
+use std::fmt::Display;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the loops of a
+/// gateway to have a failed item tried again.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(60));
+
+/// One term of the elected gateway.
+pub struct Term {
+    tasks: TaskGroup,
+    handler: Arc<dyn Handler>,
+    telemetry: Telemetry,
+    lookup: StoreLookup,
+    namespaces: Informer<Namespace>,
+    objects: Arc<Objects>,
+    /// Run by [`Term::follow`], once all loops have subscribed: earlier changes are not reported to a subscriber.
+    pending: Mutex<Option<InformerHandle<Namespace>>>,
+    /// As [`Config::root_ca`].
+    pub root_ca: Option<Bytes>,
+    /// As [`Config::shared_store`].
+    pub shared_store: bool,
+}
+
+impl Term {
+    pub fn new(config: &Config) -> Self {
+        let namespaces = storage(&config.lookup, "", "namespaces").expect("namespaces are always served");
+        let (namespaces, handle) = Informer::new(namespaces, Namespace::from_entry);
+        Self {
+            tasks: TaskGroup::new("control loops"),
+            handler: config.handler.clone(),
+            telemetry: config.telemetry.clone(),
+            lookup: config.lookup.clone(),
+            namespaces,
+            objects: Arc::default(),
+            pending: Mutex::new(Some(handle)),
+            root_ca: config.root_ca.clone(),
+            shared_store: config.shared_store,
+        }
+    }
+
+    /// The tasks of the term.
+    pub fn tasks(&self) -> &TaskGroup {
+        &self.tasks
+    }
+
+    /// The namespaces, followed once for all loops.
+    pub fn namespaces(&self) -> &Informer<Namespace> {
+        &self.namespaces
+    }
+
+    /// The metadata of all objects, followed once for all loops.
+    pub fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
+    /// Begins to follow what the loops share. Called once, after they have subscribed.
+    pub fn follow(&self) {
+        let handle = self
+            .pending
+            .lock()
+            .expect("no code panics while holding this lock")
+            .take();
+        if let Some(handle) = handle {
+            self.tasks
+                .spawn_until_stopped("namespaces of the control loops", handle.run());
+        }
+        self.objects.follow(&self.lookup, &self.tasks);
+    }
+
+    /// Follows a resource. `subscriber` sees every object, as created if it exists already; it must not block.
+    pub fn inform<T: Send + Sync + 'static>(
+        &self,
+        (group, resource): (&str, &str),
+        parse: fn(&Entry) -> T,
+        subscribe: impl FnOnce(&Informer<T>),
+    ) -> Option<Informer<T>> {
+        let storage = storage(&self.lookup, group, resource)?;
+        let (informer, handle) = Informer::new(storage, parse);
+        subscribe(&informer);
+        self.tasks
+            .spawn_until_stopped(format!("informer of {resource}"), handle.run());
+        Some(informer)
+    }
+
+    /// The storage of a built-in resource.
+    pub fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+        storage(&self.lookup, group, resource)
+    }
+
+    /// A client that is the service account of a loop.
+    pub fn client(&self, service_account: &str) -> Loopback {
+        Loopback::service_account(&self.handler, service_account)
+    }
+
+    /// A work queue under upstream's name.
+    pub fn queue<T: Clone + Eq + Hash>(&self, name: &str) -> WorkQueue<T> {
+        WorkQueue::new(BACKOFF, self.telemetry.queue(name))
+    }
+
+    /// Processes a queue with this many workers until the term ends.
+    pub fn process<T, E, F>(
+        &self,
+        name: &'static str,
+        queue: &WorkQueue<T>,
+        workers: usize,
+        work: impl Fn(T) -> F + Clone + Send + Sync + 'static,
+    ) where
+        T: Clone + Eq + Hash + Display + Send + Sync + 'static,
+        E: Display + Send,
+        F: Future<Output = Result<(), E>> + Send,
+    {
+        for _ in 0..workers {
+            let (queue, work) = (queue.clone(), work.clone());
+            self.tasks
+                .spawn_until_stopped(name, async move { queue.process(name, work).await });
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Protection of volumes in use: removes the finalizers that admission adds to PersistentVolumeClaims and
+//! PersistentVolumes, once a deleted claim is used by no Pod and a deleted volume is not bound
+//! (`pkg/controller/volume/{pvcprotection,pvprotection}`).
+
+use super::loopback::{Failure, Loopback, Path, found};
+use super::term::Term;
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::{Change, Informer};
+use crate::storage::Entry;
+use std::sync::{Arc, LazyLock};
+
+const CLAIMS: &str = "pvcprotection";
+const VOLUMES: &str = "pvprotection";
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+
+/// The claims that a Pod uses.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PodClaims {
+    /// Only a scheduled Pod uses its claims: the kubelet starts no Pod whose claim is being deleted.
+    scheduled: bool,
+    /// No longer runs, so that its claims are looked at again.
+    terminated: bool,
+    names: Vec<Str>,
+    /// Claims of ephemeral volumes, which are not in use any more when the Pod only waits to be removed.
+    ephemeral: Vec<Str>,
+    shut_down: bool,
+}
+
+static PARTS: LazyLock<Mask> = LazyLock::new(|| {
+    Mask::of(&[
+        "metadata.{deletionTimestamp,deletionGracePeriodSeconds}",
+        "spec.nodeName",
+        "spec.volumes",
+        "status.phase",
+    ])
+});
+
+impl PodClaims {
+    fn from_entry(entry: &Entry) -> Self {
+        let pod = entry.decode_parts(&PARTS);
+        let mut claims = Self {
+            scheduled: !pod.str_at(&["spec", "nodeName"]).is_empty(),
+            terminated: matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed"),
+            shut_down: pod.is_being_deleted()
+                && pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64() == Some(0),
+            ..Self::default()
+        };
+        for volume in pod.at(&["spec", "volumes"]).items() {
+            let claim = volume.str_at(&["persistentVolumeClaim", "claimName"]);
+            if !claim.is_empty() {
+                claims.names.push(claim.into());
+            } else if !volume.get("ephemeral").is_null() {
+                let name = format!("{}-{}", entry.name(), volume.str_at(&["name"]));
+                claims.ephemeral.push(name.into());
+            }
+        }
+        claims
+    }
+
+    fn uses(&self, claim: &str) -> bool {
+        let listed = |names: &[Str]| names.iter().any(|n| n == claim);
+        self.scheduled && (listed(&self.names) || !self.shut_down && listed(&self.ephemeral))
+    }
+}
+
+/// A claim or a volume.
+#[derive(Debug, PartialEq, Eq)]
+struct Protected {
+    /// Being deleted, with the finalizer.
+    candidate: bool,
+    bound: bool,
+}
+
+fn protected(entry: &Entry, finalizer: &str) -> Protected {
+    static PARTS: LazyLock<Mask> =
+        LazyLock::new(|| Mask::of(&["metadata.{deletionTimestamp,finalizers}", "status.phase"]));
+    let object = entry.decode_parts(&PARTS);
+    Protected {
+        candidate: object.is_being_deleted() && object.finalizers().contains(&finalizer),
+        bound: object.str_at(&["status", "phase"]) == "Bound",
+    }
+}
+
+/// Removes the finalizer from the claims.
+pub fn start_claims(term: &Term) {
+    let queue = term.queue::<Str>(CLAIMS);
+    let (of_claims, of_pods) = (queue.clone(), queue.clone());
+    let claims = term.inform(
+        ("", "persistentvolumeclaims"),
+        |entry| protected(entry, CLAIM_FINALIZER),
+        |claims| {
+            claims.subscribe(move |change: &Change<'_, Protected>| {
+                if change.new.is_some_and(|c| c.candidate) {
+                    of_claims.add(change.key.into());
+                }
+            });
+        },
+    );
+    let pods = term.inform(("", "pods"), PodClaims::from_entry, |pods| {
+        pods.subscribe(move |change: &Change<'_, PodClaims>| {
+            // Only a Pod that ends can release a claim.
+            let ends = change.new.is_none_or(|p| p.terminated || p.shut_down || !p.scheduled);
+            let (Some(pod), Some((namespace, _)), true) = (change.old.or(change.new), change.key.split_once('/'), ends)
+            else {
+                return;
+            };
+            for name in pod.names.iter().chain(&pod.ephemeral) {
+                of_pods.add(format!("{namespace}/{name}").into());
+            }
+        });
+    });
+    let (Some(claims), Some(pods)) = (claims, pods) else {
+        return;
+    };
+    let Some(storage) = term.storage("", "pods") else {
+        return;
+    };
+    let api = term.client("pvc-protection-controller");
+    term.process(CLAIMS, &queue, 1, move |key: Str| {
+        let (api, claims, pods, storage) = (api.clone(), claims.clone(), pods.clone(), storage.clone());
+        async move {
+            if claims.get(&key).is_none_or(|c| !c.candidate) {
+                return Ok(());
+            }
+            pods.catch_up(&*storage).await;
+            match is_used(&pods, &key) {
+                true => Ok(()),
+                false => release(&api, &key, "persistentvolumeclaims", CLAIM_FINALIZER).await,
+            }
+        }
+    });
+}
+
+fn is_used(pods: &Informer<PodClaims>, key: &str) -> bool {
+    let Some((namespace, claim)) = key.split_once('/') else {
+        return false;
+    };
+    let prefix = format!("{namespace}/");
+    let all = pods.snapshot();
+    let of_namespace = all.range::<_, str>((std::ops::Bound::Included(&*prefix), std::ops::Bound::Unbounded));
+    of_namespace
+        .take_while(|(pod, _): &(&Arc<str>, _)| pod.starts_with(&prefix))
+        .any(|(_, pod)| pod.uses(claim))
+}
+
+/// Removes the finalizer from the volumes.
+pub fn start_volumes(term: &Term) {
+    let queue = term.queue::<Str>(VOLUMES);
+    let changed = queue.clone();
+    let volumes = term.inform(
+        ("", "persistentvolumes"),
+        |entry| protected(entry, VOLUME_FINALIZER),
+        |volumes| {
+            volumes.subscribe(move |change: &Change<'_, Protected>| {
+                if change.new.is_some_and(|v| v.candidate && !v.bound) {
+                    changed.add(change.key.into());
+                }
+            });
+        },
+    );
+    let Some(volumes) = volumes else { return };
+    let api = term.client("pv-protection-controller");
+    term.process(VOLUMES, &queue, 1, move |key: Str| {
+        let (api, volumes) = (api.clone(), volumes.clone());
+        async move {
+            match volumes.get(&key) {
+                Some(v) if v.candidate && !v.bound => release(&api, &key, "persistentvolumes", VOLUME_FINALIZER).await,
+                _ => Ok(()),
+            }
+        }
+    });
+}
+
+async fn release(api: &Loopback, key: &str, resource: &str, finalizer: &str) -> Result<(), Failure> {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let path = Path::core(namespace, resource).name(name);
+    let Some(mut object) = found(api.get(path).await)? else {
+        return Ok(());
+    };
+    if !object.is_being_deleted() {
+        return Ok(());
+    }
+    let left = object.finalizers().into_iter().filter(|f| *f != finalizer);
+    let left: Vec<Value> = left.map(Value::from).collect();
+    object.set_meta("finalizers", left);
+    found(api.replace(path, &object).await).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::{Draft, Revision};
+
+    fn pod(object: &Value) -> PodClaims {
+        PodClaims::from_entry(&Draft::new(object, Vec::new()).into_entry("a/p", Revision(1)))
+    }
+
+    #[test]
+    fn a_scheduled_pod_uses_its_claims_until_it_is_shut_down() {
+        let volumes =
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "ephemeral": {}}]);
+        let waiting = json!({"metadata": {}, "spec": {"volumes": (volumes.clone())}});
+        assert!(!pod(&waiting).uses("c"));
+        let mut running = waiting;
+        running.set(&["spec", "nodeName"], "n");
+        assert!(pod(&running).uses("c") && pod(&running).uses("p-e") && !pod(&running).uses("other"));
+        running.set_meta("deletionTimestamp", "2026-01-01T00:00:00Z");
+        running.set_meta("deletionGracePeriodSeconds", 0);
+        assert!(pod(&running).uses("c") && !pod(&running).uses("p-e"));
+    }
+}

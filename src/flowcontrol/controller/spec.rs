@@ -1,0 +1,56 @@
+//! [`LevelSpec`]: a PriorityLevelConfiguration as far as it is acted upon.
+
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::flowcontrol::classify::EXEMPT;
+use crate::flowcontrol::queueset::Queuing;
+use crate::flowcontrol::seats::Shares;
+use crate::flowcontrol::shuffle_sharding::Dealer;
+
+/// The parsed object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LevelSpec {
+    pub shares: Shares,
+    pub queuing: Queuing,
+    /// Of levels with queues.
+    pub hand_size: Option<u32>,
+}
+
+impl LevelSpec {
+    /// `None` for an object that validation would reject: it may have been stored by another version.
+    pub fn parse(object: &Value) -> Option<Self> {
+        let spec = object.get("spec");
+        let exempt = spec.str_at(&["type"]) == "Exempt";
+        if exempt != (object.name() == EXEMPT) {
+            return None;
+        }
+        let limit = spec.get(if exempt { "exempt" } else { "limited" });
+        let number = |v: &Value, key: &str| v.get(key).as_i64().map(|n| u32::try_from(n).unwrap_or(0));
+        let shares = Shares {
+            shares: number(limit, "nominalConcurrencyShares").unwrap_or(if exempt { 0 } else { 30 }),
+            lendable_percent: number(limit, "lendablePercent").unwrap_or(0).min(100),
+            borrowing_percent: number(limit, "borrowingLimitPercent"),
+            exempt,
+        };
+        let response = limit.get("limitResponse");
+        let queues = response.get("queuing");
+        let (queuing, hand_size) = match (exempt, response.str_at(&["type"])) {
+            (true, _) => (Queuing::Exempt, None),
+            (false, "Reject") => (Queuing::Reject, None),
+            (false, "Queue") => {
+                let hand_size = number(queues, "handSize")?;
+                let queuing = Queuing::Queues {
+                    dealer: Dealer::try_new(number(queues, "queues")?, hand_size)?,
+                    length_limit: number(queues, "queueLengthLimit")?,
+                };
+                (queuing, Some(hand_size))
+            }
+            _ => return None,
+        };
+        Some(Self {
+            shares,
+            queuing,
+            hand_size,
+        })
+    }
+}

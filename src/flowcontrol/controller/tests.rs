@@ -1,0 +1,378 @@
+use super::*;
+use crate::flowcontrol::dump::Dump;
+use crate::flowcontrol::work_estimate::StoredObjects;
+use crate::json;
+use futures_util::FutureExt as _;
+use http::Method;
+use std::time::Duration;
+
+struct Nothing;
+
+impl ObjectCounts for Nothing {
+    fn stored(&self, _: &str, _: &str) -> Option<StoredObjects> {
+        None
+    }
+}
+
+fn everything(group: &str) -> Value {
+    json!([{
+        "subjects": [{"kind": "Group", "group": {"name": group}}],
+        "resourceRules": [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true}
+        ],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    }])
+}
+
+fn schema(name: &str, precedence: i64, level: &str, group: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": format!("fs-{name}")},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": everything(group)
+        }
+    })
+}
+
+fn level(name: &str, shares: i64, queue_length: i64) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": format!("pl-{name}")},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": shares, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Queue", "queuing": {
+                "queues": 64, "handSize": 6, "queueLengthLimit": queue_length
+            }}
+        }}
+    })
+}
+
+/// The mandatory objects.
+pub(crate) fn mandatory() -> Mandatory {
+    let without_uid = |mut object: Value| {
+        object.set(&["metadata", "uid"], "");
+        object
+    };
+    let exempt = json!({
+        "metadata": {"name": "exempt"},
+        "spec": {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
+    });
+    let mut reject = level("catch-all", 5, 1);
+    reject.set(&["spec", "limited", "limitResponse"], json!({"type": "Reject"}));
+    Mandatory {
+        schemas: vec![
+            without_uid(schema("exempt", 1, "exempt", "system:masters")),
+            without_uid(schema("catch-all", 10_000, "catch-all", "system:authenticated")),
+        ],
+        levels: vec![exempt, without_uid(reject)],
+    }
+}
+
+/// A controller with the mandatory objects only.
+pub(crate) fn imagined(seats: u32) -> Arc<FlowController> {
+    FlowController::new(seats, mandatory(), Nothing, &Telemetry::new())
+}
+
+/// A controller with one level of `seats` seats for everybody but masters.
+pub(crate) fn busy_for_all(seats: u32) -> Arc<FlowController> {
+    let controller = FlowController::new(seats, mandatory(), Nothing, &Telemetry::new());
+    controller.digest(
+        &[schema("busy", 100, "busy", "system:authenticated")],
+        &[level("busy", 5_000, 50)],
+    );
+    controller
+}
+
+/// 10 seats for requests of the group `busy`, and 10 for the others.
+fn busy(queue_length: i64) -> (Arc<FlowController>, Telemetry) {
+    let telemetry = Telemetry::new();
+    let controller = FlowController::new(20, mandatory(), Nothing, &telemetry);
+    controller.digest(
+        &[
+            schema("busy", 100, "busy", "busy"),
+            schema("dangling", 50, "nowhere", "busy"),
+        ],
+        &[level("busy", 5, queue_length)],
+    );
+    (controller, telemetry)
+}
+
+fn get(controller: &FlowController, user: &str, group: &str) -> Entered {
+    let info = RequestInfo::resolve(&Method::GET, &"/api/v1/namespaces/a/pods/p".parse().unwrap()).unwrap();
+    controller.enter(&Arc::new(UserInfo::system(user, &[group])), &Arc::new(info), "")
+}
+
+/// Takes all seats of the level `busy`.
+fn fill(controller: &FlowController, user: &str) -> Vec<Permit> {
+    let permits: Vec<Permit> = (0..10)
+        .map(|_| get(controller, user, "busy").admission.unwrap())
+        .collect();
+    assert!(permits.iter().all(|permit| !permit.is_waiting()));
+    permits
+}
+
+#[test]
+fn missing_mandatory_objects_are_imagined() {
+    let controller = imagined(600);
+    for (group, schema) in [
+        ("system:masters", "exempt"),
+        ("system:authenticated", "catch-all"),
+        ("x", "catch-all"),
+    ] {
+        let entered = get(&controller, "u", group);
+        assert_eq!(
+            (&entered.schema_uid, &entered.level_uid),
+            (&"".parse().unwrap(), &"".parse().unwrap())
+        );
+        let permit = entered.admission.expect("there are seats");
+        assert_eq!(&**permit.level_name(), schema);
+    }
+}
+
+#[test]
+fn the_first_matching_schema_whose_level_exists_applies() {
+    let (controller, _) = busy(10);
+    let entered = get(&controller, "u", "busy");
+    assert_eq!(
+        (entered.schema_uid.as_bytes(), entered.level_uid.as_bytes()),
+        (&b"fs-busy"[..], &b"pl-busy"[..])
+    );
+    assert_ne!(entered.flow, get(&controller, "v", "busy").flow, "users are flows");
+    assert_eq!(entered.flow, flow_hash("busy", "u"));
+}
+
+/// Upstream hashes with SHA-256; the value was computed with coreutils.
+#[test]
+fn flows_have_the_same_queues_as_with_upstream() {
+    // printf 'busy\0u' | sha256sum
+    let first: [u8; 8] = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"busy\0u").as_ref()[..8]
+        .try_into()
+        .unwrap();
+    assert_eq!(flow_hash("busy", "u"), u64::from_le_bytes(first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_that_is_full_does_not_concern_others() {
+    let (controller, _) = busy(10);
+    let _held = fill(&controller, "u");
+    assert!(get(&controller, "u", "busy").admission.unwrap().is_waiting());
+    assert!(get(&controller, "other", "system:authenticated").admission.is_ok());
+    assert!(get(&controller, "admin", "system:masters").admission.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_one_user_does_not_starve_another_one_of_the_level() {
+    let (controller, _) = busy(50);
+    let mut held = fill(&controller, "flood");
+    let mut waiting: Vec<Permit> = (0..200)
+        .map(|_| get(&controller, "flood", "busy").admission.unwrap())
+        .collect();
+    let mut quiet = get(&controller, "quiet", "busy").admission.unwrap();
+    assert!(quiet.is_waiting());
+    let mut served = 0;
+    // Each request takes 50 ms. The flooder's next requests run, too, but not all of them first.
+    while quiet.dispatched().now_or_never().is_none() {
+        tokio::time::advance(Duration::from_millis(50)).await;
+        drop(held.pop().expect("somebody runs while others wait"));
+        served += 1;
+        let (running, rest): (Vec<_>, Vec<_>) =
+            waiting
+                .into_iter()
+                .partition_map(|mut permit| match permit.dispatched().now_or_never() {
+                    Some(()) => Ok(permit),
+                    None => Err(permit),
+                });
+        held.extend(running);
+        waiting = rest;
+    }
+    assert!(served <= 11, "{served} requests of the flood ran before it");
+}
+
+/// `Iterator::partition` that moves.
+trait PartitionMap: Iterator + Sized {
+    fn partition_map<T>(self, mut f: impl FnMut(Self::Item) -> Result<T, T>) -> (Vec<T>, Vec<T>) {
+        let (mut ok, mut err) = (Vec::new(), Vec::new());
+        for item in self {
+            match f(item) {
+                Ok(item) => ok.push(item),
+                Err(item) => err.push(item),
+            }
+        }
+        (ok, err)
+    }
+}
+
+impl<I: Iterator> PartitionMap for I {}
+
+#[tokio::test(start_paused = true)]
+async fn full_queues_reject_with_a_growing_retry_after() {
+    let (controller, telemetry) = busy(1);
+    let _held = fill(&controller, "u");
+    let mut waiting = Vec::new();
+    let reject = loop {
+        match get(&controller, "u", "busy").admission {
+            Ok(permit) => waiting.push(permit),
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(
+        (waiting.len(), reject.retry_after),
+        (6, 1),
+        "a hand of six queues of one request"
+    );
+    let mut told = 0;
+    for _ in 0..4 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        for _ in 0..10 {
+            told = get(&controller, "u", "busy")
+                .admission
+                .err()
+                .expect("it is full")
+                .retry_after;
+        }
+    }
+    assert!(told >= 4, "{told}");
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    for line in [
+        r#"apiserver_flowcontrol_rejected_requests_total{flow_schema="busy",priority_level="busy",reason="queue-full"} 41"#,
+        r#"apiserver_flowcontrol_current_inqueue_requests{flow_schema="busy",priority_level="busy"} 6"#,
+        r#"apiserver_flowcontrol_current_executing_seats{flow_schema="busy",priority_level="busy"} 10"#,
+        r#"apiserver_flowcontrol_nominal_limit_seats{priority_level="busy"} 10"#,
+        r#"apiserver_flowcontrol_dispatched_requests_total{flow_schema="busy",priority_level="busy"} 10"#,
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_gives_up_is_counted_and_frees_its_place() {
+    let (controller, telemetry) = busy(10);
+    let held = fill(&controller, "u");
+    let waiting = get(&controller, "u", "busy").admission.unwrap();
+    let mut next = get(&controller, "u", "busy").admission.unwrap();
+    assert_eq!(waiting.give_up().retry_after, 1);
+    drop(held);
+    assert_eq!(next.dispatched().now_or_never(), Some(()));
+    let text = String::from_utf8(telemetry.text()).unwrap();
+    assert!(text.contains(r#"priority_level="busy",reason="time-out"} 1"#), "{text}");
+    assert!(
+        text.contains(r#"request_wait_duration_seconds_count{execute="false",flow_schema="busy""#),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_gives_seats_of_slow_requests_to_waiting_ones() {
+    let (controller, _) = busy(10);
+    let _slow = fill(&controller, "u");
+    let task = tokio::spawn(controller.clone().run());
+    let mut waiting = get(&controller, "u", "busy").admission.unwrap();
+    let start = tokio::time::Instant::now();
+    waiting.dispatched().await;
+    assert_eq!(start.elapsed().as_secs(), 5);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_follow_demand_within_two_periods() {
+    let telemetry = Telemetry::new();
+    let controller = FlowController::new(100, mandatory(), Nothing, &telemetry);
+    let lending = |name: &str| {
+        let mut object = level(name, 50, 100);
+        object.set(&["spec", "limited", "lendablePercent"], 80i64);
+        object.set(&["spec", "limited", "borrowingLimitPercent"], Value::Null);
+        object
+    };
+    controller.digest(
+        &[schema("a", 100, "a", "busy"), schema("b", 200, "b", "b")],
+        &[lending("a"), lending("b")],
+    );
+    let task = tokio::spawn(controller.clone().run());
+    let limit = |name: &str| {
+        let name = name.to_owned();
+        controller.inspect(|levels| {
+            levels
+                .iter()
+                .find(|m| **m.level.name() == *name)
+                .map(|m| m.current)
+                .unwrap()
+        })
+    };
+    let mut held: Vec<Permit> = (0..120)
+        .map(|_| get(&controller, "u", "busy").admission.unwrap())
+        .collect();
+    tokio::time::sleep(Duration::from_millis(10_500)).await;
+    let borrowed = limit("a");
+    assert!(borrowed > 75, "{borrowed}");
+    let _owner: Vec<Permit> = (0..100)
+        .map(|_| get(&controller, "u", "b").admission.unwrap())
+        .collect();
+    held.truncate(100);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let returned = limit("b");
+    assert!(
+        returned >= 48,
+        "{returned} of 48 nominal seats are back after one period"
+    );
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_level_serves_what_waits_and_then_goes() {
+    let (controller, _) = busy(10);
+    let held = fill(&controller, "u");
+    let mut waiting = get(&controller, "u", "busy").admission.unwrap();
+    controller.digest([], []);
+    assert_eq!(
+        get(&controller, "u", "busy").schema_uid,
+        "",
+        "new requests go elsewhere"
+    );
+    assert!(controller.dump(Dump::Levels).contains("busy,"));
+    drop(held);
+    waiting.dispatched().await;
+    drop(waiting);
+    controller.rebalance();
+    assert!(!controller.dump(Dump::Levels).contains("busy,"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_that_comes_back_keeps_its_requests() {
+    let (controller, _) = busy(10);
+    let held = fill(&controller, "u");
+    controller.digest([], []);
+    controller.digest(&[schema("busy", 100, "busy", "busy")], &[level("busy", 5, 10)]);
+    assert!(get(&controller, "u", "busy").admission.unwrap().is_waiting());
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dumps_show_levels_queues_and_requests() {
+    let (controller, _) = busy(10);
+    let _held = fill(&controller, "u");
+    let _waiting = get(&controller, "u", "busy").admission.unwrap();
+    let levels = controller.dump(Dump::Levels);
+    let line = levels.lines().find(|l| l.starts_with("busy,")).unwrap();
+    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+    assert_eq!(cells, ["busy", "1", "false", "false", "1", "10", "10", "0", "0", "0"]);
+    let queues = controller.dump(Dump::Queues);
+    assert_eq!(queues.lines().filter(|l| l.starts_with("busy,")).count(), 64);
+    let requests = controller.dump(Dump::Requests(true));
+    let rows: Vec<Vec<&str>> = requests
+        .lines()
+        .skip(1)
+        .map(|l| l.split(',').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), 11);
+    let waiting = rows.iter().find(|r| r[3] == "0").unwrap();
+    assert_eq!(
+        (waiting[0], waiting[1], waiting[4], waiting[9]),
+        ("busy", "busy", "u", "0001-01-01T00:00:00Z")
+    );
+    assert_eq!(
+        waiting[10..],
+        ["u", "get", "/api/v1/namespaces/a/pods/p", "a", "p", "v1", "pods", ""]
+    );
+    assert_eq!(rows.iter().filter(|r| r[3] == "-1").count(), 10);
+}

@@ -1,0 +1,320 @@
+//! [`Level`]: a priority level at work. It guards a [`QueueSet`] with a lock that is held for a fraction of a
+//! microsecond and never while a request waits, wakes the requests that may run, and counts.
+
+use super::classify::EXEMPT;
+use super::clock::Clock;
+use super::housekeeping::Housekeeping;
+use super::integrator::Observed;
+use super::metrics::{Families, Series};
+use super::queueset::{Id, QueueSet, Queuing, Rejected, Started};
+use super::retry_after::RetryAfter;
+use super::utilization::Utilization;
+use super::work_estimate::WorkEstimate;
+use crate::request::{RequestInfo, UserInfo};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How long a request keeps its seats when others need them. A request that takes longer waits for its client or for
+/// another server; the compute pool bounds those that compute. With upstream, clients that do not read their responses
+/// can occupy a level until the request timeout.
+pub const HOLD: Duration = Duration::from_secs(5);
+
+/// A priority level.
+pub struct Level {
+    name: Arc<str>,
+    clock: Clock,
+    housekeeping: Arc<Housekeeping>,
+    families: Arc<Families>,
+    /// The seats that one request may occupy; 0 if the level sets no limit.
+    max_seats: AtomicU32,
+    /// What the utilization of a level without seats is measured by.
+    tenth_of_server: u32,
+    state: Mutex<State>,
+}
+
+struct State {
+    set: QueueSet<Request>,
+    /// The flow schemas of the level by account. Places of deleted schemas are reused.
+    schemas: Vec<Series>,
+    retry_after: RetryAfter,
+    utilization: Utilization,
+}
+
+/// What is kept of a request.
+pub struct Request {
+    /// The caller.
+    pub user: Arc<UserInfo>,
+    /// What it asks for.
+    pub info: Arc<RequestInfo>,
+    waker: Option<Waker>,
+}
+
+/// The request was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany {
+    /// Seconds for `Retry-After`.
+    pub retry_after: u64,
+}
+
+/// A place in the level: in a queue or among its executing requests. Dropping it gives the place up.
+pub struct Permit {
+    level: Arc<Level>,
+    id: Id,
+    waiting: bool,
+}
+
+impl Level {
+    /// A level that has had no request yet, and no seats until it is configured.
+    pub(super) fn new(
+        name: Arc<str>,
+        clock: Clock,
+        housekeeping: Arc<Housekeeping>,
+        families: Arc<Families>,
+        queuing: Queuing,
+        tenth_of_server: u32,
+    ) -> Self {
+        Self {
+            tenth_of_server,
+            name,
+            clock,
+            housekeeping,
+            families,
+            max_seats: AtomicU32::new(0),
+            state: Mutex::new(State {
+                set: QueueSet::new(clock.now(), queuing, 0, HOLD),
+                schemas: Vec::new(),
+                retry_after: RetryAfter::default(),
+                utilization: Utilization::new(clock.now()),
+            }),
+        }
+    }
+
+    /// The level's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The seats that one request may occupy; `None` if the level sets no limit.
+    pub fn max_seats(&self) -> Option<u32> {
+        Some(self.max_seats.load(Ordering::Relaxed)).filter(|max| *max > 0)
+    }
+
+    /// True for the level without a limit.
+    pub fn is_exempt(&self) -> bool {
+        &*self.name == EXEMPT
+    }
+
+    /// Counts the watches interested in a write.
+    pub(super) fn note_watches(&self, account: u32, watches: u32) {
+        self.lock().schemas[account as usize].watches(watches);
+    }
+
+    /// The number of a flow schema in this level.
+    pub(super) fn account_of(&self, schema: &str) -> u32 {
+        let mut state = self.lock();
+        let found = state.schemas.iter().position(|s| **s.schema() == *schema);
+        found.unwrap_or_else(|| {
+            let series = Series::new(&self.families, &self.name, schema);
+            state.schemas.push(series);
+            state.schemas.len() - 1
+        }) as u32
+    }
+
+    /// Changes the configuration.
+    pub(super) fn configure(&self, queuing: Queuing, limit: u32, max_seats: Option<u32>) {
+        self.max_seats.store(max_seats.unwrap_or(0), Ordering::Relaxed);
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.set.reconfigure(now, queuing, limit);
+        self.unlock_and_wake(state, now);
+    }
+
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// [`TooMany`] if the level or the flow's queues are full.
+    pub fn start(
+        self: &Arc<Self>,
+        work: WorkEstimate,
+        hash: u64,
+        account: u32,
+        user: &Arc<UserInfo>,
+        info: &Arc<RequestInfo>,
+    ) -> Result<Permit, TooMany> {
+        let request = Request {
+            user: user.clone(),
+            info: info.clone(),
+            waker: None,
+        };
+        let now = self.clock.now();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let series = &state.schemas[account as usize];
+        series.seats(work.max_seats());
+        let (id, waiting) = match state.set.start(now, work, hash, account, request) {
+            Ok(Started::Executing(id)) => {
+                series.dispatched();
+                if state.set.is_queued(id) {
+                    series.queue_length(1);
+                    series.waited(Duration::ZERO, true);
+                }
+                (id, false)
+            }
+            Ok(Started::Waiting(id)) => {
+                series.queue_length(state.set.queue_length(id));
+                (id, true)
+            }
+            Err(reason) => {
+                series.rejected(match reason {
+                    Rejected::QueueFull => "queue-full",
+                    Rejected::ConcurrencyLimit => "concurrency-limit",
+                });
+                let retry_after = state.retry_after.rejected(now.as_secs());
+                return Err(TooMany { retry_after });
+            }
+        };
+        self.unlock_and_wake(guard, now);
+        Ok(Permit {
+            level: self.clone(),
+            id,
+            waiting,
+        })
+    }
+
+    /// Does what is due, for the housekeeper.
+    pub(super) fn advance(&self) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.set.advance(now);
+        self.unlock_and_wake(state, now);
+    }
+
+    /// When something is due next.
+    pub(super) fn next_event(&self) -> Option<Duration> {
+        self.lock().set.next_event()
+    }
+
+    /// True if it has no requests.
+    pub fn is_idle(&self) -> bool {
+        self.lock().set.is_idle()
+    }
+
+    /// Ends a period of the seat demand.
+    pub(super) fn reset_demand(&self) -> Observed {
+        let now = self.clock.now();
+        self.lock().set.reset_demand(now)
+    }
+
+    /// Shows the set, and the name of each schema by account. The lock is held meanwhile.
+    pub(super) fn inspect<R>(&self, look: impl FnOnce(&QueueSet<Request>, &[Series]) -> R) -> R {
+        let state = self.lock();
+        look(&state.set, &state.schemas)
+    }
+
+    /// Shows the utilization up to now.
+    pub(super) fn inspect_utilization(&self, look: impl FnOnce(&mut Utilization, Duration)) {
+        let now = self.clock.now();
+        look(&mut self.lock().utilization, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while holding this lock")
+    }
+
+    /// Ends a critical section: the requests that were dispatched in it are woken after the lock is released.
+    fn unlock_and_wake(&self, mut guard: MutexGuard<'_, State>, now: Duration) {
+        let state = &mut *guard;
+        let mut woken = Vec::new();
+        state.set.take_dispatched(&mut woken);
+        let wakers: Vec<Waker> = woken
+            .into_iter()
+            .filter_map(|id| {
+                let times = state.set.times(id);
+                let series = &state.schemas[times.account as usize];
+                series.dispatched();
+                series.waited(now.saturating_sub(times.arrived), true);
+                state.set.item_mut(id).waker.take()
+            })
+            .collect();
+        state.utilization.note(now, &state.set, self.tenth_of_server);
+        self.housekeeping.needed_at(state.set.next_event());
+        drop(guard);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Permit {
+    /// True if the request had to wait when it began.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// The name of the level.
+    pub fn level_name(&self) -> &Arc<str> {
+        &self.level.name
+    }
+
+    /// Waits until the request may run.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. Dropping the permit leaves the queue.
+    pub fn dispatched(&mut self) -> Dispatched<'_> {
+        Dispatched(self)
+    }
+
+    /// The `Retry-After` of a request that gives up waiting.
+    pub fn give_up(self) -> TooMany {
+        let level = self.level.clone();
+        drop(self);
+        let now = level.clock.now();
+        let retry_after = level.lock().retry_after.rejected(now.as_secs());
+        TooMany { retry_after }
+    }
+}
+
+/// See [`Permit::dispatched`].
+pub struct Dispatched<'a>(&'a mut Permit);
+
+impl Future for Dispatched<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let permit = &mut *self.0;
+        if permit.waiting {
+            let mut state = permit.level.lock();
+            if state.set.is_waiting(permit.id) {
+                let waker = &mut state.set.item_mut(permit.id).waker;
+                match waker {
+                    Some(old) => old.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                return Poll::Pending;
+            }
+            permit.waiting = false;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let level = &*self.level;
+        let now = level.clock.now();
+        let mut guard = level.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *guard;
+        let times = state.set.times(self.id);
+        let waiting = state.set.is_waiting(self.id);
+        let request = state.set.finish(now, self.id);
+        let series = &state.schemas[times.account as usize];
+        if waiting {
+            series.waited(now.saturating_sub(times.arrived), false);
+            series.rejected("time-out");
+        } else {
+            series.executed(now.saturating_sub(times.started), request.info.verb == "watch");
+        }
+        level.unlock_and_wake(guard, now);
+    }
+}

@@ -1,0 +1,342 @@
+//! [`QueueSet`]: the queues of one priority level, with fair queuing on virtual time (upstream's
+//! `k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset`).
+//!
+//! A request of a flow joins the shortest queue of the flow's hand ([`super::shuffle_sharding`]). A progress meter R
+//! counts the seat-seconds that each nonempty queue could have used so far. Each queue has a reading of the meter at
+//! which its next request is due; the queue whose next request would finish first is served. A request is charged with
+//! an estimate when it starts and with the difference when it ends, so a queue that used more than its part waits longer.
+//!
+//! The set has no clock and does no I/O: [`start`](QueueSet::start), [`finish`](QueueSet::finish) and
+//! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells which waiting
+//! requests may go on. Every operation costs at most the logarithm of the number of waiting requests and held seats;
+//! removing a waiting request in the middle of its queue is constant.
+
+mod accounts;
+mod dispatch;
+mod queue;
+mod requests;
+
+pub use accounts::{Account, Totals};
+pub use dispatch::QueueDigest;
+pub use requests::{Id, Waiting};
+
+use super::integrator::{Integrator, Observed};
+use super::seat_seconds::SeatSeconds;
+use super::shuffle_sharding::Dealer;
+use super::work_estimate::WorkEstimate;
+use queue::QueueMap;
+use requests::{Requests, State};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::time::Duration;
+
+/// The guess at the execution time of a request, with which it is charged when it starts.
+const ESTIMATED_SERVICE: Duration = Duration::from_millis(3);
+
+/// What happens to requests beyond the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queuing {
+    /// There is no limit.
+    Exempt,
+    /// They are rejected.
+    Reject,
+    /// They wait in queues of limited length.
+    Queues {
+        /// Deals a flow its queues.
+        dealer: Dealer,
+        /// Maximum number of waiting requests per queue.
+        length_limit: u32,
+    },
+}
+
+/// Why a request was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// All queues of the flow are full.
+    QueueFull,
+    /// The level has no queues, and too few seats are free.
+    ConcurrencyLimit,
+}
+
+/// The requests of one priority level. `T` is what the caller keeps for each of them.
+pub struct QueueSet<T> {
+    queuing: Queuing,
+    limit: u32,
+    /// After this time a request gives its seats back if others need them.
+    hold: Duration,
+    /// Queues in use; the others hold nothing.
+    queues: QueueMap,
+    /// Queues with waiting requests, by the reading at which their oldest request would finish.
+    order: BTreeSet<(SeatSeconds, u32)>,
+    requests: Requests<T>,
+    /// Ends of the additional latencies.
+    lingering: BinaryHeap<Reverse<Lingering>>,
+    dispatched: Vec<Id>,
+    /// The progress meter, and when it was read last.
+    r: SeatSeconds,
+    read_at: Duration,
+    /// The queue that was served last.
+    last_served: u32,
+    enqueues: usize,
+    /// Queues with waiting or executing requests.
+    active_queues: u32,
+    /// Seats used or waited for in queues.
+    queued_seats: u64,
+    totals: Totals,
+    accounts: Vec<Account>,
+    demand: Integrator,
+}
+
+/// Seats that remain occupied after their request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lingering {
+    until: Duration,
+    seats: u32,
+    queue: Option<u32>,
+    account: u32,
+}
+
+/// Facts about a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When it arrived.
+    pub arrived: Duration,
+    /// When it was dispatched; its arrival before that.
+    pub started: Duration,
+    /// The number of its flow schema.
+    pub account: u32,
+}
+
+/// A request that was admitted or put into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It may run. [`QueueSet::finish`] must be called at its end.
+    Executing(Id),
+    /// It waits, and is reported by [`QueueSet::take_dispatched`] when it may run. [`QueueSet::finish`] must be called
+    /// at its end or to give up.
+    Waiting(Id),
+}
+
+impl<T> QueueSet<T> {
+    /// An empty set of `limit` seats. A request gives its seats back after `hold`, if others need them.
+    pub fn new(now: Duration, queuing: Queuing, limit: u32, hold: Duration) -> Self {
+        Self {
+            queuing,
+            limit,
+            hold,
+            queues: QueueMap::default(),
+            order: BTreeSet::new(),
+            requests: Requests::new(),
+            lingering: BinaryHeap::new(),
+            dispatched: Vec::new(),
+            r: SeatSeconds::ZERO,
+            read_at: now,
+            last_served: 0,
+            enqueues: 0,
+            active_queues: 0,
+            queued_seats: 0,
+            totals: Totals::default(),
+            accounts: Vec::new(),
+            demand: Integrator::new(now),
+        }
+    }
+
+    /// Changes the configuration. Queues beyond a smaller number get no more requests and drain.
+    pub fn reconfigure(&mut self, now: Duration, queuing: Queuing, limit: u32) {
+        self.sync(now);
+        self.queuing = queuing;
+        self.limit = limit;
+        self.dispatch(now);
+    }
+
+    /// Begins a request of the flow with that hash. `account` numbers the flow schema, for statistics.
+    ///
+    /// # Errors
+    /// The request is rejected, and `item` is dropped.
+    pub fn start(
+        &mut self,
+        now: Duration,
+        work: WorkEstimate,
+        hash: u64,
+        account: u32,
+        item: T,
+    ) -> Result<Started, Rejected> {
+        self.sync(now);
+        let needed = (account as usize + 1).max(self.accounts.len());
+        self.accounts.resize(needed, Account::default());
+        let Queuing::Queues { dealer, length_limit } = self.queuing else {
+            while !self.has_room(work.max_seats()) {
+                if !self.reclaim(now) {
+                    self.totals.rejected += 1;
+                    return Err(Rejected::ConcurrencyLimit);
+                }
+            }
+            let id = self.requests.insert(work, None, account, now, self.r, item);
+            self.run(now, id);
+            return Ok(Started::Executing(id));
+        };
+        let index = self.shortest_queue(&dealer, hash);
+        let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
+        while self.totals.seats_in_use >= self.limit && length >= length_limit {
+            if !self.reclaim(now) {
+                self.totals.rejected += 1;
+                return Err(Rejected::QueueFull);
+            }
+        }
+        let id = self.requests.insert(work, Some(index), account, now, self.r, item);
+        self.enqueue(now, index, id);
+        self.dispatch(now);
+        if self.requests.get(id).state == State::Waiting {
+            return Ok(Started::Waiting(id));
+        }
+        // The caller need not be told twice.
+        if let Some(at) = self.dispatched.iter().rposition(|d| *d == id) {
+            self.dispatched.remove(at);
+        }
+        Ok(Started::Executing(id))
+    }
+
+    /// Ends a request: one that executes releases its seats, after its additional latency; one that waits leaves its
+    /// queue. Returns what the caller kept.
+    pub fn finish(&mut self, now: Duration, id: Id) -> T {
+        self.sync(now);
+        match self.requests.get(id).state {
+            State::Waiting => self.cancel(now, id),
+            State::Executing => self.release(now, id),
+            State::Released => {}
+        }
+        let request = self.requests.remove(id);
+        // It may have been told to run and not have heard of it.
+        self.dispatched.retain(|d| *d != id);
+        self.dispatch(now);
+        request.item
+    }
+
+    /// Does what is due by `now`. Needed while requests wait; see [`next_event`](Self::next_event).
+    pub fn advance(&mut self, now: Duration) {
+        self.sync(now);
+        self.dispatch(now);
+    }
+
+    /// The next time at which seats become free by themselves, while requests wait.
+    pub fn next_event(&self) -> Option<Duration> {
+        if self.totals.waiting == 0 {
+            return None;
+        }
+        let lingering = self.lingering.peek().map(|Reverse(l)| l.until);
+        let held = self
+            .requests
+            .oldest_executing()
+            .map(|r| r.started.saturating_add(self.hold));
+        lingering.into_iter().chain(held).min()
+    }
+
+    /// Moves the waiting requests that may run into `into`.
+    pub fn take_dispatched(&mut self, into: &mut Vec<Id>) {
+        into.append(&mut self.dispatched);
+    }
+
+    /// What the caller keeps for a request.
+    pub fn item_mut(&mut self, id: Id) -> &mut T {
+        &mut self.requests.get_mut(id).item
+    }
+
+    /// True until the request is dispatched.
+    pub fn is_waiting(&self, id: Id) -> bool {
+        self.requests.get(id).state == State::Waiting
+    }
+
+    /// True if the request is or was in a queue.
+    pub fn is_queued(&self, id: Id) -> bool {
+        self.requests.get(id).queue.is_some()
+    }
+
+    /// When a request came and went on, and its account.
+    pub fn times(&self, id: Id) -> Times {
+        let request = self.requests.get(id);
+        Times {
+            arrived: request.arrived,
+            started: request.started,
+            account: request.account,
+        }
+    }
+
+    /// The length of a request's queue; 0 without one.
+    pub fn queue_length(&self, id: Id) -> u32 {
+        let queue = self.requests.get(id).queue;
+        queue
+            .and_then(|index| self.queues.get(index))
+            .map_or(0, |queue| queue.waiting.len)
+    }
+
+    /// Numbers of the whole set.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Numbers by flow schema.
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    /// True if nothing waits or executes.
+    pub fn is_idle(&self) -> bool {
+        self.totals.waiting == 0 && self.totals.executing == 0
+    }
+
+    /// What happens beyond the limit.
+    pub fn queuing(&self) -> Queuing {
+        self.queuing
+    }
+
+    /// The current limit.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Ends a period of the seat demand, and returns its statistics.
+    pub fn reset_demand(&mut self, now: Duration) -> Observed {
+        self.demand.reset(now)
+    }
+
+    /// Moves the progress meter to `now` and returns the seats whose additional latency has ended.
+    fn sync(&mut self, now: Duration) {
+        while let Some(Reverse(due)) = self.lingering.peek().copied()
+            && due.until <= now
+        {
+            self.lingering.pop();
+            self.read_meter(due.until);
+            self.free(due.until, due.queue, due.account, due.seats);
+        }
+        self.read_meter(now);
+    }
+
+    fn read_meter(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.read_at);
+        self.read_at = self.read_at.max(now);
+        if self.active_queues > 0 && !passed.is_zero() {
+            let usable = self.queued_seats.min(u64::from(self.limit));
+            self.r += SeatSeconds::of(usable as f64 / f64::from(self.active_queues), passed);
+        }
+        self.totals.r = self.r;
+    }
+
+    fn note_demand(&mut self, now: Duration) {
+        let demand = u64::from(self.totals.seats_in_use) + self.totals.seats_waiting;
+        self.demand.set(now, demand as f64);
+    }
+
+    fn shortest_queue(&mut self, dealer: &Dealer, hash: u64) -> u32 {
+        let hand = dealer.deal(hash);
+        let cards = hand.cards();
+        // Starting at another card each time spreads the requests of equally long queues.
+        let offset = self.enqueues % cards.len();
+        self.enqueues = self.enqueues.wrapping_add(1);
+        let rotated = cards[offset..].iter().chain(&cards[..offset]);
+        let work = |card: &&u32| self.queues.get(**card).map_or(SeatSeconds::ZERO, |q| q.waiting_work);
+        *rotated.min_by_key(work).expect("a hand has at least one card")
+    }
+}
+
+#[cfg(test)]
+mod tests;

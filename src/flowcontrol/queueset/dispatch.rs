@@ -1,0 +1,304 @@
+//! Moving requests through the set: enqueue, dispatch, release, cancel.
+
+use super::queue::Queue;
+use super::requests::{Id, List, Request, State};
+use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing, Waiting};
+use crate::flowcontrol::seat_seconds::SeatSeconds;
+use crate::flowcontrol::work_estimate::WorkEstimate;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+fn charge(work: &WorkEstimate) -> SeatSeconds {
+    SeatSeconds::of(f64::from(work.initial_seats), ESTIMATED_SERVICE) + work.final_work()
+}
+
+impl<T> QueueSet<T> {
+    pub(super) fn enqueue(&mut self, now: Duration, index: u32, id: Id) {
+        let r = self.r;
+        let request = self.requests.get(id);
+        let (seats, account, work) = (request.work.max_seats(), request.account, charge(&request.work));
+        let queue = self.queues.entry(index);
+        if !queue.is_active() {
+            queue.next_dispatch = r;
+            self.active_queues += 1;
+        }
+        let mut list = queue.waiting;
+        self.requests.push_back(&mut list, id);
+        queue.waiting = list;
+        queue.waiting_seats += u64::from(seats);
+        queue.waiting_work += work;
+        self.queued_seats += u64::from(seats);
+        self.totals.waiting += 1;
+        self.totals.seats_waiting += u64::from(seats);
+        let account = &mut self.accounts[account as usize];
+        account.waiting += 1;
+        account.seats_waiting += u64::from(seats);
+        self.place(index);
+        self.note_demand(now);
+    }
+
+    /// Takes a waiting request out of its queue.
+    fn dequeue(&mut self, id: Id) {
+        let request = self.requests.get(id);
+        let (seats, account, work) = (request.work.max_seats(), request.account, charge(&request.work));
+        let index = request.queue.expect("a request without queues does not wait");
+        let queue = self.queues.at(index);
+        let mut list = queue.waiting;
+        self.requests.unlink(&mut list, id);
+        queue.waiting = list;
+        queue.waiting_seats -= u64::from(seats);
+        queue.waiting_work = queue.waiting_work - work;
+        self.queued_seats -= u64::from(seats);
+        self.totals.waiting -= 1;
+        self.totals.seats_waiting -= u64::from(seats);
+        let account = &mut self.accounts[account as usize];
+        account.waiting -= 1;
+        account.seats_waiting -= u64::from(seats);
+    }
+
+    /// Puts a queue where it belongs in the order, after its oldest request or its next dispatch have changed. A
+    /// request is not due before its arrival, so a queue that leaves seats unused gains no advantage for later.
+    fn place(&mut self, index: u32) {
+        let queue = self.queues.at(index);
+        if let Some(finish) = queue.finish.take() {
+            self.order.remove(&(finish, index));
+        }
+        if let Some(first) = queue.waiting.first() {
+            let request = self.requests.get(first);
+            queue.next_dispatch = queue.next_dispatch.max(request.arrival_r);
+            let finish = queue.next_dispatch + charge(&request.work);
+            queue.finish = Some(finish);
+            self.order.insert((finish, index));
+        }
+    }
+
+    /// True if that many more seats may be used. A request that is wider than the limit runs when nothing else does.
+    pub(super) fn has_room(&self, seats: u32) -> bool {
+        match self.queuing {
+            Queuing::Exempt => true,
+            _ if seats > self.limit => self.totals.executing == 0,
+            _ => self.totals.seats_in_use + seats <= self.limit,
+        }
+    }
+
+    /// Starts as many waiting requests as possible.
+    pub(super) fn dispatch(&mut self, now: Duration) {
+        while let Some((index, id)) = self.next_to_serve() {
+            let full = self.totals.seats_in_use >= self.limit && self.queuing != Queuing::Exempt;
+            let seats = self.requests.get(id).work.max_seats();
+            if full || !self.has_room(seats) {
+                if !full {
+                    let account = self.requests.get(id).account;
+                    self.accounts[account as usize].no_accommodation += 1;
+                }
+                if self.reclaim(now) {
+                    continue;
+                }
+                return;
+            }
+            self.dequeue(id);
+            let limit = self.limit;
+            let request = self.requests.get_mut(id);
+            let cost = charge(&request.work);
+            if request.work.final_seats > limit {
+                request.work = request.work.narrowed_to(limit);
+            }
+            self.last_served = index;
+            self.run(now, id);
+            let due = self.queues.at(index).next_dispatch;
+            self.totals.dispatched_at = Some((self.r, due));
+            self.queues.at(index).next_dispatch += cost;
+            self.place(index);
+            self.dispatched.push(id);
+        }
+    }
+
+    /// The queue whose oldest request would finish first, and that request. Of several, the one after the queue that was
+    /// served last.
+    fn next_to_serve(&self) -> Option<(u32, Id)> {
+        let (first, lowest) = *self.order.first()?;
+        let after = (first, self.last_served.saturating_add(1));
+        let index = match self.order.range(after..).next() {
+            Some((finish, index)) if *finish == first => *index,
+            _ => lowest,
+        };
+        let queue = self.queues.get(index)?;
+        Some((index, queue.waiting.first()?))
+    }
+
+    /// Lets a request that is in no list execute.
+    pub(super) fn run(&mut self, now: Duration, id: Id) {
+        self.requests.begin_executing(id, now);
+        let request = self.requests.get(id);
+        let (seats, account, queue) = (request.work.max_seats(), request.account, request.queue);
+        if let Some(index) = queue {
+            let queue = self.queues.at(index);
+            queue.executing += 1;
+            queue.seats_in_use += seats;
+            self.queued_seats += u64::from(seats);
+        }
+        self.totals.executing += 1;
+        self.totals.dispatched += 1;
+        self.totals.seats_in_use += seats;
+        let account = &mut self.accounts[account as usize];
+        account.executing += 1;
+        account.seats_in_use += seats;
+        self.note_demand(now);
+    }
+
+    /// Ends the execution of a request. Its seats become free now or after its additional latency.
+    pub(super) fn release(&mut self, now: Duration, id: Id) {
+        self.requests.end_executing(id);
+        let request = self.requests.get_mut(id);
+        request.state = State::Released;
+        let (work, account, queue) = (request.work, request.account, request.queue);
+        let took = now.saturating_sub(request.started);
+        self.totals.executing -= 1;
+        self.accounts[account as usize].executing -= 1;
+        if let Some(index) = queue {
+            let seats = f64::from(work.initial_seats);
+            let queue = self.queues.at(index);
+            queue.executing -= 1;
+            // The estimate is replaced by what it really took.
+            queue.next_dispatch =
+                queue.next_dispatch + SeatSeconds::of(seats, took) - SeatSeconds::of(seats, ESTIMATED_SERVICE);
+            if !queue.is_active() {
+                self.active_queues -= 1;
+            }
+            self.place(index);
+        }
+        if work.additional_latency.is_zero() {
+            self.free(now, queue, account, work.max_seats());
+        } else {
+            self.lingering.push(Reverse(Lingering {
+                until: now + work.additional_latency,
+                seats: work.max_seats(),
+                queue,
+                account,
+            }));
+        }
+    }
+
+    pub(super) fn free(&mut self, now: Duration, queue: Option<u32>, account: u32, seats: u32) {
+        self.totals.seats_in_use -= seats;
+        self.accounts[account as usize].seats_in_use -= seats;
+        if let Some(index) = queue {
+            self.queues.at(index).seats_in_use -= seats;
+            self.queued_seats -= u64::from(seats);
+            self.queues.forget_if_empty(index);
+        }
+        self.note_demand(now);
+    }
+
+    /// Takes the seats of the longest running request if it has had them long enough. Such a request waits for its
+    /// client or for another server and needs no seat here; without this rule, clients that read slowly could keep a
+    /// level occupied. False if there is no such request.
+    pub(super) fn reclaim(&mut self, now: Duration) -> bool {
+        let Some(oldest) = self.requests.first_executing() else {
+            return false;
+        };
+        let overdue = now.saturating_sub(self.requests.get(oldest).started) >= self.hold;
+        if overdue {
+            self.release(now, oldest);
+        }
+        overdue
+    }
+
+    pub(super) fn cancel(&mut self, now: Duration, id: Id) {
+        let index = self
+            .requests
+            .get(id)
+            .queue
+            .expect("a request without queues does not wait");
+        self.dequeue(id);
+        self.totals.rejected += 1;
+        self.totals.cancelled += 1;
+        if !self.queues.at(index).is_active() {
+            self.active_queues -= 1;
+        }
+        self.place(index);
+        self.queues.forget_if_empty(index);
+        self.note_demand(now);
+    }
+}
+
+/// A queue as dumps show it.
+#[derive(Clone, Debug, Default)]
+pub struct QueueDigest {
+    /// Number in the set.
+    pub index: u32,
+    /// Waiting requests.
+    pub waiting: u32,
+    /// Executing requests.
+    pub executing: u32,
+    /// Occupied seats.
+    pub seats_in_use: u32,
+    /// The meter's reading at which the next request is due.
+    pub next_dispatch: SeatSeconds,
+    /// Seats that the waiting requests need at first and at most.
+    pub initial_seats: u64,
+    /// See `initial_seats`.
+    pub max_seats: u64,
+    /// Work of the waiting requests.
+    pub work: SeatSeconds,
+}
+
+impl<T> QueueSet<T> {
+    /// The queues in use, in order.
+    pub fn queues(&self) -> Vec<QueueDigest> {
+        let digest = |(index, q): (u32, &Queue)| QueueDigest {
+            index,
+            waiting: q.waiting.len,
+            executing: q.executing,
+            seats_in_use: q.seats_in_use,
+            next_dispatch: q.next_dispatch,
+            initial_seats: self.initial_seats(&q.waiting),
+            max_seats: q.waiting_seats,
+            work: q.waiting_work,
+        };
+        let mut all: Vec<QueueDigest> = self.queues.iter().map(digest).collect();
+        all.sort_by_key(|q| q.index);
+        all
+    }
+
+    fn initial_seats(&self, list: &List) -> u64 {
+        self.requests.iter(list).map(|r| u64::from(r.work.initial_seats)).sum()
+    }
+
+    /// All requests: those in queues by queue and position, then those that execute.
+    pub fn requests(&self) -> Vec<Waiting<'_, T>> {
+        let mut queues: Vec<(u32, &Queue)> = self.queues.iter().collect();
+        queues.sort_by_key(|(index, _)| *index);
+        let waiting = queues.into_iter().flat_map(|(index, queue)| {
+            let position = self.requests.iter(&queue.waiting).zip(0u32..);
+            position.map(move |(request, at)| digest(request, (Some(index), Some(at))))
+        });
+        let running = self.requests.running().map(|r| digest(r, (r.queue, None)));
+        waiting.chain(running).collect()
+    }
+
+    /// Bounds of the readings at which the oldest requests of the queues are due, and the same less the work that is
+    /// estimated to be in progress. `None` if nothing waits.
+    pub fn due_bounds(&self) -> Option<[(SeatSeconds, SeatSeconds); 2]> {
+        let waiting = || self.queues.iter().filter(|(_, q)| q.waiting.len > 0).map(|(_, q)| q);
+        let discounted = |q: &Queue| q.next_dispatch - SeatSeconds::of(f64::from(q.seats_in_use), ESTIMATED_SERVICE);
+        Some([
+            (
+                waiting().map(|q| q.next_dispatch).min()?,
+                waiting().map(|q| q.next_dispatch).max()?,
+            ),
+            (waiting().map(discounted).min()?, waiting().map(discounted).max()?),
+        ])
+    }
+}
+
+fn digest<T>(request: &Request<T>, place: (Option<u32>, Option<u32>)) -> Waiting<'_, T> {
+    Waiting {
+        place,
+        account: request.account,
+        work: request.work,
+        arrived: request.arrived,
+        started: (request.state != State::Waiting).then_some(request.started),
+        item: &request.item,
+    }
+}

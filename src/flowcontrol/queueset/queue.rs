@@ -1,0 +1,81 @@
+//! One queue, and the map of those in use.
+
+use super::requests::List;
+use crate::flowcontrol::seat_seconds::SeatSeconds;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Requests of a few flows in order of arrival.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub waiting: List,
+    /// Seats and work of the waiting requests.
+    pub waiting_seats: u64,
+    pub waiting_work: SeatSeconds,
+    pub executing: u32,
+    /// Seats in use, additional latency included.
+    pub seats_in_use: u32,
+    /// The meter's reading at which the next request is due. Meaningful while requests wait or execute.
+    pub next_dispatch: SeatSeconds,
+    /// The queue's place in the order of queues; `None` if nothing waits.
+    pub finish: Option<SeatSeconds>,
+}
+
+impl Queue {
+    /// True if it has waiting or executing requests: it gets a part of the seats.
+    pub fn is_active(&self) -> bool {
+        self.waiting.len > 0 || self.executing > 0
+    }
+}
+
+/// The queues that hold something. A level may be configured with millions of queues, of which few are ever in use.
+#[derive(Default)]
+pub(super) struct QueueMap(HashMap<u32, Queue, BuildHasherDefault<Spread>>);
+
+impl QueueMap {
+    pub fn get(&self, index: u32) -> Option<&Queue> {
+        self.0.get(&index)
+    }
+
+    pub fn entry(&mut self, index: u32) -> &mut Queue {
+        self.0.entry(index).or_default()
+    }
+
+    /// A queue that is known to hold something.
+    pub fn at(&mut self, index: u32) -> &mut Queue {
+        self.0
+            .get_mut(&index)
+            .expect("a queue stays in the map while it has requests or seats")
+    }
+
+    pub fn forget_if_empty(&mut self, index: u32) {
+        if self.get(index).is_some_and(|q| !q.is_active() && q.seats_in_use == 0) {
+            self.0.remove(&index);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
+        self.0.iter().map(|(index, queue)| (*index, queue))
+    }
+}
+
+/// Multiplies the index. Which indices occur follows from the configuration and keyed hashes, so no attack is possible
+/// that a stronger hash would prevent: there are at most as many keys as queues.
+#[derive(Default)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

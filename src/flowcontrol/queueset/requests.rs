@@ -1,0 +1,216 @@
+//! The requests of a set: a slab, with lists through it.
+
+use crate::flowcontrol::seat_seconds::SeatSeconds;
+use crate::flowcontrol::work_estimate::WorkEstimate;
+use std::time::Duration;
+
+/// A request of one set. Valid until [`QueueSet::finish`](super::QueueSet::finish), which the owner calls once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id(u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In its queue's list.
+    Waiting,
+    /// In the list of executing requests.
+    Executing,
+    /// It still runs, but gave its seats back because it took too long.
+    Released,
+}
+
+pub(super) struct Request<T> {
+    pub state: State,
+    pub work: WorkEstimate,
+    pub queue: Option<u32>,
+    pub account: u32,
+    pub arrived: Duration,
+    /// The meter's reading at the arrival: the request is not due before.
+    pub arrival_r: SeatSeconds,
+    pub started: Duration,
+    pub item: T,
+    prev: Option<Id>,
+    next: Option<Id>,
+}
+
+/// A request as dumps show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a, T> {
+    /// Queue, and position in it; `None` if it executes.
+    pub place: (Option<u32>, Option<u32>),
+    /// Its flow schema.
+    pub account: u32,
+    /// Its estimated work.
+    pub work: WorkEstimate,
+    /// When it arrived.
+    pub arrived: Duration,
+    /// When it was dispatched.
+    pub started: Option<Duration>,
+    /// What the caller keeps.
+    pub item: &'a T,
+}
+
+/// A doubly linked list through the slab.
+#[derive(Clone, Copy, Default)]
+pub(super) struct List {
+    head: Option<Id>,
+    tail: Option<Id>,
+    pub len: u32,
+}
+
+enum Slot<T> {
+    Taken(Request<T>),
+    Free { next: Option<Id> },
+}
+
+pub(super) struct Requests<T> {
+    slots: Vec<Slot<T>>,
+    free: Option<Id>,
+    /// Executing requests, by the time they started.
+    executing: List,
+}
+
+impl List {
+    pub fn first(&self) -> Option<Id> {
+        self.head
+    }
+}
+
+impl<T> Requests<T> {
+    pub fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: None,
+            executing: List::default(),
+        }
+    }
+
+    pub fn insert(
+        &mut self,
+        work: WorkEstimate,
+        queue: Option<u32>,
+        account: u32,
+        now: Duration,
+        r: SeatSeconds,
+        item: T,
+    ) -> Id {
+        let slot = Slot::Taken(Request {
+            state: State::Waiting,
+            work,
+            queue,
+            account,
+            arrived: now,
+            arrival_r: r,
+            started: now,
+            item,
+            prev: None,
+            next: None,
+        });
+        match self.free {
+            None => {
+                self.slots.push(slot);
+                Id((self.slots.len() - 1) as u32)
+            }
+            Some(id) => {
+                if let Slot::Free { next } = self.slots[id.0 as usize] {
+                    self.free = next;
+                }
+                self.slots[id.0 as usize] = slot;
+                id
+            }
+        }
+    }
+
+    /// Takes a request out that is in no list.
+    pub fn remove(&mut self, id: Id) -> Request<T> {
+        let free = Slot::Free { next: self.free };
+        self.free = Some(id);
+        match std::mem::replace(&mut self.slots[id.0 as usize], free) {
+            Slot::Taken(request) => request,
+            Slot::Free { .. } => unreachable!("{TAKEN}"),
+        }
+    }
+
+    pub fn get(&self, id: Id) -> &Request<T> {
+        match &self.slots[id.0 as usize] {
+            Slot::Taken(request) => request,
+            Slot::Free { .. } => unreachable!("{TAKEN}"),
+        }
+    }
+
+    pub fn get_mut(&mut self, id: Id) -> &mut Request<T> {
+        match &mut self.slots[id.0 as usize] {
+            Slot::Taken(request) => request,
+            Slot::Free { .. } => unreachable!("{TAKEN}"),
+        }
+    }
+
+    pub fn push_back(&mut self, list: &mut List, id: Id) {
+        match list.tail {
+            None => list.head = Some(id),
+            Some(tail) => self.get_mut(tail).next = Some(id),
+        }
+        let request = self.get_mut(id);
+        (request.prev, request.next) = (list.tail, None);
+        list.tail = Some(id);
+        list.len += 1;
+    }
+
+    pub fn unlink(&mut self, list: &mut List, id: Id) {
+        let request = self.get(id);
+        let (prev, next) = (request.prev, request.next);
+        match prev {
+            None => list.head = next,
+            Some(prev) => self.get_mut(prev).next = next,
+        }
+        match next {
+            None => list.tail = prev,
+            Some(next) => self.get_mut(next).prev = prev,
+        }
+        list.len -= 1;
+    }
+
+    /// Moves a request that is in no list to those that execute.
+    pub fn begin_executing(&mut self, id: Id, now: Duration) {
+        let request = self.get_mut(id);
+        request.state = State::Executing;
+        request.started = now;
+        let mut list = self.executing;
+        self.push_back(&mut list, id);
+        self.executing = list;
+    }
+
+    pub fn end_executing(&mut self, id: Id) {
+        let mut list = self.executing;
+        self.unlink(&mut list, id);
+        self.executing = list;
+    }
+
+    /// The id and request that executes for the longest time.
+    pub fn first_executing(&self) -> Option<Id> {
+        self.executing.head
+    }
+
+    pub fn oldest_executing(&self) -> Option<&Request<T>> {
+        self.first_executing().map(|id| self.get(id))
+    }
+
+    /// The requests of a list, in order.
+    pub fn iter(&self, list: &List) -> impl Iterator<Item = &Request<T>> {
+        let mut next = list.head;
+        std::iter::from_fn(move || {
+            let request = self.get(next?);
+            next = request.next;
+            Some(request)
+        })
+    }
+
+    /// All requests that execute or have given their seats back.
+    pub fn running(&self) -> impl Iterator<Item = &Request<T>> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Taken(request) if request.state != State::Waiting => Some(request),
+            _ => None,
+        })
+    }
+}
+
+const TAKEN: &str = "an id is used only until its request is finished";

@@ -1,0 +1,196 @@
+//! Gives each request a place in its priority level, or lets it wait for one, and adds the flow schema and priority
+//! level to responses (upstream's `k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`).
+//!
+//! A request holds its place until its response has been sent; a watch holds it while it initializes. Long-running
+//! requests other than watches take no part.
+
+use super::amend::amended;
+use super::{Next, hold, instrument};
+use crate::flowcontrol::watch_tracker::Registered;
+use crate::flowcontrol::{Entered, FlowController, Permit, RequestClass, TooMany};
+use crate::request::{Authenticated, Initializing, Request, RequestContext, RequestInfo, Response};
+use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::respond;
+use crate::telemetry::Telemetry;
+use http::StatusCode;
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use prometheus::IntGauge;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+/// No request waits longer, whatever its deadline.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+impl hold::Guard for Seat {}
+impl hold::Guard for Registered {}
+
+/// The priority and fairness filter.
+pub struct PriorityAndFairness<F> {
+    inner: F,
+    /// Without one, the filter does nothing.
+    controller: Option<Arc<FlowController>>,
+    /// `--request-timeout`: the base of the waiting time of watches, which have no deadline.
+    request_timeout: Duration,
+    read_only: IntGauge,
+    mutating: IntGauge,
+    telemetry: Telemetry,
+}
+
+/// The filter's declaration in the chain.
+const SPEC: FilterSpec = FilterSpec {
+    needs: &[
+        ContextField::RequestInfo,
+        ContextField::Received,
+        ContextField::Deadline,
+        ContextField::Caller,
+    ],
+    sets: &[],
+};
+
+/// An executing request.
+struct Seat {
+    _permit: Permit,
+    running: IntGauge,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.running.dec();
+    }
+}
+
+/// What is left to do when the response is there.
+#[derive(Default)]
+struct Finish {
+    uids: Option<[HeaderValue; 2]>,
+    seat: Option<Seat>,
+    watch: Option<Registered>,
+}
+
+impl Finish {
+    fn apply(self, response: &mut Response) {
+        if let Some(seat) = self.seat {
+            hold::until_sent(response, seat);
+        }
+        if let Some(watch) = self.watch {
+            hold::until_sent(response, watch);
+        }
+        if let Some([schema, level]) = self.uids {
+            super::prepend_header(response, FLOW_SCHEMA, schema);
+            super::prepend_header(response, PRIORITY_LEVEL, level);
+        }
+    }
+}
+
+impl<F> PriorityAndFairness<F> {
+    /// Wraps `inner`.
+    pub fn new(
+        inner: F,
+        controller: Option<Arc<FlowController>>,
+        request_timeout: Duration,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self {
+            inner,
+            controller,
+            request_timeout,
+            read_only: telemetry.inflight.with_label_values(&["readOnly"]),
+            mutating: telemetry.inflight.with_label_values(&["mutating"]),
+            telemetry,
+        }
+    }
+
+    /// Enters a request that takes part.
+    fn enter(&self, req: &Request) -> Option<Entered> {
+        let controller = self.controller.as_ref()?;
+        let context = RequestContext::of(req);
+        let info = context.info.as_ref()?;
+        if info.is_long_running() && info.verb != "watch" {
+            return None;
+        }
+        let user = context.caller.as_ref().map(Authenticated::user)?;
+        Some(controller.enter(user, info, req.uri().query().unwrap_or("")))
+    }
+
+    /// Lets an admitted request execute.
+    fn begin(&self, req: &mut Request, permit: Permit, finish: &mut Finish) {
+        let info = super::info(req);
+        let running = match RequestClass::of(&info.verb) {
+            RequestClass::ReadOnly => &self.read_only,
+            RequestClass::Mutating => &self.mutating,
+        };
+        running.inc();
+        let seat = Seat {
+            _permit: permit,
+            running: running.clone(),
+        };
+        if info.verb == "watch" {
+            let query = req.uri().query().unwrap_or("");
+            finish.watch = self.controller.as_ref().and_then(|c| c.register_watch(&info, query));
+            RequestContext::of_mut(req).initializing = Some(Initializing::holding(seat));
+        } else {
+            finish.seat = Some(seat);
+        }
+    }
+
+    /// A quarter of the request's time, counted from its receipt.
+    fn waits_until(&self, context: &RequestContext) -> tokio::time::Instant {
+        let now = tokio::time::Instant::now().into_std();
+        let received = context.received.unwrap_or(now);
+        let time = context.deadline.map_or(self.request_timeout, |deadline| {
+            deadline.saturating_duration_since(received)
+        });
+        (received + (time / 4).min(MAX_WAIT)).into()
+    }
+
+    fn refusal(&self, info: &RequestInfo, why: TooMany, finish: Finish) -> Response {
+        let labels = instrument::labels(info, false);
+        self.telemetry.requests.terminated(&labels, 429);
+        let mut r = respond::error_text(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests, please try again later.",
+        );
+        r.headers_mut().insert(RETRY_AFTER, why.retry_after.into());
+        finish.apply(&mut r);
+        r
+    }
+}
+
+impl<F: Filter> Filter for PriorityAndFairness<F> {
+    const UNMET: Unmet = SPEC.around(F::UNMET);
+
+    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        let mut finish = Finish::default();
+        if let Some(entered) = self.enter(req) {
+            finish.uids = Some([entered.schema_uid, entered.level_uid]);
+            RequestContext::of_mut(req).flow = Some(entered.flow);
+            match entered.admission {
+                Ok(permit) if permit.is_waiting() => {
+                    return Next::Right(Box::pin(self.wait(std::mem::take(req), permit, finish)));
+                }
+                Ok(permit) => self.begin(req, permit, &mut finish),
+                Err(why) => {
+                    let refusal = self.refusal(&super::info(req), why, finish);
+                    return Next::Right(super::ready(refusal));
+                }
+            }
+        }
+        Next::Left(amended(self.inner.handle(req), |response| finish.apply(response)))
+    }
+}
+
+impl<F: Filter> PriorityAndFairness<F> {
+    /// Waits for seats. A client that goes away drops this, and with it the place in the queue.
+    async fn wait(&self, mut req: Request, mut permit: Permit, mut finish: Finish) -> Response {
+        let until = self.waits_until(RequestContext::of(&req));
+        if tokio::time::timeout_at(until, permit.dispatched()).await.is_err() {
+            return self.refusal(&super::info(&req), permit.give_up(), finish);
+        }
+        self.begin(&mut req, permit, &mut finish);
+        // Boxed, so that a waiting request does not reserve memory for what it may do later.
+        let inner = Box::pin(self.inner.handle(&mut req));
+        amended(inner, |response| finish.apply(response)).await
+    }
+}

@@ -1,0 +1,280 @@
+//! The control loops as an unmodified kubectl sees them.
+
+mod support;
+
+use support::{Gateway, wait_for};
+
+const CONTENT: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: full}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c, namespace: full}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s, namespace: full}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d, namespace: full}
+spec:
+  selector: {matchLabels: {app: d}}
+  template:
+    metadata: {labels: {app: d}}
+    spec: {containers: [{name: c, image: i}]}
+"#;
+
+const DEFINITION: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"#;
+
+const WIDGET: &str = "apiVersion: shop.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: full, finalizers: [example.com/hold]}\n";
+
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: full}\nspec: {containers: [{name: c, image: i}]}\n";
+
+fn gateway() -> (tempfile::TempDir, Gateway) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start_with(dir.path(), &["--controllers=*"]);
+    (dir, g)
+}
+
+fn exists(g: &Gateway, args: &[&str]) -> bool {
+    let args = [&["get", "--ignore-not-found", "-o", "name"], args].concat();
+    !g.kubectl(&args).trim().is_empty()
+}
+
+#[test]
+fn a_namespace_is_deleted_with_all_that_it_contains() {
+    let (_dir, g) = gateway();
+    g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
+    g.kubectl(&["wait", "--for=condition=Established", "crd/widgets.shop.example.com"]);
+    g.kubectl_in(&["apply", "-f", "-"], Some(CONTENT));
+    wait_for("the default ServiceAccount", || {
+        exists(&g, &["sa", "default", "-n", "full"])
+    });
+    g.kubectl_in(&["create", "-f", "-"], Some(POD));
+    g.kubectl_in(&["create", "-f", "-"], Some(WIDGET));
+
+    g.kubectl(&["delete", "namespace", "full", "--wait=false"]);
+    let remaining = "jsonpath={.status.conditions[?(@.type=='NamespaceFinalizersRemaining')].message}";
+    wait_for("the finalizer is reported", || {
+        let message = g.kubectl(&["get", "namespace", "full", "-o", remaining]);
+        message == "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+    });
+    assert!(!exists(&g, &["deployments,configmaps,secrets,pods", "-n", "full"]));
+
+    let merge = r#"{"metadata":{"finalizers":null}}"#;
+    g.kubectl(&["patch", "widget/w", "-n", "full", "--type=merge", "-p", merge]);
+    g.kubectl(&["wait", "--for=delete", "namespace/full", "--timeout=30s"]);
+}
+
+#[test]
+fn a_new_namespace_has_an_account_and_the_ca_and_gets_them_back() {
+    let (dir, g) = gateway();
+    g.kubectl(&["create", "namespace", "new"]);
+    let objects: [&[&str]; 2] = [
+        &["serviceaccount", "default", "-n", "new"],
+        &["configmap", "kube-root-ca.crt", "-n", "new"],
+    ];
+    for object in objects {
+        wait_for("it is created", || exists(&g, object));
+        g.kubectl(&[&["delete"], object].concat());
+        wait_for("it is created again", || exists(&g, object));
+    }
+    let ca = "jsonpath={.data.ca\\.crt}";
+    let published = g.kubectl(&["get", "configmap", "kube-root-ca.crt", "-n", "new", "-o", ca]);
+    let files = walk(dir.path());
+    let own = files
+        .iter()
+        .find(|f| f.ends_with("pki/ca.crt"))
+        .expect("the generated CA");
+    assert_eq!(published, std::fs::read_to_string(own).expect("it is text"));
+    assert!(!g.kubectl(&["create", "token", "default", "-n", "new"]).is_empty());
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let paths = entries.map(|e| e.expect("an entry").path());
+    paths
+        .flat_map(|p| if p.is_dir() { walk(&p) } else { vec![p] })
+        .collect()
+}
+
+#[test]
+fn the_admin_of_a_namespace_may_use_what_the_aggregated_role_allows() {
+    let (_dir, g) = gateway();
+    g.kubectl(&["create", "namespace", "team"]);
+    g.kubectl(&[
+        "create",
+        "rolebinding",
+        "r",
+        "-n",
+        "team",
+        "--clusterrole=admin",
+        "--user=jane",
+    ]);
+    // `can-i` without rules exits with 1, so the list of rules is read.
+    let may = |verb: &str, what: &str| {
+        let rules = g.kubectl(&["auth", "can-i", "--list", "-n", "team", "--as=jane"]);
+        let line = rules.lines().find(|l| l.split_whitespace().next() == Some(what));
+        line.is_some_and(|l| l.contains(verb))
+    };
+    wait_for("the role has its rules", || may("create", "deployments.apps"));
+    assert!(!may("create", "widgets.shop.example.com"));
+    g.kubectl(&[
+        "create",
+        "clusterrole",
+        "widgets",
+        "--verb=create",
+        "--resource=configmaps/widgets",
+    ]);
+    g.kubectl(&[
+        "label",
+        "clusterrole",
+        "widgets",
+        "rbac.authorization.k8s.io/aggregate-to-admin=true",
+    ]);
+    wait_for("an added role is aggregated", || may("create", "configmaps/widgets"));
+}
+
+#[test]
+fn a_manager_takes_over_and_is_taken_over_from() {
+    let (_dir, g) = gateway();
+    g.kubectl(&["create", "namespace", "before"]);
+    wait_for("the loops run", || exists(&g, &["sa", "default", "-n", "before"]));
+    let lease = [
+        "-n",
+        "kube-system",
+        "lease/kube-controller-manager",
+        "--type=merge",
+        "-p",
+    ];
+    // What client-go's election writes to a lease without a holder.
+    let acquired = r#"{"spec":{"holderIdentity":"manager","leaseDurationSeconds":2}}"#;
+    g.kubectl(&[&["patch"], &lease[..], &[acquired]].concat());
+    wait_for("the loops stop", || g.process.log().contains("the control loops stop"));
+    g.kubectl(&["create", "namespace", "during"]);
+    assert!(!exists(&g, &["sa", "default", "-n", "during"]));
+    // The manager does not renew its lease.
+    wait_for("the loops run again", || exists(&g, &["sa", "default", "-n", "during"]));
+}
+
+/// Creates a ConfigMap, and dependents of it as the Deployment controller would: a chain of two that blocks its deletion.
+fn family(g: &Gateway, owner: &str) {
+    let create = |name: &str, owner: Option<&str>| {
+        let references = owner.map_or(String::new(), |owner| {
+            let uid = g.kubectl(&["get", "configmap", owner, "-o", "jsonpath={.metadata.uid}"]);
+            format!(
+                "ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: {owner}, uid: {uid}, blockOwnerDeletion: true}}]"
+            )
+        });
+        let map = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  {references}\n");
+        g.kubectl_in(&["create", "-f", "-"], Some(&map));
+    };
+    create(owner, None);
+    create(&format!("{owner}-child"), Some(owner));
+    create(&format!("{owner}-grandchild"), Some(&format!("{owner}-child")));
+}
+
+#[test]
+fn dependents_are_deleted_with_their_owner_or_orphaned() {
+    let (_dir, g) = gateway();
+    let is_there = |name: &str| exists(&g, &["configmap", name]);
+    for policy in ["background", "foreground", "orphan"] {
+        family(&g, policy);
+        let cascade = format!("--cascade={policy}");
+        g.kubectl(&["delete", "configmap", policy, &cascade, "--timeout=30s"]);
+        assert!(!is_there(policy));
+        let (child, grandchild) = (format!("{policy}-child"), format!("{policy}-grandchild"));
+        match policy {
+            "foreground" => assert!(!is_there(&child) && !is_there(&grandchild), "they go first"),
+            "background" => wait_for("the dependents are deleted", || {
+                !is_there(&child) && !is_there(&grandchild)
+            }),
+            _ => {
+                let owners = "jsonpath={.metadata.ownerReferences}";
+                let left = g.kubectl(&["get", "configmap", &child, "-o", owners]);
+                assert_eq!(
+                    left, "",
+                    "the owner waits until its dependents have lost their reference"
+                );
+                assert!(is_there(&grandchild));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_whose_owner_never_existed_here_is_deleted() {
+    let (_dir, g) = gateway();
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: lost\n  ownerReferences: [{apiVersion: v1, kind: Secret, name: s, uid: nobody}]\n";
+    g.kubectl_in(&["create", "-f", "-"], Some(map));
+    wait_for("it is deleted", || !exists(&g, &["configmap", "lost"]));
+    // An owner of an unknown kind may be served later.
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kept\n  ownerReferences: [{apiVersion: x.io/v1, kind: X, name: s, uid: nobody}]\n";
+    g.kubectl_in(&["create", "-f", "-"], Some(map));
+    g.kubectl_in(
+        &["create", "-f", "-"],
+        Some(
+            &map.replace("kept", "lost")
+                .replace("x.io/v1", "v1")
+                .replace("kind: X", "kind: Pod"),
+        ),
+    );
+    wait_for("a later one is deleted", || !exists(&g, &["configmap", "lost"]));
+    assert!(exists(&g, &["configmap", "kept"]));
+}
+
+#[test]
+fn a_quota_is_counted_and_what_is_deleted_is_given_back() {
+    let (_dir, g) = gateway();
+    g.kubectl(&["create", "namespace", "q"]);
+    let create = |name: &str| ["create", "configmap", name, "-n", "q"].map(str::to_owned);
+    let used = || {
+        g.kubectl(&[
+            "get",
+            "quota",
+            "limits",
+            "-n",
+            "q",
+            "-o",
+            "jsonpath={.status.used.count/configmaps}",
+        ])
+    };
+    wait_for("the CA is published", || {
+        exists(&g, &["configmap", "kube-root-ca.crt", "-n", "q"])
+    });
+    g.kubectl(&["create", "quota", "limits", "-n", "q", "--hard=count/configmaps=2"]);
+    wait_for("the quota is counted", || used() == "1");
+    let run = |args: [String; 5]| g.kubectl(&args.each_ref().map(String::as_str));
+    run(create("a"));
+    let refused = g.kubectl_fails(&create("b").each_ref().map(String::as_str), None);
+    assert!(refused.contains("exceeded quota: limits"), "{refused}");
+    g.kubectl(&["delete", "configmap", "a", "-n", "q"]);
+    wait_for("the usage is given back", || used() == "1");
+    run(create("b"));
+}
+
+#[test]
+fn a_claim_that_nobody_uses_is_deleted() {
+    let (_dir, g) = gateway();
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
+    g.kubectl_in(&["create", "-f", "-"], Some(claim));
+    g.kubectl(&["delete", "pvc", "c", "--timeout=30s"]);
+    assert!(!exists(&g, &["pvc", "c"]));
+}
