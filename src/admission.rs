@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod matching;
 pub mod object_lookup;
 pub mod plugins;
+pub mod policy;
 pub mod refusal;
 pub mod reinvocation;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! upstream.
 
 pub mod access;
+pub mod admission_policies;
 pub mod admission_webhooks;
 pub mod audit;
 pub mod authentication;

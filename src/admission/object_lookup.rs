@@ -73,6 +73,14 @@ impl ObjectLookup {
         self.0.convert(object, from, to).await
     }
 
+    /// As [`Versions::objects`].
+    ///
+    /// # Errors
+    /// 500 if the resource is not served in that version or the storage fails.
+    pub async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+        self.0.objects(of, namespace, name).await
+    }
+
     /// As [`Versions::complete`].
     ///
     /// # Errors
@@ -182,6 +190,23 @@ impl ObjectLookup {
         let storage = self.storage(group, resource)?;
         let listing = storage.list(Self::acknowledged_in(namespace, &storage)).await;
         Ok(listing.map_err(Status::internal)?.entries)
+    }
+
+    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is empty, or the one
+    /// with a name.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn objects_in(
+        storage: &Arc<dyn Storage>,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> std::result::Result<Vec<Value>, Error> {
+        let entries = match name {
+            Some(name) => Vec::from_iter(Self::cached_entry(storage, &key(namespace, name)).await?),
+            None => storage.list(Self::acknowledged_in(namespace, storage)).await?.entries,
+        };
+        Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
 
     fn acknowledged_in(namespace: &str, storage: &Arc<dyn Storage>) -> ListOptions {

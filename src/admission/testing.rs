@@ -88,6 +88,13 @@ impl Versions for Stored {
         Ok(object)
     }
 
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+        let storage = self.storage(&of.group, &of.resource);
+        let storage = storage.ok_or_else(|| Status::internal("this resource is not served"))?;
+        let found = ObjectLookup::objects_in(&storage, namespace, name).await;
+        found.map_err(Status::internal)
+    }
+
     async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
         Ok(())
     }

@@ -29,6 +29,13 @@ pub trait Versions: Send + Sync + 'static {
     /// 500 if it cannot be converted.
     async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 
+    /// The stored objects of a resource in a served version: of a namespace, of all if it is empty, or the one with a
+    /// name. Includes every write that this process has acknowledged.
+    ///
+    /// # Errors
+    /// 500 if the resource is not served in that version or the storage fails.
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>>;
+
     /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped.
     ///
     /// # Errors

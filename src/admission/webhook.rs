@@ -22,7 +22,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod validating;
-mod versioned;
+pub(in crate::admission) mod versioned;
 
 pub use configurations::{Configurations, Feed};
 

@@ -4,12 +4,14 @@
 use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
+use crate::admission::policy::{Surroundings, ValidatingPolicies};
 use crate::admission::webhook::{Calls, MutatingWebhooks, ValidatingWebhooks};
 use crate::admission::{self, Admission, Configuration, ObjectLookup, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
 use crate::client::webhook::SharedWebhooks;
 use crate::telemetry::Telemetry;
+use crate::telemetry::admission_policies::AdmissionPolicyMetrics;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,6 +217,17 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
             let configurations = dependencies.webhooks.validating.clone();
             let calls = dependencies.calls(&dependencies.webhooks.to_validating);
             builder.validating(ValidatingWebhooks::new(configurations, calls))
+        }
+        "ValidatingAdmissionPolicy" => {
+            let surroundings = Surroundings {
+                cluster: cluster(),
+                authorizer: authorizer(),
+                metrics: AdmissionPolicyMetrics::new(dependencies.telemetry.registry()),
+            };
+            builder.validating(ValidatingPolicies::new(
+                dependencies.webhooks.policies.clone(),
+                surroundings,
+            ))
         }
         "ResourceQuota" => {
             let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;

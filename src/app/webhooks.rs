@@ -1,5 +1,6 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
+use crate::admission::policy::Policies;
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
 use crate::apimachinery::codec::json;
@@ -51,12 +52,14 @@ pub struct Callers<'a> {
     pub telemetry: &'a Telemetry,
 }
 
-/// The webhook configurations of admission, and what their webhooks are called with.
+/// The webhook configurations and policies of admission, and what their webhooks are called with.
 pub struct AdmissionWebhooks {
     /// MutatingWebhookConfigurations.
     pub mutating: Arc<Configurations>,
     /// ValidatingWebhookConfigurations.
     pub validating: Arc<Configurations>,
+    /// ValidatingAdmissionPolicies with their bindings.
+    pub policies: Arc<Policies>,
     /// Connections to mutating webhooks. Each plugin has its own, because each can have its own identity.
     pub to_mutating: Arc<SharedWebhooks>,
     /// Connections to validating webhooks.
@@ -92,6 +95,7 @@ impl Callers<'_> {
         Ok(AdmissionWebhooks {
             mutating: Arc::default(),
             validating: Arc::default(),
+            policies: Arc::default(),
             to_mutating: shared("MutatingAdmissionWebhook")?,
             to_validating: shared("ValidatingAdmissionWebhook")?,
             metrics: AdmissionWebhookMetrics::new(self.telemetry.registry()),
@@ -118,7 +122,7 @@ impl AdmissionWebhooks {
         }))
     }
 
-    /// Follows the stored configurations. The signals fire when they have been read.
+    /// Follows the stored configurations and policies. The signals fire when they have been read.
     pub fn start(&self, plane: &ControlPlane, tasks: &TaskGroup) -> Vec<Signal> {
         let kinds = [
             (&self.mutating, "mutatingwebhookconfigurations"),
@@ -130,6 +134,14 @@ impl AdmissionWebhooks {
             tasks.spawn_until_stopped(plural, feed.run());
             synced
         };
-        kinds.into_iter().map(follow).collect()
+        let mut synced: Vec<_> = kinds.into_iter().map(follow).collect();
+        let storage = |plural| plane.store("admissionregistration.k8s.io", plural).storage().clone();
+        let (feeds, policies_synced) = self.policies.follow(
+            storage("validatingadmissionpolicies"),
+            storage("validatingadmissionpolicybindings"),
+        );
+        tasks.spawn_until_stopped("validatingadmissionpolicies", feeds.run());
+        synced.extend(policies_synced);
+        synced
     }
 }

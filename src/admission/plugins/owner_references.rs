@@ -151,6 +151,10 @@ mod tests {
             Ok(object)
         }
 
+        async fn objects(&self, _: &GroupVersionResource, _: &str, _: Option<&str>) -> Result<Vec<Value>> {
+            Ok(Vec::new())
+        }
+
         async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
             Ok(())
         }

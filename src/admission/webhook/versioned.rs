@@ -27,7 +27,7 @@ pub(super) struct Versioned<'a> {
 }
 
 /// The version of the request itself.
-pub(super) fn own(attributes: &Attributes) -> ServedKind {
+pub(in crate::admission) fn own(attributes: &Attributes) -> ServedKind {
     ServedKind {
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
@@ -35,7 +35,12 @@ pub(super) fn own(attributes: &Attributes) -> ServedKind {
 }
 
 /// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
-async fn convert(cluster: &ObjectLookup, object: Value, from: &ServedKind, to: &ServedKind) -> Result<Value> {
+pub(in crate::admission) async fn convert(
+    cluster: &ObjectLookup,
+    object: Value,
+    from: &ServedKind,
+    to: &ServedKind,
+) -> Result<Value> {
     if object.is_null() || from.kind == to.kind {
         return Ok(object);
     }

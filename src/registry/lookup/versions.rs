@@ -1,7 +1,7 @@
 //! The versions in which a resource is served, for admission.
 
 use super::StoreLookup;
-use crate::admission::{ServedKind, Versions};
+use crate::admission::{ObjectLookup, ServedKind, Versions};
 use crate::api::{by_gvk, decode};
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
@@ -83,6 +83,12 @@ impl Versions for StoreLookup {
             Backing::Converted { conversion, .. } => conversion.serve(stored),
             _ => stored,
         })
+    }
+
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+        let store = self.of_version(of).await?;
+        let found = ObjectLookup::objects_in(store.storage(), namespace, name).await;
+        found.map_err(Status::internal)
     }
 
     async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()> {

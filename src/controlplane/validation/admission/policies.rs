@@ -2,6 +2,7 @@
 
 use super::rules::{ALL_OPERATIONS, NOT_DELETE};
 use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
+use crate::admission::policy::compile_errors;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
@@ -47,6 +48,9 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         mutations(&mut out, spec, &path);
     } else {
         validations(&mut out, v, spec, &path);
+        for (at, text, why) in compile_errors(v) {
+            out.push(FieldError::invalid(&path.child(&at), text, why));
+        }
     }
     out
 }

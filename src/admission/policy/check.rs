@@ -1,0 +1,34 @@
+//! Validation of a policy's expressions when it is written.
+
+use super::environment::Expression;
+use super::stored::Policy;
+use crate::apimachinery::value::Value;
+
+/// The expressions that do not compile: the path below `spec`, the expression and upstream's text.
+pub fn compile_errors(policy: &Value) -> Vec<(String, String, String)> {
+    let parsed = Policy::parse(policy);
+    let mut errors = Vec::new();
+    let mut check = |at: String, expression: &Expression| {
+        if let Err(why) = expression.program.as_ref()
+            && !expression.text.trim().is_empty()
+        {
+            errors.push((at, expression.text.clone(), why.clone()));
+        }
+    };
+    for (i, condition) in parsed.conditions.iter().enumerate() {
+        check(format!("matchConditions[{i}].expression"), condition);
+    }
+    for (i, (_, variable)) in parsed.variables.iter().enumerate() {
+        check(format!("variables[{i}].expression"), variable);
+    }
+    for (i, validation) in parsed.validations.iter().enumerate() {
+        check(format!("validations[{i}].expression"), &validation.expression);
+        if let Some(message) = &validation.message_expression {
+            check(format!("validations[{i}].messageExpression"), message);
+        }
+    }
+    for (i, (_, annotation)) in parsed.annotations.iter().enumerate() {
+        check(format!("auditAnnotations[{i}].valueExpression"), annotation);
+    }
+    errors
+}

@@ -1,0 +1,225 @@
+//! The values of the variables that every expression of a policy may name.
+
+use crate::admission::{Attributes, ServedKind};
+use crate::apimachinery::value::{Map, Str, Value};
+use crate::authz::{self, Authorizer};
+use crate::json;
+use crate::request::UserInfo;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use torana_cel::{Check, Decision};
+
+/// The values of an evaluation.
+#[derive(Clone)]
+pub(super) struct Inputs {
+    pub object: Arc<Value>,
+    pub old: Arc<Value>,
+    pub request: Arc<Value>,
+    pub namespace: Arc<Value>,
+    pub params: Arc<Value>,
+}
+
+fn member(map: &mut Map, key: &str, value: &str) {
+    if !value.is_empty() {
+        map.insert(key, value);
+    }
+}
+
+fn texts(pairs: [(&str, &Str); 3]) -> Value {
+    let mut map = Map::default();
+    pairs.into_iter().for_each(|(key, value)| member(&mut map, key, value));
+    Value::Object(map)
+}
+
+/// The variable `request`. Texts that are empty are absent, as upstream.
+pub(super) fn request(attributes: &Attributes, target: &ServedKind) -> Value {
+    let of = |served: (
+        &crate::apimachinery::GroupVersionKind,
+        &crate::apimachinery::GroupVersionResource,
+    )| {
+        let (kind, resource) = served;
+        [
+            texts([("group", &kind.group), ("version", &kind.version), ("kind", &kind.kind)]),
+            texts([
+                ("group", &resource.group),
+                ("version", &resource.version),
+                ("resource", &resource.resource),
+            ]),
+        ]
+    };
+    let [kind, resource] = of((&target.kind, &target.resource));
+    let [request_kind, request_resource] = of((&attributes.kind, &attributes.resource));
+    let mut map = Map::default();
+    map.insert("kind", kind);
+    map.insert("resource", resource);
+    map.insert("requestKind", request_kind);
+    map.insert("requestResource", request_resource);
+    for key in ["subResource", "requestSubResource"] {
+        member(&mut map, key, &attributes.subresource);
+    }
+    member(&mut map, "name", &attributes.name);
+    member(&mut map, "namespace", attributes.request_namespace());
+    map.insert("operation", attributes.operation.as_str());
+    map.insert("userInfo", user(&attributes.user));
+    map.insert("dryRun", attributes.dry_run);
+    if !attributes.options.is_null() {
+        map.insert("options", attributes.options.as_ref().clone());
+    }
+    Value::Object(map)
+}
+
+fn user(user: &UserInfo) -> Value {
+    let mut map = Map::default();
+    member(&mut map, "username", &user.name);
+    member(&mut map, "uid", &user.uid);
+    if !user.groups.is_empty() {
+        map.insert("groups", user.groups.clone());
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().map(|(k, v)| (k.as_str().into(), v.clone().into()));
+        map.insert("extra", Value::Object(Map::from_pairs(extra.collect())));
+    }
+    Value::Object(map)
+}
+
+/// The members of a namespace that expressions may read.
+pub(super) fn namespace(stored: Option<&Value>) -> Value {
+    const METADATA: [&str; 11] = [
+        "name",
+        "generateName",
+        "namespace",
+        "labels",
+        "annotations",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+        "finalizers",
+    ];
+    let Some(stored) = stored else { return Value::Null };
+    let mut shown = json!({});
+    let members = METADATA.map(|key| ["metadata", key]);
+    for path in members
+        .into_iter()
+        .chain([["spec", "finalizers"], ["status", "phase"], ["status", "conditions"]])
+    {
+        let value = stored.at(&path);
+        if !value.is_null() {
+            shown.set(&path, value.clone());
+        }
+    }
+    shown
+}
+
+/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is noted, so that
+/// the evaluation can be repeated when its decision is known. What a check costs bounds the number of repetitions.
+pub(super) struct Checks {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<UserInfo>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    decided: Vec<(Check, Decision)>,
+    wanted: Option<Check>,
+}
+
+impl Checks {
+    pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<UserInfo>) -> Self {
+        Self {
+            authorizer,
+            user,
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides a check that the evaluation could not wait for. False if there was none.
+    pub async fn decide_wanted(&self) -> bool {
+        let Some(check) = self.known().wanted.take() else {
+            return false;
+        };
+        let user = self.user_of(&check);
+        let verdict = self.authorizer.authorize(&attributes(&check, &user)).await;
+        self.known().decided.push((check, decision(verdict)));
+        true
+    }
+
+    fn user_of(&self, check: &Check) -> Arc<UserInfo> {
+        let Some((namespace, name)) = &check.service_account else {
+            return self.user.clone();
+        };
+        let of_namespace = format!("system:serviceaccounts:{namespace}");
+        let groups = ["system:serviceaccounts", &of_namespace, "system:authenticated"];
+        Arc::new(UserInfo::system(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &groups,
+        ))
+    }
+}
+
+impl torana_cel::Authorizer for Checks {
+    fn authorize(&self, check: &Check) -> Decision {
+        if let Some((_, decision)) = self.known().decided.iter().find(|(known, _)| known == check) {
+            return decision.clone();
+        }
+        let user = self.user_of(check);
+        match self.authorizer.authorize_sync(&attributes(check, &user)) {
+            Some(verdict) => {
+                let decision = decision(verdict);
+                self.known().decided.push((check.clone(), decision.clone()));
+                decision
+            }
+            None => {
+                self.known().wanted = Some(check.clone());
+                Decision::default()
+            }
+        }
+    }
+}
+
+fn attributes<'a>(check: &'a Check, user: &'a UserInfo) -> authz::Attributes<'a> {
+    let empty = authz::Attributes {
+        verb: &check.verb,
+        ..authz::Attributes::empty(user)
+    };
+    match &check.path {
+        Some(path) => authz::Attributes { path, ..empty },
+        None => authz::Attributes {
+            is_resource: true,
+            api_group: &check.group,
+            api_version: "*",
+            namespace: &check.namespace,
+            resource: &check.resource,
+            subresource: &check.subresource,
+            name: &check.name,
+            field_selector: &check.field_selector,
+            label_selector: &check.label_selector,
+            ..empty
+        },
+    }
+}
+
+fn decision(verdict: authz::Verdict) -> Decision {
+    Decision {
+        allowed: verdict.decision == authz::Decision::Allow,
+        reason: verdict.reason.into_owned(),
+        error: verdict.error,
+    }
+}
+
+/// The check of the request's own resource.
+pub(super) fn own_check(attributes: &Attributes) -> Check {
+    Check {
+        group: attributes.resource.group.to_string(),
+        resource: attributes.resource.resource.to_string(),
+        subresource: attributes.subresource.clone(),
+        namespace: attributes.namespace.clone(),
+        name: attributes.name.clone(),
+        ..Check::default()
+    }
+}

@@ -1,0 +1,65 @@
+//! The parameter objects of a binding (upstream's `generic.CollectParams`).
+
+use super::stored::{Binding, Choice, ParamKind, Policy};
+use crate::admission::{Attributes, ObjectLookup};
+use crate::apimachinery::gvk::GroupVersionResource;
+use crate::apimachinery::value::Value;
+use std::sync::Arc;
+
+/// Why there are no parameters to evaluate with: a configuration error of the policy or of the binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Misconfigured {
+    Policy(String),
+    Binding(String),
+}
+
+/// The parameters to evaluate a policy with, one after the other; empty if the binding is to be skipped. Null stands for
+/// a policy without parameters and for a binding that names none.
+///
+/// # Errors
+/// [`Misconfigured`].
+pub(super) async fn collect(
+    cluster: &ObjectLookup,
+    policy: &Policy,
+    binding: &Binding,
+    attributes: &Attributes,
+) -> Result<Vec<Arc<Value>>, Misconfigured> {
+    let (Some(kind), Some(params)) = (&policy.param_kind, &binding.params) else {
+        return Ok(vec![Arc::default()]);
+    };
+    let group = &kind.version.group;
+    let found = cluster.resource_of(group, &kind.kind);
+    let (plural, namespaced) = found.ok_or_else(|| Misconfigured::Policy(unknown(kind)))?;
+    let mut namespace = params.namespace.as_str();
+    if namespaced && namespace.is_empty() {
+        namespace = attributes.request_namespace();
+        if namespace.is_empty() {
+            let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+            return Err(Misconfigured::Binding(why.to_owned()));
+        }
+    } else if !namespaced && !namespace.is_empty() {
+        let why = "paramRef.namespace must not be provided for a cluster-scoped `paramKind`";
+        return Err(Misconfigured::Binding(why.to_owned()));
+    }
+    let resource = GroupVersionResource::new(group, &kind.version.version, &plural);
+    let choice = params.choice.as_ref().map_err(|e| Misconfigured::Binding(e.clone()))?;
+    let name = match choice {
+        Choice::Name(name) => Some(name.as_str()),
+        Choice::Selector(_) => None,
+    };
+    let objects = cluster.objects(&resource, namespace, name).await;
+    let mut objects = objects.map_err(|_| Misconfigured::Policy(unknown(kind)))?;
+    if let Choice::Selector(selector) = choice {
+        objects.retain(|o| selector.matches_map(o.at(&["metadata", "labels"])));
+    }
+    if objects.is_empty() && params.deny_if_missing {
+        let why = "no params found for policy binding with `Deny` parameterNotFoundAction";
+        return Err(Misconfigured::Binding(why.to_owned()));
+    }
+    Ok(objects.into_iter().map(Arc::new).collect())
+}
+
+fn unknown(kind: &ParamKind) -> String {
+    let (version, kind) = (kind.version.to_string(), &kind.kind);
+    format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'")
+}

@@ -1,0 +1,175 @@
+//! [`Policies`]: the compiled policies with their bindings. A change makes the next request rebuild the [`Snapshot`].
+
+use super::stored::{Binding, Policy};
+use crate::admission::matching::PluralIndex;
+use crate::client::{Informer, InformerHandle};
+use crate::storage::Storage;
+use crate::tasks::Signal;
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a request waits until the policies acknowledged before it are known.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
+/// The ValidatingAdmissionPolicies. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
+#[derive(Default)]
+pub struct Policies {
+    followed: OnceLock<Followed>,
+    snapshot: ArcSwap<Snapshot>,
+    /// True if the informers know more than the snapshot.
+    outdated: AtomicBool,
+    rebuilding: Mutex<()>,
+}
+
+/// An informer with its storage.
+struct Source<T> {
+    storage: Arc<dyn Storage>,
+    informer: Informer<T>,
+}
+
+struct Followed {
+    policies: Source<Policy>,
+    bindings: Source<Binding>,
+}
+
+/// Feeds [`Policies`] while it runs.
+pub struct Feeds(InformerHandle<Policy>, InformerHandle<Binding>);
+
+/// The policies that have bindings.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    all: Vec<Active>,
+    index: PluralIndex,
+}
+
+/// A policy in use.
+pub(super) struct Active {
+    pub policy: Arc<Policy>,
+    pub bindings: Vec<Arc<Binding>>,
+}
+
+/// The policies are not known in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotReady;
+
+impl Feeds {
+    /// Runs until dropped.
+    pub async fn run(self) {
+        tokio::join!(self.0.run(), self.1.run());
+    }
+}
+
+impl<T: Send + Sync + 'static> Source<T> {
+    fn is_current(&self) -> bool {
+        self.informer.is_current(&*self.storage)
+    }
+
+    async fn catch_up(&self) {
+        if !self.is_current() {
+            self.informer.catch_up(&*self.storage).await;
+        }
+    }
+}
+
+impl Followed {
+    fn is_current(&self) -> bool {
+        self.policies.is_current() && self.bindings.is_current()
+    }
+}
+
+impl Policies {
+    /// Follows the stored policies and bindings. The signals fire when they have been read. Must be called once; later
+    /// calls have no effect on requests.
+    pub fn follow(self: &Arc<Self>, policies: Arc<dyn Storage>, bindings: Arc<dyn Storage>) -> (Feeds, [Signal; 2]) {
+        let (policy_informer, policy_feed) = Informer::new(policies.clone(), Policy::from_entry);
+        let (binding_informer, binding_feed) = Informer::new(bindings.clone(), Binding::from_entry);
+        let me = self.clone();
+        policy_informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        let me = self.clone();
+        binding_informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        let synced = [policy_informer.synced().clone(), binding_informer.synced().clone()];
+        let _ = self.followed.set(Followed {
+            policies: Source {
+                storage: policies,
+                informer: policy_informer,
+            },
+            bindings: Source {
+                storage: bindings,
+                informer: binding_informer,
+            },
+        });
+        (Feeds(policy_feed, binding_feed), synced)
+    }
+
+    /// False only if it is certain that no policy can match this resource.
+    pub fn may_match(&self, plural: &str) -> bool {
+        match self.followed.get() {
+            Some(followed) if followed.is_current() && !self.outdated.load(Ordering::Acquire) => {
+                self.snapshot.load().index.has_candidates(plural)
+            }
+            _ => true,
+        }
+    }
+
+    /// All policies and bindings that were acknowledged before this call.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn fresh(&self) -> Result<Arc<Snapshot>, NotReady> {
+        let followed = self.followed.get().ok_or(NotReady)?;
+        if !followed.is_current() {
+            let caught_up = async { tokio::join!(followed.policies.catch_up(), followed.bindings.catch_up()) };
+            let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
+            in_time.map_err(|_| NotReady)?;
+        }
+        if self.outdated.load(Ordering::Acquire) {
+            self.rebuild(followed);
+        }
+        Ok(self.snapshot.load_full())
+    }
+
+    fn rebuild(&self, followed: &Followed) {
+        let _one_at_a_time = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
+        // Cleared before reading: a change in between makes the next request rebuild again.
+        if !self.outdated.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let (policies, bindings) = (
+            followed.policies.informer.snapshot(),
+            followed.bindings.informer.snapshot(),
+        );
+        let next = Snapshot::new(policies.values(), bindings.values());
+        self.snapshot.store(Arc::new(next));
+    }
+}
+
+impl Snapshot {
+    /// The snapshot of these policies and bindings.
+    pub fn new<'p>(
+        policies: impl Iterator<Item = &'p Arc<Policy>>,
+        bindings: impl Iterator<Item = &'p Arc<Binding>>,
+    ) -> Self {
+        let mut by_policy: HashMap<&str, Vec<Arc<Binding>>> = HashMap::new();
+        for binding in bindings {
+            by_policy.entry(&binding.policy).or_default().push(binding.clone());
+        }
+        let active = |policy: &Arc<Policy>| {
+            let bindings = by_policy.remove(policy.name.as_str())?;
+            Some(Active {
+                policy: policy.clone(),
+                bindings,
+            })
+        };
+        let all: Vec<Active> = policies.filter_map(active).collect();
+        let index = PluralIndex::new(all.iter().map(|a| &a.policy.criteria));
+        Self { all, index }
+    }
+
+    /// The policies that can match a resource.
+    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = &Active> {
+        self.index.candidates(plural).map(|position| &self.all[position])
+    }
+}

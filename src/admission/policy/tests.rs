@@ -1,0 +1,222 @@
+//! Policies over a fixed cluster.
+
+use super::policies::Snapshot;
+use super::stored::{Binding, Policy};
+use super::*;
+use crate::admission::Operation;
+use crate::admission::testing::{cluster, request, update};
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::status::Status;
+use crate::authz::AlwaysAllow;
+use crate::json;
+use crate::request::{AuditLevel, AuditTrail};
+use prometheus::Registry;
+use std::time::{Duration, Instant};
+
+/// A policy `p` for configmaps with these members of `spec`, and a binding `b` with these.
+struct World {
+    surroundings: Surroundings,
+    snapshot: Snapshot,
+}
+
+fn with(mut object: Value, edits: &Value) -> Value {
+    for (key, value) in edits.as_object().into_iter().flat_map(|m| m.iter()) {
+        object.set(&["spec", key], value.clone());
+    }
+    object
+}
+
+fn policy(edits: &Value) -> Value {
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [
+        {"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]}]}}});
+    with(policy, edits)
+}
+
+impl World {
+    fn new(policy_edits: &Value, binding_edits: &Value) -> Self {
+        let binding = with(
+            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
+            binding_edits,
+        );
+        let policies = [Arc::new(Policy::parse(&policy(policy_edits)))];
+        let bindings = [Arc::new(Binding::parse(&binding))];
+        let namespace = json!({"metadata": {"name": "ns", "labels": {"team": "a"}}});
+        Self {
+            surroundings: Surroundings {
+                cluster: cluster(&[("", "namespaces", vec![namespace])]),
+                authorizer: Arc::new(AlwaysAllow),
+                metrics: AdmissionPolicyMetrics::new(&Registry::new()),
+            },
+            snapshot: Snapshot::new(policies.iter(), bindings.iter()),
+        }
+    }
+
+    async fn judge(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        validating::dispatch(&self.surroundings, &self.snapshot, attributes, object).await
+    }
+}
+
+fn create() -> Attributes {
+    Attributes {
+        kind: GroupVersionKind::new("", "v1", "ConfigMap"),
+        ..request(Operation::Create, "", "configmaps", "c")
+    }
+}
+
+fn message(outcome: Result<()>) -> String {
+    outcome.err().map_or_else(String::new, |s: Status| s.message)
+}
+
+#[tokio::test]
+async fn a_validation_that_does_not_hold_denies_in_upstreams_words() {
+    let world = World::new(
+        &json!({"variables": [{"name": "n", "expression": "size(object.data)"}, {"name": "double", "expression": "variables.n * 2"}],
+            "validations": [{"expression": "variables.double < 4", "messageExpression": "'is ' + string(variables.double)"}]}),
+        &json!({}),
+    );
+    assert_eq!(message(world.judge(&create(), &json!({"data": {"a": "1"}})).await), "");
+    let refused = world
+        .judge(&create(), &json!({"data": {"a": "1", "b": "2"}}))
+        .await
+        .unwrap_err();
+    let cause = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: is 4";
+    assert_eq!(refused.message, format!("configmaps \"c\" is forbidden: {cause}"));
+    assert_eq!((refused.code, refused.reason), (422, "Invalid"));
+    assert_eq!(refused.details.unwrap().causes[0].message, cause);
+}
+
+#[tokio::test]
+async fn expressions_see_the_request_its_namespace_and_the_authorizer() {
+    for (expression, holds) in [
+        (
+            "request.operation == 'CREATE' && request.userInfo.username == 'admin'",
+            true,
+        ),
+        ("has(request.subResource)", false),
+        ("namespaceObject.metadata.labels['team'] == 'a'", true),
+        ("oldObject == null", true),
+        ("authorizer.group('').resource('pods').check('get').allowed()", true),
+        ("authorizer.requestResource.check('delete').allowed()", true),
+    ] {
+        let world = World::new(&json!({"validations": [{"expression": expression}]}), &json!({}));
+        let outcome = world.judge(&create(), &json!({})).await;
+        assert_eq!(outcome.is_ok(), holds, "{expression}: {outcome:?}");
+    }
+    let frozen = json!({"validations": [{"expression": "object.data == oldObject.data", "reason": "Forbidden"}]});
+    let world = World::new(&frozen, &json!({}));
+    let write = update("", "configmaps", json!({"metadata": {"name": "c"}, "data": {"a": "1"}}));
+    assert!(world.judge(&write, &json!({"data": {"a": "1"}})).await.is_ok());
+    assert_eq!(
+        world
+            .judge(&write, &json!({"data": {"a": "2"}}))
+            .await
+            .unwrap_err()
+            .code,
+        403
+    );
+}
+
+#[tokio::test]
+async fn warnings_and_audit_annotations_admit_the_write() {
+    let world = World::new(
+        &json!({"validations": [{"expression": "false", "message": "no"}],
+            "auditAnnotations": [{"key": "who", "valueExpression": "request.userInfo.username"}, {"key": "none", "valueExpression": "null"}]}),
+        &json!({"validationActions": ["Warn", "Audit"]}),
+    );
+    let write = Attributes {
+        audit: AuditTrail::new(AuditLevel::Metadata, false),
+        ..create()
+    };
+    assert!(world.judge(&write, &json!({})).await.is_ok());
+    assert_eq!(
+        write.warnings.take(),
+        ["Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no"]
+    );
+    let annotations = write.audit.snapshot().annotations;
+    assert_eq!(annotations["p/who"], "admin");
+    assert!(!annotations.contains_key("p/none"));
+    assert_eq!(
+        annotations["validation.policy.admission.k8s.io/validation_failure"],
+        r#"[{"binding":"b","expressionIndex":0,"message":"no","policy":"p","validationActions":["Warn","Audit"]}]"#
+    );
+}
+
+#[tokio::test]
+async fn failure_policy_decides_about_errors() {
+    let spec =
+        |failure: &str| json!({"failurePolicy": failure, "validations": [{"expression": "object.data.x == 'y'"}]});
+    let object = json!({"data": {}});
+    let fail = World::new(&spec("Fail"), &json!({}));
+    assert!(
+        message(fail.judge(&create(), &object).await)
+            .ends_with("denied request: expression 'object.data.x == 'y'' resulted in error: no such key: x")
+    );
+    let ignore = World::new(&spec("Ignore"), &json!({}));
+    assert!(ignore.judge(&create(), &object).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_match_condition_that_is_false_outweighs_errors() {
+    for (conditions, applies) in [
+        (
+            json!([{"name": "a", "expression": "object.nothere == 1"}, {"name": "b", "expression": "false"}]),
+            false,
+        ),
+        (json!([{"name": "a", "expression": "object.nothere == 1"}]), true),
+        (json!([{"name": "a", "expression": "true"}]), true),
+    ] {
+        let mut spec = json!({"validations": [{"expression": "false"}]});
+        spec.set(&["matchConditions"], conditions.clone());
+        let world = World::new(&spec, &json!({}));
+        let outcome = world.judge(&create(), &json!({})).await;
+        assert_eq!(outcome.is_err(), applies, "{conditions:?}");
+    }
+}
+
+/// The expression visits each pair of a list's elements, for each element.
+#[tokio::test]
+async fn expensive_expressions_end_at_the_limit_of_their_cost() {
+    let cubic = "object.l.all(a, object.l.all(b, object.l.all(c, a + b + c >= 0)))";
+    let world = World::new(&json!({"validations": [{"expression": cubic}]}), &json!({}));
+    let mut object = json!({});
+    object.set(&["l"], (0..10_000).collect::<Vec<i64>>());
+    let began = Instant::now();
+    let refused = message(world.judge(&create(), &object).await);
+    assert!(refused.contains("actual cost limit exceeded"), "{refused}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    // What is too much for the first attempt, but not for upstream's limit, is evaluated in whole.
+    object.set(&["l"], (0..20).collect::<Vec<i64>>());
+    assert_eq!(message(world.judge(&create(), &object).await), "");
+}
+
+#[test]
+fn expressions_that_do_not_compile_are_told_with_their_places() {
+    let errors = compile_errors(&policy(&json!({
+        "variables": [{"name": "a", "expression": "1 +"}],
+        "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}],
+        "matchConditions": [{"name": "c", "expression": "params.x == 1"}]})));
+    let told: Vec<_> = errors
+        .iter()
+        .map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap()))
+        .collect();
+    assert_eq!(told[0].0, "matchConditions[0].expression");
+    assert!(told[0].1.contains("undeclared reference to 'params'"), "{told:?}");
+    assert_eq!(told[1].0, "variables[0].expression");
+    assert!(told[2].1.contains("undefined field 'nothere'"), "{told:?}");
+    assert_eq!(told[3], ("validations[1].expression", "must evaluate to bool"));
+    assert_eq!(told[4].0, "validations[1].messageExpression");
+}
+
+#[test]
+fn equal_expressions_share_a_program() {
+    let of = |edits: Value| Policy::parse(&policy(&edits)).validations[0].expression.program.clone();
+    let one = of(json!({"validations": [{"expression": "object.shared == 7"}]}));
+    assert!(Arc::ptr_eq(
+        &one,
+        &of(json!({"validations": [{"expression": "object.shared == 7"}]}))
+    ));
+    let params = of(
+        json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "object.shared == 7"}]}),
+    );
+    assert!(!Arc::ptr_eq(&one, &params));
+}

@@ -1,0 +1,261 @@
+//! Evaluates the policies that concern a write, and carries out the actions of their bindings (upstream's
+//! `validating.dispatcher`).
+
+use super::Surroundings;
+use super::evaluation::{Case, Failure, FailureKind, Findings};
+use super::inputs::{self, Checks, Inputs};
+use super::params::{self, Misconfigured};
+use super::policies::{Active, Snapshot};
+use super::stored::{Binding, Policy};
+use crate::admission::matching::Matcher;
+use crate::admission::webhook::versioned::{convert, own};
+use crate::admission::{Attributes, ServedKind, forbidden};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::status::{Cause, Result, Status};
+use crate::apimachinery::value::Value;
+use crate::telemetry::admission_policies::PolicyLabels;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// A reason to refuse the write. Only the first one is shown.
+struct Denial {
+    message: String,
+    reason: &'static str,
+}
+
+/// The state of one write.
+struct Dispatch<'a> {
+    surroundings: &'a Surroundings,
+    attributes: &'a Attributes,
+    object: &'a Value,
+    matcher: Matcher<'a>,
+    checks: Arc<Checks>,
+    denial: Option<Denial>,
+    /// The values of audit annotations, by key.
+    annotations: BTreeMap<String, Vec<String>>,
+}
+
+pub(super) async fn dispatch(
+    surroundings: &Surroundings,
+    snapshot: &Snapshot,
+    attributes: &Attributes,
+    object: &Value,
+) -> Result<()> {
+    let mut dispatch = Dispatch {
+        surroundings,
+        attributes,
+        object,
+        matcher: Matcher::new(&surroundings.cluster, attributes),
+        checks: Arc::new(Checks::new(surroundings.authorizer.clone(), attributes.user.clone())),
+        denial: None,
+        annotations: BTreeMap::new(),
+    };
+    for active in snapshot.candidates(&attributes.resource.resource) {
+        dispatch.policy(active).await?;
+    }
+    dispatch.finish()
+}
+
+impl Dispatch<'_> {
+    async fn policy(&mut self, active: &Active) -> Result<()> {
+        let policy = &active.policy;
+        let target = match self.matcher.matches(&policy.criteria, self.object).await {
+            Ok(Some(target)) => target,
+            Ok(None) => return Ok(()),
+            Err(status) if status.code == 404 => return Err(status),
+            Err(status) => {
+                self.misconfigured(policy, None, &Misconfigured::Policy(status.message));
+                return Ok(());
+            }
+        };
+        let mut inputs = None;
+        for binding in &active.bindings {
+            if let Some(criteria) = &binding.criteria {
+                match self.matcher.matches(criteria, self.object).await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => continue,
+                    Err(status) if status.code == 404 => return Err(status),
+                    Err(status) => {
+                        self.misconfigured(policy, Some(binding), &Misconfigured::Binding(status.message));
+                        continue;
+                    }
+                }
+            }
+            let params = params::collect(&self.surroundings.cluster, policy, binding, self.attributes).await;
+            let params = match params {
+                Ok(params) => params,
+                Err(why) => {
+                    self.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
+            };
+            for param in params {
+                // Made for the first binding, and shared by all.
+                let shared = match &inputs {
+                    Some(shared) => shared,
+                    None => inputs.insert(self.inputs(&target).await?),
+                };
+                let case = Case {
+                    policy: policy.clone(),
+                    inputs: Inputs {
+                        params: param,
+                        ..Inputs::clone(shared)
+                    },
+                    checks: self.checks.clone(),
+                    own_check: inputs::own_check(self.attributes),
+                };
+                let began = Instant::now();
+                let findings = case.evaluate().await;
+                let findings =
+                    findings.map_err(|_| Status::too_many_requests("too many requests, please try again later", 1))?;
+                self.act(policy, binding, findings, began.elapsed());
+            }
+        }
+        Ok(())
+    }
+
+    async fn inputs(&self, target: &ServedKind) -> Result<Inputs> {
+        let own = own(self.attributes);
+        let cluster = &self.surroundings.cluster;
+        let is_namespace = self.attributes.is_for("", "namespaces");
+        let namespace = match is_namespace {
+            true => None,
+            false => self.matcher.namespace().await?,
+        };
+        let old = match &self.attributes.old_object {
+            Some(old) if own.kind == target.kind => old.clone(),
+            Some(old) => Arc::new(convert(cluster, old.as_ref().clone(), &own, target).await?),
+            None => Arc::default(),
+        };
+        Ok(Inputs {
+            object: Arc::new(convert(cluster, self.object.clone(), &own, target).await?),
+            old,
+            request: Arc::new(inputs::request(self.attributes, target)),
+            namespace: Arc::new(inputs::namespace(namespace.map(AsRef::as_ref))),
+            params: Arc::default(),
+        })
+    }
+
+    fn deny(&mut self, message: String, reason: &'static str) {
+        self.denial.get_or_insert(Denial { message, reason });
+    }
+
+    /// Configuration errors deny whatever the actions of the binding, unless the policy ignores errors.
+    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &Misconfigured) {
+        if policy.ignores_errors {
+            return;
+        }
+        let why = match why {
+            Misconfigured::Policy(why) => format!("failed to configure policy: {why}"),
+            Misconfigured::Binding(why) => format!("failed to configure binding: {why}"),
+        };
+        self.deny(denied(policy, binding, &why), "Invalid");
+    }
+
+    fn act(&mut self, policy: &Policy, binding: &Binding, findings: Findings, took: Duration) {
+        for failure in &findings.failures {
+            let count = |action| {
+                let labels = PolicyLabels {
+                    policy: &policy.name,
+                    binding: &binding.name,
+                    error_type: match failure.kind {
+                        FailureKind::OutOfBudget => "out_of_budget",
+                        FailureKind::False | FailureKind::Error => "invalid_error",
+                    },
+                    action,
+                };
+                self.surroundings.metrics.checked(labels, took);
+            };
+            if failure.kind != FailureKind::False && policy.ignores_errors {
+                count("allow");
+                continue;
+            }
+            let actions = binding.actions;
+            if actions.warn {
+                count("warn");
+                let (p, b, message) = (&policy.name, &binding.name, &failure.message);
+                self.attributes.warnings.add(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{p}' with binding '{b}': {message}"
+                ));
+            }
+            if actions.audit {
+                count("audit");
+                self.annotate_failure(policy, binding, failure);
+            }
+            if actions.deny {
+                count("deny");
+                self.deny(
+                    denied(policy, Some(binding), &failure.message),
+                    match failure.reason {
+                        "" => "Invalid",
+                        reason => reason,
+                    },
+                );
+            }
+        }
+        for (index, value) in findings.annotations {
+            match value {
+                Ok(value) => {
+                    let values = self.annotations.entry(policy.annotations[index].0.clone()).or_default();
+                    if !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+                Err(_) if policy.ignores_errors => {}
+                Err(why) => self.deny(denied(policy, Some(binding), &why), "Invalid"),
+            }
+        }
+    }
+
+    fn annotate_failure(&self, policy: &Policy, binding: &Binding, failure: &Failure) {
+        let actions = binding.actions;
+        let named = [(actions.deny, "Deny"), (actions.warn, "Warn"), (actions.audit, "Audit")];
+        let named: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        let mut told = crate::json!({});
+        told.set(&["message"], failure.message.as_str());
+        told.set(&["policy"], policy.name.as_str());
+        told.set(&["binding"], binding.name.as_str());
+        told.set(&["expressionIndex"], failure.index as i64);
+        told.set(&["validationActions"], named);
+        let list = Value::from(vec![told]);
+        self.attributes
+            .audit
+            .annotate(FAILURE_ANNOTATION, json::to_string(&list));
+    }
+
+    fn finish(self) -> Result<()> {
+        for (key, values) in &self.annotations {
+            self.attributes.audit.annotate(key, values.join(", "));
+        }
+        let Some(Denial { message, reason }) = self.denial else {
+            return Ok(());
+        };
+        let mut status = forbidden(self.attributes, self.object, &message);
+        status.reason = reason;
+        status.code = match reason {
+            "Forbidden" => 403,
+            "Unauthorized" => 401,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
+        };
+        status.details_mut().causes.push(Cause {
+            message,
+            ..Cause::default()
+        });
+        Err(status)
+    }
+}
+
+fn denied(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+    let policy = &policy.name;
+    match binding {
+        Some(binding) => {
+            let binding = &binding.name;
+            format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {why}")
+        }
+        None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {why}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Metrics of admission policies, named as upstream's (`admission/plugin/policy/validating/metrics`).
+
+use super::{counters, histograms};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use std::time::Duration;
+
+/// Evaluations of ValidatingAdmissionPolicies.
+#[derive(Clone)]
+pub struct AdmissionPolicyMetrics {
+    checks: IntCounterVec,
+    durations: HistogramVec,
+}
+
+/// What an evaluation is counted as.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyLabels<'a> {
+    /// The name of the policy.
+    pub policy: &'a str,
+    /// The name of the binding.
+    pub binding: &'a str,
+    /// What kept an expression from being true.
+    pub error_type: &'static str,
+    /// What the evaluation led to.
+    pub action: &'static str,
+}
+
+impl AdmissionPolicyMetrics {
+    /// Registers the families. Call once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let labels = ["policy", "policy_binding", "error_type", "enforcement_action"];
+        Self {
+            checks: counters(
+                registry,
+                "apiserver_validating_admission_policy_check_total",
+                "Evaluations of validations that did not hold, by policy, binding, error and action.",
+                &labels,
+            ),
+            durations: histograms(
+                registry,
+                "apiserver_validating_admission_policy_check_duration_seconds",
+                "Duration of evaluations of validations that did not hold, by policy, binding, error and action.",
+                &labels,
+                &[0.000_000_5, 0.001, 0.01, 0.1, 1.0],
+            ),
+        }
+    }
+
+    /// Records an evaluation.
+    pub fn checked(&self, of: PolicyLabels<'_>, took: Duration) {
+        let labels = [of.policy, of.binding, of.error_type, of.action];
+        self.checks.with_label_values(&labels).inc();
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+}
