@@ -97,6 +97,7 @@ fn fields_added_by_corrections_work_in_every_codec_and_schema() {
         let def = by_name(&format!("io.k8s.{definition}")).expect("a definition");
         let value = match ty.split(' ').next().expect("a type") {
             "string" => json!("x"),
+            "byte" => json!("eA=="),
             "boolean" => json!(true),
             "int64" => json!(7),
             "[]string" => json!(["x"]),
