@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long a request keeps its seats when others need them. A request that takes longer waits for its client or for
 /// another server; the compute pool bounds those that compute. With upstream, clients that do not read their responses
 /// can occupy a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
-pub const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 50 });
+pub const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 20 });
 
 /// A priority level.
 pub struct Level {
