@@ -4,7 +4,7 @@
 //! when a request or connection to its backend fails (`failures`). Each probe has a deadline and delays only its own key, so
 //! a dead backend does not slow down the others.
 //!
-//! A change between available and unavailable takes two checks with the same result, [`CONFIRM`] apart. While a backend
+//! A change between available and unavailable takes two checks with the same result, 700 ms apart. While a backend
 //! cannot be reached it is checked once a second.
 //! Entry points: [`Availability::new`], [`Availability::start`]; the check itself is in `check`.
 

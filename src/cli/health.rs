@@ -55,7 +55,7 @@ impl HealthCommand {
     /// Queries the server and returns its answer.
     ///
     /// # Errors
-    /// [`HealthError`]; with a failing check, the server's list of checks.
+    /// `HealthError`; with a failing check, the server's list of checks.
     pub fn run(&self) -> BoxFuture<'_, Result<String, HealthError>> {
         async move {
             let config = super::client_config(&self.kubeconfig)?;

@@ -68,7 +68,7 @@ impl Clone for KnownShape {
 pub struct Draft {
     /// The encoding, as written to disk.
     pub json: Bytes,
-    /// Offset at which `"resourceVersion":"…"` is inserted; see [`VersionPlace`].
+    /// Offset at which `"resourceVersion":"…"` is inserted; see `VersionPlace`.
     pub version_at: u32,
     /// As [`Entry::managed_span`].
     pub managed_span: (u32, u32),
