@@ -18,6 +18,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod validating;
+mod variables;
 
 pub use check::compile_errors;
 pub use policies::{Feeds, Policies};

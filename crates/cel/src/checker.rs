@@ -9,6 +9,7 @@ use crate::library::{self, Function};
 use crate::source::Issues;
 use crate::types::{ObjectType, Type};
 use crate::unify::{MAX_PARTS, Unifier};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What the checker found.
@@ -56,6 +57,7 @@ pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) ->
         unifier: Unifier::default(),
         errors: Vec::new(),
         variables: Vec::new(),
+        indexes: HashMap::new(),
     };
     checker.expr(root);
     if !checker.errors.is_empty() {
@@ -84,6 +86,8 @@ struct Checker<'e> {
     unifier: Unifier,
     errors: Vec<(u32, String)>,
     variables: Vec<Arc<str>>,
+    /// The indexes in `variables`.
+    indexes: HashMap<Arc<str>, usize>,
 }
 
 impl Checker<'_> {
@@ -138,8 +142,10 @@ impl Checker<'_> {
             return Some(ty.clone());
         }
         if let Some(schema) = self.env.variable(name) {
-            let index = self.variables.iter().position(|v| &**v == name).unwrap_or_else(|| {
-                self.variables.push(name.into());
+            let index = self.indexes.get(name).copied().unwrap_or_else(|| {
+                let name: Arc<str> = name.into();
+                self.variables.push(name.clone());
+                self.indexes.insert(name, self.variables.len() - 1);
                 self.variables.len() - 1
             });
             self.references[id] = Reference::Variable(index);
@@ -152,11 +158,20 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, e: &Expr, select: &Select) -> Type {
+        let name = qualified_select(select);
         if !select.test
-            && let Some(name) = qualified(e)
-            && let Some(ty) = self.identifier(e.id, &name)
+            && let Some(name) = &name
+            && let Some(ty) = self.identifier(e.id, name)
         {
             return ty;
+        }
+        // A declared member is there; its value may still be an error.
+        if select.test
+            && let Some(name) = &name
+            && self.env.variable(name).is_some()
+        {
+            self.identifier(e.id, name);
+            return Type::Bool;
         }
         let operand = self.expr(&select.operand);
         let field = self.field(e.at, &operand, &select.field, false);
@@ -318,12 +333,14 @@ impl Checker<'_> {
 fn qualified(e: &Expr) -> Option<String> {
     match &e.kind {
         Kind::Ident(name) => Some(name.to_string()),
-        Kind::Select(select) if !select.test => {
-            let mut name = qualified(&select.operand)?;
-            name.push('.');
-            name.push_str(&select.field);
-            Some(name)
-        }
+        Kind::Select(select) if !select.test => qualified_select(select),
         _ => None,
     }
+}
+
+fn qualified_select(select: &Select) -> Option<String> {
+    let mut name = qualified(&select.operand)?;
+    name.push('.');
+    name.push_str(&select.field);
+    Some(name)
 }

@@ -43,7 +43,7 @@ pub(crate) fn estimate(root: &Expr, checked: &Checked, env: &Environment) -> u64
     let mut estimator = Estimator {
         checked,
         env,
-        root: env.variables.first().map(|(_, schema)| schema),
+        root: env.root.as_deref().and_then(|name| env.variable(name)),
         locals: Vec::new(),
     };
     estimator.expr(root).cost
@@ -81,7 +81,10 @@ impl<'e> Estimator<'e> {
         let known = match &e.kind {
             Kind::Literal(literal) => Known::literal(literal),
             Kind::Ident(_) => self.identifier(e),
-            Kind::Select(_) if !matches!(self.checked.references[e.id], Reference::None) => self.identifier(e),
+            Kind::Select(select) if !matches!(self.checked.references[e.id], Reference::None) => match select.test {
+                true => Known::new(1),
+                false => self.identifier(e),
+            },
             Kind::Select(select) => {
                 let operand = self.expr(&select.operand);
                 let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));

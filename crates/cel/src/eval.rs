@@ -80,6 +80,10 @@ impl<'p, 'a> Machine<'p, 'a> {
                 self.charge(*charge)?;
                 self.variable(*index)
             }
+            Node::Declared { index } => {
+                self.charge(1)?;
+                self.variable(*index).map(|_| Val::Bool(true))
+            }
             Node::Local { slot, charge } => {
                 self.charge(*charge)?;
                 self.locals[*slot].clone()

@@ -63,10 +63,13 @@ pub use value::{Dict, Fail, Key, List, Out, Record, Text, Val};
 
 use std::sync::Arc;
 
-/// The variables and types that expressions may name.
+/// The variables and types that expressions may name. A copy shares what both declare: environments that differ in a few
+/// of many variables cost what differs.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    variables: Vec<(Arc<str>, Schema)>,
+    variables: imbl::HashMap<Arc<str>, Schema>,
+    /// The variable that was declared first.
+    root: Option<Arc<str>>,
     types: Vec<Arc<ObjectType>>,
     constructs_objects: bool,
 }
@@ -122,8 +125,9 @@ pub struct Outcome<'a> {
 impl Environment {
     /// Declares a variable, in place of one of the same name.
     pub fn declare(&mut self, name: &str, schema: Schema) {
-        self.variables.retain(|(n, _)| &**n != name);
-        self.variables.push((name.into(), schema));
+        let name: Arc<str> = name.into();
+        self.root.get_or_insert_with(|| name.clone());
+        self.variables.insert(name, schema);
     }
 
     /// Lets expressions construct objects, as those of mutating policies do: `Object{…}` and, for the fields in it,
@@ -141,7 +145,7 @@ impl Environment {
 
     /// The schema that a variable was declared with.
     pub fn variable(&self, name: &str) -> Option<&Schema> {
-        self.variables.iter().find(|(n, _)| &**n == name).map(|(_, s)| s)
+        self.variables.get(name)
     }
 
     fn object_type(&self, name: &str) -> Option<Arc<ObjectType>> {
@@ -179,6 +183,11 @@ impl Program {
     /// The type of the result.
     pub fn result_type(&self) -> &Type {
         &self.result
+    }
+
+    /// The declared variables that the expression reads, each once.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(AsRef::as_ref)
     }
 
     /// True if the expression reads the variable.

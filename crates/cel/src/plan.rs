@@ -24,6 +24,10 @@ pub(crate) enum Node {
         index: usize,
         charge: u64,
     },
+    /// `has` of a declared variable: true unless its value is an error.
+    Declared {
+        index: usize,
+    },
     /// A variable of a loop.
     Local {
         slot: usize,
@@ -206,6 +210,9 @@ impl Planner<'_> {
     fn expr(&mut self, e: &Expr) -> Result<Node, String> {
         torana_apimachinery::interrupt::checkpoint();
         match &self.checked.references[e.id] {
+            Reference::Variable(index) if matches!(&e.kind, Kind::Select(select) if select.test) => {
+                return Ok(Node::Declared { index: *index });
+            }
             Reference::Variable(index) => {
                 return Ok(Node::Variable {
                     index: *index,

@@ -18,8 +18,8 @@ pub fn compile_errors(policy: &Value) -> Vec<(String, String, String)> {
     for (i, condition) in parsed.conditions.iter().enumerate() {
         check(format!("matchConditions[{i}].expression"), condition);
     }
-    for (i, (_, variable)) in parsed.variables.iter().enumerate() {
-        check(format!("variables[{i}].expression"), variable);
+    for (i, variable) in parsed.variables.all().iter().enumerate() {
+        check(format!("variables[{i}].expression"), &variable.expression);
     }
     for (i, validation) in parsed.validations.iter().enumerate() {
         check(format!("validations[{i}].expression"), &validation.expression);

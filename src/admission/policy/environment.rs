@@ -1,5 +1,6 @@
 //! What expressions of policies may name, and their compilation. Equal expressions in equal environments share a program.
 
+use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use torana_cel::{Environment, Field, ObjectType, Program, Schema, Type};
@@ -27,10 +28,22 @@ pub(super) enum Returns {
 #[derive(Clone)]
 pub(super) struct Compiler {
     environment: Environment,
-    /// Identifies the environment: programs of different environments are not shared.
-    key: String,
-    /// The types of the variables so far.
-    variables: Vec<(String, Schema)>,
+    key: Key,
+}
+
+/// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of different
+/// environments are not shared. The length does not depend on theirs.
+type Key = [u8; 32];
+
+/// The key of what `parent` is extended by. Lengths make it unambiguous, whatever the texts contain.
+fn extend(parent: &Key, texts: [&str; 2]) -> Key {
+    let mut sum = Context::new(&SHA256);
+    sum.update(parent);
+    for text in texts {
+        sum.update(&(text.len() as u64).to_le_bytes());
+        sum.update(text.as_bytes());
+    }
+    *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 /// Programs in use, by environment and text.
@@ -38,7 +51,7 @@ static PROGRAMS: LazyLock<Mutex<Programs>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Programs {
-    all: HashMap<String, Weak<Compiled>>,
+    all: HashMap<Key, Weak<Compiled>>,
     /// At this size, programs that are no longer in use are removed.
     sweep_at: usize,
 }
@@ -163,56 +176,28 @@ impl Compiler {
         }
         Self {
             environment,
-            key: format!("{has_params} {has_authorizer}\n"),
-            variables: Vec::new(),
+            key: extend(&Key::default(), [&has_params.to_string(), &has_authorizer.to_string()]),
         }
     }
 
-    /// The same without the authorizer.
-    pub fn without_authorizer(&self, has_params: bool) -> Self {
-        let mut other = Self::new(has_params, false);
-        other.key.push_str(&self.key);
-        other.variables = self.variables.clone();
-        other.declare_variables();
-        other
-    }
-
-    /// Compiles a variable, which later expressions can name.
-    pub fn variable(&mut self, name: &str, text: &str) -> Expression {
-        let compiled = self.compile(text, Returns::Anything);
-        let ty = compiled
-            .program
-            .as_ref()
-            .as_ref()
-            .map_or(Type::Dyn, |p| p.result_type().clone());
-        // Two lengths make the key unambiguous, whatever the texts contain.
-        self.key
-            .push_str(&format!("{} {name} {} {text}\n", name.len(), text.len()));
-        let schema = match ty {
-            Type::Dyn => Schema::any(),
-            ty => Schema::scalar(ty, u64::MAX),
+    /// Declares a variable, which later expressions can name. Its type is that of its expression.
+    pub fn declare(&mut self, name: &str, variable: &Expression) {
+        let schema = match variable.program.as_ref().as_ref().map(|p| p.result_type().clone()) {
+            Ok(Type::Dyn) | Err(_) => Schema::any(),
+            Ok(ty) => Schema::scalar(ty, u64::MAX),
         };
-        self.variables.push((name.to_owned(), schema));
-        compiled
-    }
-
-    /// Declares the variables so far, once they are all known.
-    pub fn declare_variables(&mut self) {
-        if self.variables.is_empty() {
-            return;
+        if self.environment.variable("variables").is_none() {
+            // For the errors of fields that are not declared; those that are have their dotted names.
+            self.environment
+                .declare("variables", object("kubernetes.variables", Vec::new()));
         }
-        let fields: Vec<_> = self.variables.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
-        // Its errors are those of a field that is not declared; the values are found under the dotted names.
-        self.environment
-            .declare("variables", object("kubernetes.variables", fields));
-        for (name, schema) in &self.variables {
-            self.environment.declare(&format!("variables.{name}"), schema.clone());
-        }
+        self.environment.declare(&format!("variables.{name}"), schema);
+        self.key = extend(&self.key, [name, &variable.text]);
     }
 
     /// Compiles an expression.
     pub fn compile(&self, text: &str, returns: Returns) -> Expression {
-        let key = format!("{returns:?} {}{text}", self.key);
+        let key = extend(&self.key, [&format!("{returns:?}"), text]);
         let program = Programs::get(key, || self.program(text, returns));
         Expression {
             text: text.to_owned(),
@@ -240,7 +225,7 @@ impl Compiler {
 }
 
 impl Programs {
-    fn get(key: String, make: impl FnOnce() -> Compiled) -> Arc<Compiled> {
+    fn get(key: Key, make: impl FnOnce() -> Compiled) -> Arc<Compiled> {
         let lock = || PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().all.get(&key).and_then(Weak::upgrade) {
             return known;

@@ -6,6 +6,7 @@
 use super::environment::{ANY, Expression, NAMESPACE, REQUEST};
 use super::inputs::{Checks, Inputs};
 use super::stored::Policy;
+use super::variables::Variable;
 use crate::tasks::compute;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -155,33 +156,45 @@ impl<'a> Run<'a> {
             spent: Cell::new(0),
             exceeded: Cell::new(false),
             authorizes: Cell::new(true),
-            variables: RefCell::new(vec![None; case.policy.variables.len()]),
+            variables: RefCell::new(vec![None; case.policy.variables.all().len()]),
         }
     }
 
     /// A variable of the policy: evaluated when it is first read.
     fn computed(&self, name: &str) -> Option<Out<'a>> {
         let policy: &'a Policy = &self.case.policy;
-        let place = policy.variables.iter().position(|(n, _)| n == name)?;
-        if let Some(known) = &self.variables.borrow()[place] {
-            return Some(known.clone());
-        }
-        let (_, expression) = &policy.variables[place];
-        let short = name.strip_prefix("variables.").unwrap_or(name);
+        let place = policy.variables.place(name)?;
+        let known = self.variables.borrow()[place].clone();
+        known.or_else(|| {
+            for earlier in policy.variables.before(place) {
+                if self.variables.borrow()[earlier].is_none() {
+                    // Kept for what reads it.
+                    let _ = self.compute(earlier);
+                }
+            }
+            Some(self.compute(place))
+        })
+    }
+
+    fn compute(&self, place: usize) -> Out<'a> {
+        let policy: &'a Policy = &self.case.policy;
+        let Variable { name, expression, .. } = &policy.variables.all()[place];
         let value = match expression.program.as_ref() {
-            Err(why) => Err(format!("composited variable {short:?} fails to compile: {why}")),
+            Err(why) => Err(format!("composited variable {name:?} fails to compile: {why}")),
             Ok(program) => {
-                let outcome = program.evaluate(self, self.limits.expression);
+                // Values of variables live until the end: what they cost together bounds their memory.
+                let left = self.remaining.get().saturating_sub(self.spent.get());
+                let outcome = program.evaluate(self, self.limits.expression.min(left));
                 self.spent.set(self.spent.get().saturating_add(outcome.cost));
                 self.note(&outcome.value);
                 outcome
                     .value
-                    .map_err(|e| format!("composited variable {short:?} fails to evaluate: {e}"))
+                    .map_err(|e| format!("composited variable {name:?} fails to evaluate: {e}"))
             }
         };
         let value = value.map_err(|e| Fail::Error(e.into()));
         self.variables.borrow_mut()[place] = Some(value.clone());
-        Some(value)
+        value
     }
 
     fn note(&self, value: &Out<'_>) {

@@ -1,6 +1,7 @@
 //! Stored policies and bindings, compiled.
 
 use super::environment::{Compiler, Expression, Returns};
+use super::variables::Variables;
 use crate::admission::matching::Criteria;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
@@ -16,8 +17,7 @@ pub(super) struct Policy {
     pub ignores_errors: bool,
     pub param_kind: Option<ParamKind>,
     pub conditions: Vec<Expression>,
-    /// In the order of their declaration, by `variables.<name>`.
-    pub variables: Vec<(String, Expression)>,
+    pub variables: Variables,
     pub validations: Vec<Validation>,
     /// By the key in audit events.
     pub annotations: Vec<(String, Expression)>,
@@ -79,19 +79,20 @@ impl Policy {
         let param_kind = ParamKind::parse(spec.get("paramKind"));
         let has_params = param_kind.is_some();
         let mut compiler = Compiler::new(has_params, true);
-        let variables = spec.get("variables").items().iter().map(|v| {
-            // Each variable may name those before it.
-            compiler.declare_variables();
+        // Expressions of messages cannot name the authorizer, except through variables.
+        let mut messages = Compiler::new(has_params, false);
+        let mut variables = Variables::default();
+        for v in spec.get("variables").items() {
             let name = v.str_at(&["name"]);
-            let compiled = compiler.variable(name, v.str_at(&["expression"]));
-            (format!("variables.{name}"), compiled)
-        });
-        let variables: Vec<_> = variables.collect();
+            // Each variable may name those before it.
+            let expression = compiler.compile(v.str_at(&["expression"]), Returns::Anything);
+            compiler.declare(name, &expression);
+            messages.declare(name, &expression);
+            variables.push(name, expression);
+        }
         // Match conditions cannot name variables.
         let conditions = Compiler::new(has_params, true);
         let condition = |c: &Value| conditions.compile(c.str_at(&["expression"]), Returns::Bool);
-        compiler.declare_variables();
-        let messages = compiler.without_authorizer(has_params);
         let validation = |v: &Value| Validation {
             expression: compiler.compile(v.str_at(&["expression"]), Returns::Bool),
             message: v.str_at(&["message"]).trim().to_owned(),

@@ -220,3 +220,20 @@ fn equal_expressions_share_a_program() {
     );
     assert!(!Arc::ptr_eq(&one, &params));
 }
+
+/// A chain of variables is as deep as an author likes; a recursion as deep would overflow the stack.
+#[tokio::test]
+async fn chains_of_variables_need_no_stack() {
+    const LAST: usize = 19_999;
+    let link = |i: usize| {
+        let before = i.saturating_sub(1);
+        let text = format!("has(variables.v{before}) ? variables.v{before} + 1 : 0");
+        json!({"name": format!("v{i}"), "expression": if i == 0 { "1" } else { &text }})
+    };
+    let variables: Vec<Value> = (0..=LAST).map(link).collect();
+    let check = json!({"expression": format!("variables.v{LAST} == {LAST}"),
+        "messageExpression": format!("'is ' + string(variables.v{LAST})")});
+    let world = World::new(&json!({"variables": variables, "validations": [check]}), &json!({}));
+    let refused = message(world.judge(&create(), &json!({})).await);
+    assert!(refused.ends_with("denied request: is 20000"), "{refused}");
+}

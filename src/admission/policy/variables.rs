@@ -1,0 +1,78 @@
+//! The variables of a policy: named expressions, of which each may read those before it.
+
+use super::environment::Expression;
+use std::collections::HashMap;
+
+/// Values are computed by recursion up to this depth, and in order beyond it.
+const MAX_RECURSION: u32 = 50;
+
+/// The variables of a policy, in the order of their declaration.
+#[derive(Default)]
+pub(super) struct Variables {
+    all: Vec<Variable>,
+    /// By `variables.<name>`. Of several with one name, the first counts.
+    places: HashMap<String, usize>,
+}
+
+/// One variable.
+pub(super) struct Variable {
+    /// Without `variables.`.
+    pub name: String,
+    pub expression: Expression,
+    /// The places of the variables that it reads.
+    reads: Vec<usize>,
+    /// How many variables lead to it: the length of the longest chain in which each reads the next.
+    depth: u32,
+}
+
+impl Variables {
+    /// Adds a variable.
+    pub fn push(&mut self, name: &str, expression: Expression) {
+        let mut reads = Vec::new();
+        if let Ok(program) = expression.program.as_ref() {
+            reads.extend(program.variables().filter_map(|v| self.places.get(v).copied()));
+        }
+        let depth = reads.iter().map(|&p| self.all[p].depth + 1).max().unwrap_or(0);
+        self.places.entry(format!("variables.{name}")).or_insert(self.all.len());
+        self.all.push(Variable {
+            name: name.to_owned(),
+            expression,
+            reads,
+            depth,
+        });
+    }
+
+    /// The place of the variable with this dotted name.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// The variables, by their places.
+    pub fn all(&self) -> &[Variable] {
+        &self.all
+    }
+
+    /// What to compute before the variable at `place`, each after what it reads itself. Empty unless the chain is so long
+    /// that recursion would need much stack: computing everything that a variable names, rather than what its evaluation
+    /// reads, costs budget.
+    pub fn before(&self, place: usize) -> Vec<usize> {
+        if self.all[place].depth <= MAX_RECURSION {
+            return Vec::new();
+        }
+        let (mut order, mut seen) = (Vec::new(), vec![false; place]);
+        let mut path = vec![(place, 0)];
+        while let Some((at, next)) = path.last_mut() {
+            let Some(&read) = self.all[*at].reads.get(*next) else {
+                order.extend(path.pop().map(|(at, _)| at));
+                continue;
+            };
+            *next += 1;
+            if !std::mem::replace(&mut seen[read], true) {
+                path.push((read, 0));
+            }
+        }
+        // The last is the variable itself.
+        order.pop();
+        order
+    }
+}
