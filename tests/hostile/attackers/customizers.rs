@@ -52,7 +52,13 @@ pub fn object(name: &str, spec: &str) -> String {
 
 /// Creates a definition and waits until it is served. Deleting it afterwards deletes its custom resources.
 pub fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
-    let created = scene.send(&Request::post(DEFINITIONS, definition));
+    let request = Request::post(DEFINITIONS, definition);
+    let mut created = None;
+    // The instances of the case before may still be on their way out, and their definition with them.
+    scene.until("the definition of the case before is gone", |scene| {
+        created = scene.send(&request);
+        created.as_ref().is_some_and(|a| a.code != 409)
+    });
     scene.expect(created.as_ref().is_some_and(|a| a.code == 201), || {
         format!(
             "the definition: {:.300}",

@@ -101,23 +101,23 @@ impl FieldSet {
         if entries.is_sorted_by(|a, b| a.element < b.element) {
             return Self { entries };
         }
-        entries.sort_by(|a, b| a.element.cmp(&b.element));
-        let mut out: Vec<Entry> = Vec::with_capacity(entries.len());
-        let mut entries = entries.into_iter().peekable();
-        while let Some(mut one) = entries.next() {
-            // Equal elements are adjacent now: merge them into the first.
-            let mut below = Vec::new();
-            while let Some(same) = entries.next_if(|e| e.element == one.element) {
-                one.member |= same.member;
-                below.extend(same.children.entries);
+        // In place: a list of a few megabytes has hundreds of thousands of entries.
+        entries.sort_unstable_by(|a, b| a.element.cmp(&b.element));
+        entries.dedup_by(|same, first| {
+            let equal = same.element == first.element;
+            if equal {
+                first.member |= same.member;
+                first.children.entries.append(&mut same.children.entries);
             }
-            if !below.is_empty() {
-                below.append(&mut one.children.entries);
-                one.children = Self::of_entries(below);
+            equal
+        });
+        for entry in &mut entries {
+            let below = &mut entry.children.entries;
+            if !below.is_sorted_by(|a, b| a.element < b.element) {
+                entry.children = Self::of_entries(std::mem::take(below));
             }
-            out.push(one);
         }
-        Self { entries: out }
+        Self { entries }
     }
 
     /// The union of many sets.

@@ -134,8 +134,10 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
                     children: fields_below(item, of).1,
                 })
             };
+            let mut entries = Vec::with_capacity(a.len());
+            entries.extend(a.iter().filter_map(entry));
             // A list of individually owned items is never a leaf, not even when it is empty.
-            (false, FieldSet::of_entries(a.iter().filter_map(entry).collect()))
+            (false, FieldSet::of_entries(entries))
         }
         _ => (true, out),
     }
