@@ -286,7 +286,7 @@ pub fn messages() -> Vec<Kind> {
         Binding ComponentStatus ComponentStatusList ConfigMap ConfigMapList Endpoints EndpointsList Event
         EventList LimitRange LimitRangeList Namespace NamespaceList Node NodeList PersistentVolume
         PersistentVolumeClaim PersistentVolumeClaimList PersistentVolumeList Pod PodList PodTemplate
-        PodTemplateList ReplicationController ReplicationControllerList ResourceQuota ResourceQuotaList Secret
+        PodTemplateList RangeAllocation ReplicationController ReplicationControllerList ResourceQuota ResourceQuotaList Secret
         SecretList Service ServiceAccount ServiceAccountList ServiceList
     );
     message!(out, k8s_pb::api::discovery::v1:
