@@ -132,7 +132,7 @@ impl Versions for StoreLookup {
         }
         match by_gvk(&of.group, &of.version, &of.kind) {
             Some(def) => Ok(apply::overlay(ApplyType::Root(def), object, config)),
-            None => Err(Status::service_unavailable(&format!(
+            None => Err(Status::service_unavailable(format!(
                 "Resource kind {of} not found. There can be a delay between when CustomResourceDefinitions are created and \
                  when they are available."
             ))),
