@@ -131,7 +131,7 @@ fn a_watch_sends_one_message_an_event() {
     let upgrade = ["--http1.1", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket"];
     let answer = g.curl(&[&upgrade[..], &["/api/v1/namespaces?watch=true&fieldSelector=x"]].concat());
     let answer = answer.expect_err("a selector without a value");
-    assert!(answer.contains("\"kind\":\"Status\""), "{answer}");
+    assert!(answer.contains("\"kind\": \"Status\""), "{answer}");
 }
 
 /// A gateway with a kubelet, its node and a pod on it.

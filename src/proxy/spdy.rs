@@ -6,7 +6,6 @@
 //! dictionary, which every inflater reads.
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use flate2::{Compress, Compression, FlushCompress};
 
 /// Maximum bytes of a data frame that are decoded at once; larger frames come in pieces.
 pub const PIECE: usize = 32 << 10;
@@ -117,16 +116,9 @@ impl Decoder {
 }
 
 /// Makes frames. Header blocks share one zlib stream, so a session has one encoder.
+#[derive(Debug, Default)]
 pub struct Encoder {
-    blocks: Compress,
-}
-
-impl Default for Encoder {
-    fn default() -> Self {
-        Self {
-            blocks: Compress::new(Compression::none(), true),
-        }
-    }
+    has_started: bool,
 }
 
 impl Encoder {
@@ -138,15 +130,27 @@ impl Encoder {
             block.extend_from_slice(&length.to_be_bytes());
             block.extend_from_slice(text.as_bytes());
         }
-        // Stored blocks add a few bytes only.
-        let mut stored = Vec::with_capacity(block.len() + 64);
-        let done = self.blocks.compress_vec(&block, &mut stored, FlushCompress::Sync);
-        done.expect("a compressor that is never finished accepts input");
         let mut payload = stream.to_be_bytes().to_vec();
         // No associated stream, the highest priority, no credential slot.
         payload.extend_from_slice(&[0; 6]);
-        payload.extend_from_slice(&stored);
+        payload.extend_from_slice(&self.stored(&block));
         control(SYN_STREAM, &payload)
+    }
+
+    /// A header block as a stored block of the session's zlib stream (RFC 1950, RFC 1951).
+    fn stored(&mut self, block: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(block.len() + 12);
+        if !std::mem::replace(&mut self.has_started, true) {
+            out.extend_from_slice(&[0x78, 0x01]);
+        }
+        let length = u16::try_from(block.len()).expect("headers of ours are short");
+        out.push(0);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(block);
+        // Go's reader hands out a stored block only when it meets an empty one, which a sync flush writes.
+        out.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
+        out
     }
 }
 
@@ -206,6 +210,7 @@ mod tests {
             ]
             .concat();
             assert_eq!(block, wanted);
+            assert!(frame.ends_with(&[0, 0, 0, 0xff, 0xff]), "as after a sync flush");
         }
     }
 
