@@ -75,6 +75,7 @@ pub fn exec(mut io: Tls, target: &str, protocol: &str) -> std::io::Result<()> {
         match frame.head & 0xffff {
             1 => {
                 let id = u32::from_be_bytes(frame.payload[..4].try_into().expect("four bytes"));
+                assert!(streams.values().all(|opened| *opened < id), "ids ascend");
                 let mut block = Vec::with_capacity(256);
                 inflater
                     .decompress_vec(&frame.payload[10..], &mut block, FlushDecompress::Sync)

@@ -71,9 +71,15 @@ impl Streams {
     }
 }
 
-/// The id of a channel's stream: clients use odd ones.
+/// The id of a channel's stream: clients use odd ones, each greater than that of the stream opened before.
 const fn id(channel: u8) -> u32 {
-    channel as u32 * 2 + 1
+    match channel {
+        ERROR => 1,
+        STDIN => 3,
+        STDOUT => 5,
+        STDERR => 7,
+        _ => 9,
+    }
 }
 
 /// Where to connect to.
@@ -325,4 +331,26 @@ async fn from_kubelet(
         }
     }
     Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_opened_in_the_order_of_their_ids() {
+        let all = Streams {
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            tty: false,
+        };
+        for streams in [all, Streams { tty: true, ..all }] {
+            let ids: Vec<u32> = streams.channels().map(|(channel, _)| id(channel)).collect();
+            assert!(
+                ids.iter().all(|id| id % 2 == 1) && ids.is_sorted_by(|a, b| a < b),
+                "{ids:?}"
+            );
+        }
+    }
 }
