@@ -1,6 +1,7 @@
 //! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write between them.
 //! The registry implements it.
 
+use super::{Attributes, ObjectLookup};
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -36,9 +37,44 @@ pub trait Versions: Send + Sync + 'static {
     /// 500 if the resource is not served in that version or the storage fails.
     async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>>;
 
-    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped.
+    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped; those of built-in
+    /// kinds are returned, as `unknown field "spec.x"`.
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
-    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()>;
+    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>>;
+
+    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is upstream's text
+    /// for a configuration that does not fit the kind.
+    ///
+    /// # Errors
+    /// 500 or 503 if the kind is not served.
+    async fn overlay(
+        &self,
+        kind: &ServedKind,
+        subresource: &str,
+        object: &Value,
+        config: &Value,
+    ) -> Result<std::result::Result<Value, String>>;
+}
+
+/// The version of the request itself.
+pub(super) fn own(attributes: &Attributes) -> ServedKind {
+    ServedKind {
+        resource: attributes.resource.clone(),
+        kind: attributes.kind.clone(),
+    }
+}
+
+/// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
+pub(super) async fn convert(
+    cluster: &ObjectLookup,
+    object: Value,
+    from: &ServedKind,
+    to: &ServedKind,
+) -> Result<Value> {
+    if object.is_null() || from.kind == to.kind {
+        return Ok(object);
+    }
+    cluster.convert(object, &from.resource, &to.resource).await
 }

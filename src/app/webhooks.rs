@@ -1,6 +1,6 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
-use crate::admission::policy::Policies;
+use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, ValidatingPolicy};
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
 use crate::apimachinery::codec::json;
@@ -17,6 +17,7 @@ use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
 use crate::telemetry::conversion::ConversionMetrics;
+use crate::telemetry::match_conditions::MatchConditionMetrics;
 use http::{HeaderValue, StatusCode};
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
@@ -59,13 +60,17 @@ pub struct AdmissionWebhooks {
     /// ValidatingWebhookConfigurations.
     pub validating: Arc<Configurations>,
     /// ValidatingAdmissionPolicies with their bindings.
-    pub policies: Arc<Policies>,
+    pub validating_policies: Arc<Policies<ValidatingPolicy>>,
+    /// MutatingAdmissionPolicies with their bindings.
+    pub mutating_policies: Arc<Policies<MutatingPolicy>>,
     /// Connections to mutating webhooks. Each plugin has its own, because each can have its own identity.
     pub to_mutating: Arc<SharedWebhooks>,
     /// Connections to validating webhooks.
     pub to_validating: Arc<SharedWebhooks>,
-    /// Metrics.
+    /// Metrics of webhooks.
     pub metrics: AdmissionWebhookMetrics,
+    /// Metrics of match conditions, which webhooks and policies have.
+    pub conditions: MatchConditionMetrics,
 }
 
 impl Callers<'_> {
@@ -95,10 +100,12 @@ impl Callers<'_> {
         Ok(AdmissionWebhooks {
             mutating: Arc::default(),
             validating: Arc::default(),
-            policies: Arc::default(),
+            validating_policies: Arc::default(),
+            mutating_policies: Arc::default(),
             to_mutating: shared("MutatingAdmissionWebhook")?,
             to_validating: shared("ValidatingAdmissionWebhook")?,
             metrics: AdmissionWebhookMetrics::new(self.telemetry.registry()),
+            conditions: MatchConditionMetrics::new(self.telemetry.registry()),
         })
     }
 }
@@ -135,13 +142,23 @@ impl AdmissionWebhooks {
             synced
         };
         let mut synced: Vec<_> = kinds.into_iter().map(follow).collect();
-        let storage = |plural| plane.store("admissionregistration.k8s.io", plural).storage().clone();
-        let (feeds, policies_synced) = self.policies.follow(
-            storage("validatingadmissionpolicies"),
-            storage("validatingadmissionpolicybindings"),
-        );
-        tasks.spawn_until_stopped("validatingadmissionpolicies", feeds.run());
-        synced.extend(policies_synced);
+        let validating = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+        synced.extend(follow_policies(&self.validating_policies, plane, tasks, validating));
+        let mutating = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
+        synced.extend(follow_policies(&self.mutating_policies, plane, tasks, mutating));
         synced
     }
+}
+
+fn follow_policies<P: StoredPolicy>(
+    policies: &Arc<Policies<P>>,
+    plane: &ControlPlane,
+    tasks: &TaskGroup,
+    plurals: [&'static str; 2],
+) -> [Signal; 2] {
+    let [of_policies, of_bindings] =
+        plurals.map(|plural| plane.store("admissionregistration.k8s.io", plural).storage().clone());
+    let (feeds, synced) = policies.follow(of_policies, of_bindings);
+    tasks.spawn_until_stopped(plurals[0], feeds.run());
+    synced
 }

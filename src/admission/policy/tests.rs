@@ -1,7 +1,7 @@
 //! Policies over a fixed cluster.
 
 use super::policies::Snapshot;
-use super::stored::{Binding, Policy};
+use super::stored::{Binding, ValidatingPolicy};
 use super::*;
 use crate::admission::Operation;
 use crate::admission::testing::{cluster, request, update};
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A policy `p` for configmaps with these members of `spec`, and a binding `b` with these.
 struct World {
-    surroundings: Surroundings,
-    snapshot: Snapshot,
+    surroundings: Surroundings<AdmissionPolicyMetrics>,
+    snapshot: Snapshot<ValidatingPolicy>,
 }
 
 fn with(mut object: Value, edits: &Value) -> Value {
@@ -38,7 +38,7 @@ impl World {
             json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
             binding_edits,
         );
-        let policies = [Arc::new(Policy::parse(&policy(policy_edits)))];
+        let policies = [Arc::new(ValidatingPolicy::parse(&policy(policy_edits)))];
         let bindings = [Arc::new(Binding::parse(&binding))];
         let namespace = json!({"metadata": {"name": "ns", "labels": {"team": "a"}}});
         Self {
@@ -46,6 +46,7 @@ impl World {
                 cluster: cluster(&[("", "namespaces", vec![namespace])]),
                 authorizer: Arc::new(AlwaysAllow),
                 metrics: AdmissionPolicyMetrics::new(&Registry::new()),
+                conditions: MatchConditionMetrics::new(&Registry::new()),
             },
             snapshot: Snapshot::new(policies.iter(), bindings.iter()),
         }
@@ -193,32 +194,35 @@ async fn expensive_expressions_end_at_the_limit_of_their_cost() {
 fn expressions_that_do_not_compile_are_told_with_their_places() {
     let errors = compile_errors(&policy(&json!({
         "variables": [{"name": "a", "expression": "1 +"}],
-        "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}],
-        "matchConditions": [{"name": "c", "expression": "params.x == 1"}]})));
+        "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}]
+    })));
     let told: Vec<_> = errors
         .iter()
         .map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap()))
         .collect();
-    assert_eq!(told[0].0, "matchConditions[0].expression");
-    assert!(told[0].1.contains("undeclared reference to 'params'"), "{told:?}");
-    assert_eq!(told[1].0, "variables[0].expression");
-    assert!(told[2].1.contains("undefined field 'nothere'"), "{told:?}");
-    assert_eq!(told[3], ("validations[1].expression", "must evaluate to bool"));
-    assert_eq!(told[4].0, "validations[1].messageExpression");
+    assert_eq!(told[0].0, "variables[0].expression");
+    assert!(told[1].1.contains("undefined field 'nothere'"), "{told:?}");
+    assert_eq!(
+        told[2],
+        ("validations[1].expression", "must evaluate to bool but got int")
+    );
+    assert_eq!(told[3].0, "validations[1].messageExpression");
 }
 
 #[test]
 fn equal_expressions_share_a_program() {
-    let of = |edits: Value| Policy::parse(&policy(&edits)).validations[0].expression.program.clone();
+    let of = |edits: Value| {
+        ValidatingPolicy::parse(&policy(&edits))
+            .validations
+            .remove(0)
+            .expression
+    };
     let one = of(json!({"validations": [{"expression": "object.shared == 7"}]}));
-    assert!(Arc::ptr_eq(
-        &one,
-        &of(json!({"validations": [{"expression": "object.shared == 7"}]}))
-    ));
+    assert!(one.shares_program(&of(json!({"validations": [{"expression": "object.shared == 7"}]}))));
     let params = of(
         json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "object.shared == 7"}]}),
     );
-    assert!(!Arc::ptr_eq(&one, &params));
+    assert!(!one.shares_program(&params));
 }
 
 /// A chain of variables is as deep as an author likes; a recursion as deep would overflow the stack.

@@ -6,37 +6,20 @@
 //! round 1: the marked ones that still match; all IfNeeded ones of round 0, if other plugins changed the object since.
 //! ```
 
-use super::call::{self, ask, in_time, judge};
+use super::call::{self, ask, judge};
 use super::configurations::{Active, Snapshot};
 use super::review::Answer;
-use super::versioned::Versioned;
-use super::{Calls, patch, selected};
-use crate::admission::matching::Matcher;
+use super::selection::Selection;
+use super::{Calls, MutatingWebhooks, patch};
+use crate::admission::reinvocation::Rounds;
+use crate::admission::versioned::Versioned;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::request::AuditLevel;
 use crate::telemetry::admission_webhooks::WebhookLabels;
-use std::collections::HashSet;
 use std::time::Instant;
-
-/// What round 1 needs to know of round 0.
-#[derive(Default)]
-struct Rounds {
-    /// IfNeeded webhooks that were called.
-    called: HashSet<String>,
-    /// Those of them to be called again.
-    marked: HashSet<String>,
-    /// The object after the last webhook; kept only if a webhook may be called again.
-    output: Option<Value>,
-}
-
-impl Rounds {
-    fn mark_called(&mut self) {
-        self.marked.extend(self.called.drain());
-    }
-}
 
 pub(super) async fn dispatch(
     calls: &Calls,
@@ -44,42 +27,36 @@ pub(super) async fn dispatch(
     attributes: &Attributes,
     object: &mut Value,
 ) -> Result<()> {
-    let again = attributes.reinvocation.is_second_round();
-    let mut rounds: Rounds = attributes.reinvocation.take().unwrap_or_default();
-    if again && rounds.output.as_ref().is_some_and(|output| output != object) {
-        rounds.mark_called();
-    }
-    if again && rounds.marked.is_empty() {
+    let mut rounds = Rounds::<MutatingWebhooks>::begin(&attributes.reinvocation, object);
+    if rounds.are_over() {
         return Ok(());
     }
-    let matcher = Matcher::new(&calls.cluster, attributes);
+    let mut selection = Selection::new(calls, attributes, "admit");
     let mut versioned = Versioned::new(&calls.cluster, attributes, std::mem::take(object));
     for (position, active) in snapshot.candidates(&attributes.resource.resource) {
-        let target = selected(active, &matcher, attributes, versioned.object()).await?;
+        let target = selection.select_changed(active, &versioned).await?;
         let Some(target) = target else { continue };
-        // A webhook that was not called in round 0 is not called in round 1, even if it matches now.
-        if again && !rounds.marked.contains(&active.hook.id) {
+        if !rounds.includes(&active.hook.id) {
             continue;
         }
         let call = One {
             calls,
             active,
             attributes,
-            place: format!("round_{}_index_{position}", u8::from(again)),
+            labels: selection.labels(active),
+            place: format!("round_{}_index_{position}", u8::from(rounds.is_second())),
         };
         if call.run(&mut versioned, &target).await? {
             rounds.mark_called();
+            selection.object_changed();
             attributes.reinvocation.request();
         }
         if active.hook.reinvoke {
-            rounds.called.insert(active.hook.id.clone());
+            rounds.called(active.hook.id.clone());
         }
     }
     *object = versioned.finish().await?;
-    if !again {
-        rounds.output = (!rounds.called.is_empty()).then(|| object.clone());
-        attributes.reinvocation.keep(rounds);
-    }
+    rounds.end(&attributes.reinvocation, object);
     Ok(())
 }
 
@@ -88,6 +65,7 @@ struct One<'a> {
     calls: &'a Calls,
     active: &'a Active,
     attributes: &'a Attributes,
+    labels: WebhookLabels<'a>,
     /// Round and position, for audit annotations.
     place: String,
 }
@@ -111,18 +89,13 @@ impl One<'_> {
         };
         let changed = patched.is_some_and(|(_, patched)| patched != versioned.object());
         self.annotate(changed, patched.map(|(answer, _)| answer));
-        let labels = WebhookLabels {
-            name: &active.hook.name,
-            step: "admit",
-            operation: attributes.operation.as_str(),
-        };
-        match judge(self.calls, active, labels, began.elapsed(), outcome)? {
+        match judge(self.calls, active, self.labels, began.elapsed(), outcome)? {
             Some((_, Some(patched))) => versioned.set(patched),
             Some((_, None)) => {}
             None => {
                 let key = format!("failed-open.mutation.webhook.admission.k8s.io/{}", self.place);
                 attributes.audit.annotate(&key, active.hook.name.as_str());
-                in_time(attributes)?;
+                attributes.in_time()?;
             }
         }
         Ok(changed)
