@@ -295,6 +295,11 @@ pub const ALL: &[Body] = &[
         ],
     ),
     (
+        "spdy",
+        backends::spdy,
+        &["\0\0\0\x01\x01\0\0\x03abc\0\0\0\x03\0\0\0\x01x"],
+    ),
+    (
         "link",
         backends::link,
         &[

@@ -203,6 +203,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         published: PublishedDocuments::new(external.to_string()),
         priorities: priorities.clone(),
         telemetry: telemetry.clone(),
+        tasks: tasks.clone(),
     };
     let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
     lookup.set_custom_kinds(custom.kinds());

@@ -53,6 +53,8 @@ pub mod storage;
 
 // Clients of API servers: in-process, or another server over TLS.
 pub mod client;
+// WebSocket towards clients: handshake and messages.
+pub mod websocket;
 // What all proxies share: dialling, TLS, headers, pages, tunnels.
 pub mod proxy;
 

@@ -3,7 +3,8 @@
 //! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
 //! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a response can do
 //!   in a browser, and [`hops`] detects loops.
-//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own.
+//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own; [`spdy`] makes and
+//!   reads frames of connections that end here.
 //!
 //! Error texts are Go's wherever clients or object conditions show them. The connection pool of aggregated APIs is in
 //! [`crate::aggregator::proxy::transport`].
@@ -19,6 +20,7 @@ pub mod links;
 pub mod outbound;
 pub mod policy;
 pub mod resolver;
+pub mod spdy;
 pub mod target;
 pub mod tls;
 pub mod tunnel;

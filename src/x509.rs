@@ -1,6 +1,6 @@
-//! Certificate signing requests and distinguished names, parsed as strict DER.
+//! Certificate signing requests, distinguished names and certificates of version 1, parsed as strict DER.
 //!
-//! Start at [`CertificateRequest`] and [`Name`]. Checking a subject only helps if the check and the consumer (the
+//! Start at [`CertificateRequest`], [`Name`] and [`VersionOne`]. Checking a subject only helps if the check and the consumer (the
 //! signer, or the server that is shown the certificate) parse the same value. Parsers disagree on unknown string
 //! types (which some skip), trailing data, non-minimal lengths and repeated attributes. Therefore every length must
 //! be minimal, every structure must be consumed to its last byte, and a name with a value that cannot be decoded is
@@ -12,9 +12,11 @@ pub mod pem;
 mod request;
 #[cfg(test)]
 pub(crate) mod testing;
+mod version_one;
 
 pub use name::Name;
 pub use request::CertificateRequest;
+pub use version_one::VersionOne;
 
 /// Why the input was rejected; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Probes verify certificates as the proxies do.
     ("client", &["proxy", "storage"]),
     ("proxy", &["request"]),
+    // It takes over a client's connection as the tunnels do.
+    ("websocket", &["proxy", "request"]),
     ("authn", &["client", "request", "pki"]),
     ("authz", &["client", "request", "storage"]),
     ("flowcontrol", &["request"]),
@@ -28,7 +30,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("registry", &["storage", "admission", "request"]),
     // Webhooks are called with the client, and their configurations followed by its informers.
     ("admission", &["request", "authz", "storage", "client"]),
-    ("endpoints", &["registry", "authz", "request", "storage", "server"]),
+    // Watches over WebSocket.
+    (
+        "endpoints",
+        &["registry", "authz", "request", "storage", "server", "websocket"],
+    ),
     ("server", &["audit", "authn", "authz", "flowcontrol", "request"]),
     ("serving", &["request", "pki"]),
     (
@@ -57,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "request",
             "authz",
             "authn",
+            "websocket",
         ],
     ),
     // The loops read stores and write through the filter chain, so of the server they need only a `Handler`.
@@ -99,7 +106,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crate → the paths under `src/`, or `crates/<name>/` and the path under its `src/`, where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
-    ("hyper", &["serving", "aggregator/proxy", "proxy", "client"]),
+    (
+        "hyper",
+        &["serving", "aggregator/proxy", "proxy", "client", "websocket"],
+    ),
     ("h2", &["serving", "aggregator/proxy"]),
     (
         "hyper_util",
@@ -108,9 +118,11 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "aggregator/proxy",
             "proxy",
             "client",
+            "websocket",
             "storage/encryption/kms_client",
         ],
     ),
+    ("tokio_tungstenite", &["websocket"]),
     ("hyper_rustls", &["client/http"]),
     ("tonic", &["storage/encryption"]),
     ("tokio_rustls", &["serving", "aggregator/proxy", "proxy", "client"]),

@@ -1,4 +1,4 @@
-//! kubectl through the gateway to a kubelet: logs, exec in both protocols, errors while the kubelet is down, and
+//! kubectl through the gateway to a kubelet: logs, exec, errors while the kubelet is down, and
 //! refused loopback addresses.
 
 mod support;
@@ -37,11 +37,11 @@ fn logs_exec_and_node_proxy_reach_the_kubelet() {
 
     assert_eq!(
         g.kubectl(&["exec", "p", "--", "echo", "a b"]),
-        "asked /exec/default/p/main?command=echo&command=a+b&error=1&output=1\n"
+        "spdy /exec/default/p/main?command=echo&command=a+b&error=1&output=1\n"
     );
     assert_eq!(
         g.kubectl_in(&["exec", "-i", "p", "--", "cat"], Some("through the tunnel\n")),
-        "asked /exec/default/p/main?command=cat&error=1&input=1&output=1\nthrough the tunnel\n"
+        "spdy /exec/default/p/main?command=cat&error=1&input=1&output=1\nthrough the tunnel\n"
     );
 
     for node in ["worker", "worker:80"] {
@@ -63,5 +63,7 @@ fn an_unreachable_kubelet_is_named_in_the_error() {
     let url = format!("https://127.0.0.1:{port}/containerLogs/default/p/main");
     assert!(logs.contains(&format!("Get {url:?}: {why}")), "{logs}");
     let exec = g.kubectl_fails(&["exec", "p", "--", "true"], None);
-    assert!(exec.contains(&format!("error dialing backend: {why}")), "{exec}");
+    let url = format!("https://127.0.0.1:{port}/exec/default/p/main?command=true&error=1&output=1");
+    let why = format!("Internal error occurred: error sending request: Post {url:?}: {why}");
+    assert!(exec.contains(&why), "{exec}");
 }

@@ -1,5 +1,7 @@
 //! Bodies for data from backends and about them: HTML pages, discovery and OpenAPI documents, annotations.
 
+use bytes::BytesMut;
+use std::collections::BTreeMap;
 use torana::aggregator::discovery::{from_resource_list, versions};
 use torana::aggregator::documents::{Documents, PublishedKind, bounds};
 use torana::aggregator::openapi::{filter, merge, v3_of};
@@ -8,6 +10,7 @@ use torana::apimachinery::value::Value;
 use torana::json;
 use torana::proxy::html::Page;
 use torana::proxy::links::Links;
+use torana::proxy::spdy::{Decoder, Frame, Malformed, PIECE};
 use torana::proxy::target;
 
 fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -17,6 +20,25 @@ fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8
     }
     page.finish(&mut out);
     out
+}
+
+/// A kubelet's frames are the same in any portions, and no piece of data is larger than promised.
+pub fn spdy(data: &[u8]) {
+    let decoded = |size: usize| {
+        let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
+        let mut streams: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for portion in data.chunks(size) {
+            input.extend_from_slice(portion);
+            while let Some(frame) = decoder.next(&mut input)? {
+                if let Frame::Data(stream, bytes) = frame {
+                    assert!(bytes.len() <= PIECE);
+                    streams.entry(stream).or_default().extend_from_slice(&bytes);
+                }
+            }
+        }
+        Ok::<_, Malformed>(streams)
+    };
+    assert_eq!(decoded(1), decoded(data.len().max(1)));
 }
 
 /// Rewriting a page does not depend on how it is split into chunks; a page without links to the backend loses no text.

@@ -32,6 +32,7 @@ use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
 use crate::server::respond::FnHandler;
 use crate::storage::{ResourceConfig, Storage};
+use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,6 +118,8 @@ pub struct Serving {
     pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Metrics.
     pub telemetry: Telemetry,
+    /// Owns the tasks of watches over WebSocket.
+    pub tasks: TaskGroup,
 }
 
 impl Serving {
@@ -129,6 +132,7 @@ impl Serving {
             min_request_timeout: self.min_request_timeout,
             codecs: self.codecs,
             telemetry: Some(self.telemetry.clone()),
+            upgrades: Some(self.tasks.clone()),
             ..ApiGroupVersion::new(gv, resources)
         }
         .with_authorizer(self.authorizer.clone())

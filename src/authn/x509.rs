@@ -8,7 +8,7 @@ use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, 
 use crate::apimachinery::codec::hex;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
-use crate::x509::Name;
+use crate::x509::{Name, VersionOne};
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -33,6 +33,9 @@ pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(Untrusted("no certificate".into()));
     };
+    if let Ok(certificate) = VersionOne::parse(leaf) {
+        return verify_version_one(&certificate, leaf, roots, now);
+    }
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let leaf = EndEntityCert::try_from(leaf).map_err(|e| Untrusted(e.to_string()))?;
     leaf.verify_for_usage(
@@ -46,6 +49,29 @@ pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now
     )
     .map(|_| ())
     .map_err(|e| Untrusted(e.to_string()))
+}
+
+/// Verifies a leaf of version 1, which webpki refuses and upstream accepts. Without extensions it can be used for any
+/// purpose. One that an intermediate issued is not trusted: roots alone are.
+fn verify_version_one(
+    certificate: &VersionOne<'_>,
+    der: &CertificateDer<'_>,
+    roots: &[TrustAnchor<'_>],
+    now: SystemTime,
+) -> Result<(), Untrusted> {
+    let (_, parsed) = X509Certificate::from_der(der).map_err(|e| Untrusted(e.to_string()))?;
+    let validity = parsed.validity();
+    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let now = i64::try_from(since_epoch).unwrap_or(i64::MAX);
+    if now < validity.not_before.timestamp() || now > validity.not_after.timestamp() {
+        return Err(Untrusted("certificate has expired or is not yet valid".into()));
+    }
+    // Constraints on names would have to be checked against the subject.
+    let mut roots = roots.iter().filter(|root| root.name_constraints.is_none());
+    if roots.any(|root| certificate.is_issued_by(&root.subject, &root.subject_public_key_info)) {
+        return Ok(());
+    }
+    Err(Untrusted(webpki::Error::UnknownIssuer.to_string()))
 }
 
 /// Cached verification results of front-proxy certificates.

@@ -11,7 +11,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
 use crate::registry::{AuthorizeCreate, Context, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, RequestContext};
-use crate::tasks::Signal;
+use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::WatchMetrics;
 use crate::telemetry::requests::LateResults;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub watch_metrics: Option<WatchMetrics>,
     /// Fires when the resource is replaced (a custom resource whose definition changes): its watches end.
     pub retired: Option<Signal>,
+    /// Owns the tasks of upgraded connections; `None` if watches are not upgraded.
+    pub upgrades: Option<TaskGroup>,
     /// Counts the results of mutations that completed after their client stopped waiting.
     pub late: Option<LateResults>,
 }
@@ -67,6 +69,7 @@ impl Call {
             codecs: Codecs::default(),
             watch_metrics: None,
             retired: None,
+            upgrades: None,
             late: None,
         }
     }

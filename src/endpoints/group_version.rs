@@ -14,7 +14,7 @@ use crate::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::registry::resource::Resource;
 use crate::registry::{AuthorizeCreate, Store};
 use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
-use crate::tasks::Signal;
+use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use http::Method;
@@ -40,6 +40,8 @@ pub struct ApiGroupVersion {
     pub telemetry: Option<Telemetry>,
     /// Fires when the resources are replaced, so that watches end. `None` if that does not happen.
     pub retired: Option<Signal>,
+    /// Owns the tasks of watches over WebSocket. `None` leaves them at HTTP.
+    pub upgrades: Option<TaskGroup>,
 }
 
 impl ApiGroupVersion {
@@ -53,6 +55,7 @@ impl ApiGroupVersion {
             codecs: Codecs::default(),
             telemetry: None,
             retired: None,
+            upgrades: None,
         }
     }
 
@@ -127,6 +130,7 @@ impl ApiGroupVersion {
         let mut call = Call::new(parts, found, authorized, self.min_request_timeout);
         call.codecs = self.codecs;
         call.retired = self.retired.clone();
+        call.upgrades = self.upgrades.clone();
         if let Some(telemetry) = &self.telemetry {
             self.count(telemetry, action, &mut call);
         }

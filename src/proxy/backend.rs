@@ -1,12 +1,12 @@
 //! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams last long, so
 //! a pool would not help. Backends of APIServices use the pool in `aggregator/proxy/transport`. Entry points: [`send`],
-//! [`upgrade`].
+//! [`upgrade`], [`switch`].
 
 use super::dial::{self, DialError, Offer};
 use super::tls::ClientTls;
 use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::error::Error as _;
@@ -105,6 +105,38 @@ pub async fn upgrade(
         status if status.as_u16() >= 400 => Upgrade::Answered(super::tunnel::refusal(response)),
         status => Upgrade::Unexpected(status),
     })
+}
+
+/// Outcome of [`switch`].
+pub enum Upgraded {
+    /// The backend's headers, and its connection.
+    Switched(HeaderMap, TokioIo<hyper::upgrade::Upgraded>),
+    /// Any response but 101.
+    Refused(http::Response<hyper::body::Incoming>),
+}
+
+/// Requests an upgrade for a protocol that ends at this gateway.
+///
+/// # Errors
+/// [`BackendError`]
+///
+/// # Cancel safety
+/// Dropping the future closes the backend's connection.
+pub async fn switch(
+    backend: &Backend,
+    request: http::Request<Body>,
+    tasks: &TaskGroup,
+) -> Result<Upgraded, BackendError> {
+    let mut response = send(backend, request, tasks).await?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(Upgraded::Refused(response));
+    }
+    let io = hyper::upgrade::on(&mut response).await;
+    let io = io.map_err(|e| BackendError::Exchange(exchange_error(&e)))?;
+    Ok(Upgraded::Switched(
+        std::mem::take(response.headers_mut()),
+        TokioIo::new(io),
+    ))
 }
 
 fn with_host(backend: &Backend, mut request: http::Request<Body>) -> http::Request<Body> {

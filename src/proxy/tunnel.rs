@@ -7,10 +7,11 @@ use crate::request::body::BoxError;
 use crate::request::{Body, Request, RequestContext, Response, UntilUpgradeEnds};
 use crate::tasks::TaskGroup;
 use bytes::Bytes;
-use http::{HeaderValue, Version, header};
+use http::request::Parts;
+use http::{Extensions, HeaderValue, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::any::Any;
 use std::future::Future;
@@ -37,15 +38,35 @@ impl ClientSide {
         self.guard = Some(Box::new(guard));
         self
     }
+
+    /// Waits for the 101 response to be sent, and returns the connection with what is to be held until it ends.
+    ///
+    /// # Errors
+    /// The client's connection ended before.
+    pub async fn opened(self) -> hyper::Result<(TokioIo<Upgraded>, impl Send)> {
+        let io = TokioIo::new(self.upgrade.await?);
+        Ok((io, (self.held, self.guard)))
+    }
 }
 
 /// Takes the client's side of an upgrade; `None` if its protocol does not support upgrades.
 pub fn client_side(request: &mut Request) -> Option<ClientSide> {
-    let is_http1 = matches!(request.version(), Version::HTTP_10 | Version::HTTP_11);
-    let can = is_http1 && request.extensions().get::<OnUpgrade>().is_some();
-    can.then(|| ClientSide {
-        upgrade: hyper::upgrade::on(&mut *request),
-        held: RequestContext::of_mut(request).until_upgrade_ends.take(),
+    let version = request.version();
+    take(version, request.extensions_mut())
+}
+
+/// [`client_side`] of a request without its body.
+pub fn client_side_of(head: &mut Parts) -> Option<ClientSide> {
+    take(head.version, &mut head.extensions)
+}
+
+fn take(version: Version, extensions: &mut Extensions) -> Option<ClientSide> {
+    let is_http1 = matches!(version, Version::HTTP_10 | Version::HTTP_11);
+    let upgrade = extensions.remove::<OnUpgrade>().filter(|_| is_http1)?;
+    let context = extensions.get_mut::<RequestContext>();
+    Some(ClientSide {
+        upgrade,
+        held: context.and_then(|c| c.until_upgrade_ends.take()),
         guard: None,
     })
 }
@@ -55,18 +76,13 @@ pub fn client_side(request: &mut Request) -> Option<ClientSide> {
 pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
-        let ClientSide {
-            upgrade,
-            held: _held,
-            guard: _guard,
-        } = client;
-        let (client, backend) = match tokio::try_join!(upgrade, backend) {
+        let ((client, _held), backend) = match tokio::try_join!(client.opened(), backend) {
             Ok(both) => both,
             Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
         };
         // Whichever comes first ends both connections by dropping them.
         tokio::select! {
-            () = copy_until_either_ends(TokioIo::new(client), TokioIo::new(backend)) => {}
+            () = copy_until_either_ends(client, TokioIo::new(backend)) => {}
             () = stop.wait() => {}
         }
     })

@@ -4,18 +4,23 @@
 //! Client certificates are not verified here; see `RequestClientCert`.
 
 use crate::pki::certs::{CertError, DynamicCa, DynamicKeyPair};
+use crate::x509::VersionOne;
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
-use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
+use webpki::RawPublicKeyEntity;
 
 /// The lowest TLS version accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -359,7 +364,18 @@ impl ClientCertVerifier for RequestClientCert {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        let Ok(first) = VersionOne::parse(certificate) else {
+            return verify_tls12_signature(message, certificate, signature, &self.algorithms);
+        };
+        let key = SubjectPublicKeyInfoDer::from(first.key);
+        let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
+        let mut known = self.algorithms.mapping.iter();
+        let known = known.find(|(scheme, _)| *scheme == signature.scheme);
+        let mut algorithms = known.into_iter().flat_map(|(_, algorithms)| algorithms.iter());
+        if algorithms.any(|a| key.verify_signature(*a, message, signature.signature()).is_ok()) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        Err(CertificateError::BadSignature.into())
     }
 
     fn verify_tls13_signature(
@@ -368,7 +384,14 @@ impl ClientCertVerifier for RequestClientCert {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        // The library reads certificates of version 3 only, but needs no more than the key here.
+        match VersionOne::parse(certificate) {
+            Ok(first) => {
+                let key = SubjectPublicKeyInfoDer::from(first.key);
+                verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
+            }
+            Err(_) => verify_tls13_signature(message, certificate, signature, &self.algorithms),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -79,14 +79,14 @@ fn only_block(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A signature with its algorithm and the signed message.
-struct Signed<'a> {
-    message: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
+pub(super) struct Signed<'a> {
+    pub message: &'a [u8],
+    pub algorithm: &'a [u8],
+    pub signature: &'a [u8],
 }
 
 impl Signed<'_> {
-    fn verify(&self, key_algorithm: &[u8], public_key: &[u8]) -> Result<(), Malformed> {
+    pub fn verify(&self, key_algorithm: &[u8], public_key: &[u8]) -> Result<(), Malformed> {
         let mut known = webpki::ALL_VERIFICATION_ALGS.iter().filter(|a| {
             a.public_key_alg_id().as_ref() == key_algorithm && a.signature_alg_id().as_ref() == self.algorithm
         });

@@ -4,6 +4,7 @@ use super::der::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::CertificateDer;
 
 /// OID of the organization attribute.
 pub const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
@@ -53,16 +54,57 @@ pub fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
     )
 }
 
-/// Encodes a request signed with a new P-256 key.
-pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
+/// A new P-256 key, and its encoded public key.
+fn p256() -> (EcdsaKeyPair, Vec<u8>) {
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let point = [&[0], key.public_key().as_ref()].concat();
     let spki = tlv(SEQUENCE, &[EC_P256.to_vec(), tlv(BIT_STRING, &point)].concat());
-    let info = [tlv(INTEGER, &[0]), subject.to_vec(), spki, tlv(0xa0, attributes)].concat();
-    let info = tlv(SEQUENCE, &info);
-    let signature = key.sign(&aws_lc_rs::rand::SystemRandom::new(), &info).unwrap();
+    (key, spki)
+}
+
+/// Encodes signed content with its signature.
+fn signed(key: &EcdsaKeyPair, content: Vec<u8>) -> Vec<u8> {
+    let signature = key.sign(&aws_lc_rs::rand::SystemRandom::new(), &content).unwrap();
     let signature = tlv(BIT_STRING, &[&[0], signature.as_ref()].concat());
-    tlv(SEQUENCE, &[info, ECDSA_SHA256.to_vec(), signature].concat())
+    tlv(SEQUENCE, &[content, ECDSA_SHA256.to_vec(), signature].concat())
+}
+
+/// Encodes a request signed with a new P-256 key.
+pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
+    let (key, spki) = p256();
+    let info = [tlv(INTEGER, &[0]), subject.to_vec(), spki, tlv(0xa0, attributes)].concat();
+    signed(&key, tlv(SEQUENCE, &info))
+}
+
+/// A CA and a certificate that it issued, both of version 1.
+pub struct IssuedVersionOne {
+    pub ca: CertificateDer<'static>,
+    pub certificate: CertificateDer<'static>,
+    /// The certificate's key in PKCS #8.
+    pub key: Vec<u8>,
+}
+
+/// Issues a certificate from 2020 until a time in the form `YYMMDDhhmmssZ`.
+pub fn version_one(common_name: &str, until: &str) -> IssuedVersionOne {
+    let ((ca_key, ca_spki), (key, spki)) = (p256(), p256());
+    let named = |cn: &str| name(&[attribute(COMMON_NAME, 0x0c, cn.as_bytes())]);
+    let validity = [tlv(0x17, b"200101000000Z"), tlv(0x17, until.as_bytes())].concat();
+    let issue = |subject: &str, spki: &[u8]| {
+        let content = [
+            tlv(INTEGER, &[1]),
+            ECDSA_SHA256.to_vec(),
+            named("ca"),
+            tlv(SEQUENCE, &validity),
+            named(subject),
+            spki.to_vec(),
+        ];
+        CertificateDer::from(signed(&ca_key, tlv(SEQUENCE, &content.concat())))
+    };
+    IssuedVersionOne {
+        ca: issue("ca", &ca_spki),
+        certificate: issue(common_name, &spki),
+        key: key.to_pkcs8v1().unwrap().as_ref().to_vec(),
+    }
 }
 
 /// Encodes a PEM block.

@@ -1,4 +1,7 @@
-//! A kubelet in the test process: TLS with client certificates, logs, and an exec that echoes over WebSocket.
+//! A kubelet in the test process: TLS with client certificates, logs, an exec that echoes over WebSocket and SPDY, and
+//! port forwarding over SPDY.
+
+mod spdy;
 
 use base64::Engine;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -132,6 +135,14 @@ fn serve(mut io: Tls) -> std::io::Result<()> {
         let protocols = header("Sec-WebSocket-Protocol").unwrap_or_default();
         let protocol = protocols.split(',').next().unwrap_or("").trim().to_owned();
         return exec(io, &target, &header("Sec-WebSocket-Key").unwrap_or_default(), &protocol);
+    }
+    let is_spdy = header("Upgrade").is_some_and(|u| u.eq_ignore_ascii_case("SPDY/3.1"));
+    let protocol = header("X-Stream-Protocol-Version").unwrap_or_default();
+    if target.starts_with("/exec/") && is_spdy {
+        return spdy::exec(io, &target, &protocol);
+    }
+    if target.starts_with("/portForward/") && is_spdy {
+        return spdy::port_forward(io, &protocol);
     }
     if target.contains("/broken") {
         return answer(&mut io, "500 Internal Server Error", "the runtime is down");

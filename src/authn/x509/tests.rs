@@ -95,6 +95,26 @@ async fn the_subject_names_user_and_groups() {
 }
 
 #[tokio::test]
+async fn certificates_of_version_1_authenticate() {
+    use crate::x509::testing::version_one;
+    let issued = version_one("jane", "490101000000Z");
+    let anchors = |ca| Anchors(vec![webpki::anchor_from_trusted_cert(ca).unwrap().to_owned()]);
+    let a = X509::new(Arc::new(Source(arc_swap::ArcSwap::from_pointee(anchors(&issued.ca)))));
+    let h = HeaderMap::new();
+    let user = ask(&a, &Arc::new(vec![issued.certificate]), &h).await.unwrap();
+    assert_eq!(user.unwrap().name, "jane");
+    let other = version_one("jane", "490101000000Z").certificate;
+    assert!(
+        ask(&a, &Arc::new(vec![other]), &h).await.is_err(),
+        "issued by another CA"
+    );
+    let expired = version_one("jane", "210101000000Z");
+    let a = X509::new(Arc::new(Source(arc_swap::ArcSwap::from_pointee(anchors(&expired.ca)))));
+    let refused = ask(&a, &Arc::new(vec![expired.certificate]), &h).await.unwrap_err();
+    assert!(refused.0.ends_with("expired or is not yet valid"), "{}", refused.0);
+}
+
+#[tokio::test]
 async fn groups_of_every_string_type_are_read_and_invalid_ones_rejected() {
     use rcgen::DnValue;
     use rcgen::string::{BmpString, TeletexString, UniversalString};

@@ -4,6 +4,7 @@
 //! watchers.
 
 mod frames;
+mod messages;
 
 use super::super::call::Call;
 use super::super::group_version::VerbResult;
@@ -41,7 +42,7 @@ const CHUNK: usize = 16 * 1024;
 /// Approximate memory for encoding an object for a watch.
 const ENCODING: usize = 4 << 20;
 
-pub(crate) async fn watch(call: Call) -> VerbResult {
+pub(crate) async fn watch(mut call: Call) -> VerbResult {
     let resource = call.resource().clone();
     if !resource.verbs.has(crate::registry::Verbs::WATCH) {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
@@ -81,7 +82,13 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
     .shared(call.store().budget());
     let watch = match watch {
         Ok(w) => w,
-        Err(s) => return Ok(respond::bytes(200, content_type, Body::full(frames::error(&s, media)))),
+        Err(s) => {
+            let error = frames::error(&s, media);
+            return Ok(match messages::requested(&call) {
+                Some(tasks) => messages::single(&mut call.parts, error.into(), media, &tasks),
+                None => respond::bytes(200, content_type, Body::full(error)),
+            });
+        }
     };
     // Without initial events the watch is initialized now: nothing is done before something changes.
     let initializing = initial
@@ -99,6 +106,9 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
         metrics: call.watch_metrics.clone(),
         ending: [RequestContext::of(&call.parts).ending.clone(), call.retired.clone()].map(|s| s.map(Ends::new)),
     };
+    if let Some(tasks) = messages::requested(&call) {
+        return Ok(messages::stream(&mut call.parts, stream, media, &tasks));
+    }
     let mut response = respond::bytes(200, content_type, Body::stream(stream));
     response.extensions_mut().insert(OnDemandBody);
     Ok(response)
@@ -244,14 +254,11 @@ impl Stream {
         ended || self.timeout.as_mut().poll(cx).is_ready()
     }
 
-    /// Returns the next frame, joined with further available ones up to the size of a chunk.
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(part) = self.parts.pop_front() {
-            return Poll::Ready(Some(part));
-        }
-        let first = loop {
+    /// Returns the next event.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<EncodedFrame>> {
+        loop {
             match self.poll_computed(cx) {
-                Poll::Ready(Some(Step::Frame(frame))) => break frame,
+                Poll::Ready(Some(Step::Frame(frame))) => return Poll::Ready(Some(frame)),
                 Poll::Ready(Some(_)) => {}
                 // The encoding failed: the client resumes from its last revision.
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -272,8 +279,33 @@ impl Stream {
                 return Poll::Ready(None);
             }
             if let Step::Frame(frame) = self.frame(item) {
-                break frame;
+                return Poll::Ready(Some(frame));
             }
+        }
+    }
+
+    /// Returns the next event in one piece; `None` also if this user's watches already hold too much memory.
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(frame) = ready!(self.poll_event(cx)) else {
+            return Poll::Ready(None);
+        };
+        if let Some(small) = self.small(frame) {
+            return Poll::Ready(Some(small));
+        }
+        let parts = std::mem::take(&mut self.parts);
+        Poll::Ready(match parts.len() {
+            0 | 1 => parts.into_iter().next(),
+            _ => Some(parts.into_iter().collect::<Vec<_>>().concat().into()),
+        })
+    }
+
+    /// Returns the next frame, joined with further available ones up to the size of a chunk.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(part) = self.parts.pop_front() {
+            return Poll::Ready(Some(part));
+        }
+        let Some(first) = ready!(self.poll_event(cx)) else {
+            return Poll::Ready(None);
         };
         let Some(first) = self.small(first) else {
             // No part if this user's watches already hold too much memory: the stream ends and the client resumes.

@@ -5,6 +5,33 @@ use super::*;
 use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload};
 
 #[tokio::test]
+async fn client_certificates_of_version_1_pass_the_handshake() {
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    let fixture = Fixture::new();
+    let server = fixture.serve(
+        Limits::default(),
+        answer_with(|req| {
+            let shown = RequestContext::of(&req).certificates.is_some();
+            Response::new(Body::full(shown.to_string()))
+        }),
+    );
+    let issued = crate::x509::testing::version_one("ann", "490101000000Z");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(issued.key).unwrap();
+    let key = support::provider().key_provider.load_private_key(key).unwrap();
+    let certified = Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![issued.certificate], key)));
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut config = fixture.client_config_over(&[version]);
+        config.client_auth_cert_resolver = certified.clone();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = fixture
+            .connect_with(&server, "localhost", Arc::new(config))
+            .await
+            .unwrap();
+        assert_eq!(support::get(tls, "/").await.1, "true", "{version:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {
     let fixture = Fixture::new();
     let server = fixture.serve(

@@ -135,6 +135,16 @@ impl Fixture {
         config
     }
 
+    /// A configuration for these versions of TLS, without a client certificate.
+    pub fn client_config_over(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+        ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustAll))
+            .with_no_client_auth()
+    }
+
     pub async fn connect(
         &self,
         server: &Running,

@@ -20,6 +20,8 @@ pub(in crate::controlplane) struct Kubelets {
 pub(super) struct Address {
     pub host: String,
     pub port: String,
+    /// The node declares ExtendWebSocketsToKubelet: its kubelet takes every protocol of clients as it is.
+    pub speaks_websocket: bool,
 }
 
 impl Kubelets {
@@ -45,9 +47,11 @@ impl Kubelets {
         } else {
             i64::from(self.connector.port)
         };
+        let declared = found.at(&["status", "declaredFeatures"]).items();
         Ok(Address {
             host,
             port: port.to_string(),
+            speaks_websocket: declared.iter().any(|f| f.as_str() == Some("ExtendWebSocketsToKubelet")),
         })
     }
 

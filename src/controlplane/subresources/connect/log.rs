@@ -10,11 +10,22 @@ use crate::registry::StoreLookup;
 use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Body, Request, Response};
+use crate::tasks::TaskGroup;
+use crate::websocket::{self, Handshake, Message};
 use async_trait::async_trait;
+use base64::Engine as _;
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderValue, StatusCode, header};
+use http_body::Body as _;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
 /// Maximum bytes of a kubelet's error text that are relayed.
 const MAX_REFUSAL: usize = 10_000;
+
+/// Maximum bytes of a log in one WebSocket message.
+const MAX_MESSAGE: usize = 16 << 10;
 
 /// Serves `pods/log`.
 pub(in crate::controlplane) struct Log {
@@ -140,13 +151,46 @@ fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
     status
 }
 
+/// Streams a log over WebSocket: an empty message first, then one for each piece, in base64 if the subprotocol says so.
+fn messages(req: Request, mut log: Body, tasks: &TaskGroup) -> Response {
+    const BINARY: &str = "binary.k8s.io";
+    const BASE64: &str = "base64.binary.k8s.io";
+    let (mut head, _) = req.into_parts();
+    let mut offered = websocket::offered(&head.headers).peekable();
+    let is_any_offered = offered.peek().is_some();
+    let protocol = offered.find_map(|offered| [BINARY, BASE64].into_iter().find(|known| *known == offered));
+    drop(offered);
+    let handshake = match Handshake::read(&mut head) {
+        Ok(_) if is_any_offered && protocol.is_none() => return Handshake::forbidden(),
+        Ok(handshake) => handshake,
+        Err(refused) => return refused,
+    };
+    let message = move |bytes: Bytes| match protocol {
+        Some(BASE64) => Message::Text(base64::engine::general_purpose::STANDARD.encode(bytes).into()),
+        _ => Message::Binary(bytes),
+    };
+    let mut rest = Bytes::new();
+    let pieces = stream::poll_fn(move |cx| {
+        while rest.is_empty() {
+            match ready!(Pin::new(&mut log).poll_frame(cx)) {
+                Some(Ok(frame)) => rest = frame.into_data().unwrap_or_default(),
+                Some(Err(_)) | None => return Poll::Ready(None),
+            }
+        }
+        Poll::Ready(Some(rest.split_to(rest.len().min(MAX_MESSAGE))))
+    });
+    let messages = stream::iter([Bytes::new()]).chain(pieces).map(message);
+    let limits = websocket::Limits::LISTENER;
+    handshake.accept(protocol, limits, tasks, |socket| socket.publish(messages))
+}
+
 #[async_trait]
 impl Connect for Log {
     fn options(&self) -> &'static str {
         "PodLogOptions"
     }
 
-    async fn connect(&self, cx: &Context, name: &str, options: &Value, _req: Request) -> Result<Response> {
+    async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
         check(name, options)?;
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         let container = container(&pod, options.str_at(&["container"]))?;
@@ -183,6 +227,9 @@ impl Connect for Log {
         if !(200..=206).contains(&code.as_u16()) {
             let text = body.collect(MAX_REFUSAL).await.unwrap_or_default();
             return Err(refusal(code, &String::from_utf8_lossy(&text), name));
+        }
+        if websocket::requested(req.headers()) {
+            return Ok(messages(req, body, &self.kubelets.connector.tasks));
         }
         let mut answer = Response::new(body);
         let plain = HeaderValue::from_static("text/plain");

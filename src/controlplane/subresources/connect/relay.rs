@@ -15,7 +15,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 /// The request target of a path and query.
-fn target(path: &str, query: &str) -> Result<Uri> {
+pub(super) fn target(path: &str, query: &str) -> Result<Uri> {
     let mut text = url::escaped_path(path);
     if !query.is_empty() {
         text.push('?');
@@ -29,7 +29,7 @@ fn target(path: &str, query: &str) -> Result<Uri> {
 ///
 /// # Errors
 /// 508 if the request has passed this gateway before.
-fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request<Body>> {
+pub(super) fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request<Body>> {
     let (mut head, body) = req.into_parts();
     policy.pass(&mut head.headers)?;
     // The client's Host header is kept, as upstream does; HTTP/2 carries it in the URI.

@@ -1,9 +1,11 @@
 //! `pods/exec`, `attach` and `portforward`: upgraded connections, tunnelled unchanged to the kubelet, whether SPDY or
-//! WebSocket.
+//! WebSocket, unless the client speaks a protocol that came after the kubelet's.
 
 use super::kubelet::Kubelets;
 use super::log::container;
 use super::relay;
+use super::translate::{self, Destination, Streams};
+use super::tunnelled;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::proxy::url;
@@ -64,6 +66,16 @@ fn query(kind: StreamKind, options: &Value) -> String {
     url::query_of(pairs.iter().map(|(k, v)| (*k, v.as_str())))
 }
 
+fn streams(options: &Value) -> Streams {
+    let wants = |name| options.get(name).as_bool() == Some(true);
+    Streams {
+        stdin: wants("stdin"),
+        stdout: wants("stdout"),
+        stderr: wants("stderr"),
+        tty: wants("tty"),
+    }
+}
+
 #[async_trait]
 impl Connect for Stream {
     fn options(&self) -> &'static str {
@@ -95,7 +107,21 @@ impl Connect for Stream {
         let address = self.kubelets.find(node, "pods").await?;
         let kubelet = self.kubelets.backend(&address, true);
         let query = query(self.kind, options);
-        relay::relay_upgrade(&kubelet, &path, &query, req, self.kubelets.connector.passing()).await
+        let passing = self.kubelets.connector.passing();
+        if !address.speaks_websocket {
+            match self.kind {
+                StreamKind::PortForward if tunnelled::applies(&req) => {
+                    return tunnelled::answer(req, &kubelet, relay::target(&path, &query)?, passing).await;
+                }
+                StreamKind::Exec | StreamKind::Attach if translate::applies(&req) => {
+                    let target = relay::target(&path, &query)?;
+                    let to = Destination { kubelet, target };
+                    return Ok(translate::answer(req, streams(options), to, passing.0));
+                }
+                _ => {}
+            }
+        }
+        relay::relay_upgrade(&kubelet, &path, &query, req, passing).await
     }
 }
 

@@ -1,0 +1,154 @@
+//! How a command ended: what a kubelet says on the error stream, as the Status that clients of `v5.channel.k8s.io` get.
+
+use crate::api::json;
+use crate::apimachinery::codec;
+use crate::apimachinery::status::Status;
+use crate::apimachinery::value::Value;
+use http::{HeaderMap, HeaderName};
+
+/// The header that negotiates the version of the streaming protocol.
+pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+
+/// Maximum bytes of an error that are read.
+pub(super) const MAX_REFUSAL: usize = 64 << 10;
+
+/// The streaming protocol of a kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Version 4 and later: a Status in JSON.
+    Status,
+    /// Earlier ones: text.
+    Text,
+}
+
+impl Version {
+    /// The versions that are offered, best first. The first one, which lost the end of input, is not.
+    pub const OFFERED: [&str; 4] = [
+        "v5.channel.k8s.io",
+        "v4.channel.k8s.io",
+        "v3.channel.k8s.io",
+        "v2.channel.k8s.io",
+    ];
+
+    /// What the kubelet chose.
+    pub fn chosen(headers: &HeaderMap) -> Self {
+        match headers.get(PROTOCOL).map(|version| version.as_bytes()) {
+            Some(b"v5.channel.k8s.io" | b"v4.channel.k8s.io") => Self::Status,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// The Status for what was said on the error stream.
+pub(super) fn of(version: Version, said: &[u8]) -> Value {
+    let success = || crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+    if said.is_empty() {
+        return success();
+    }
+    let text = String::from_utf8_lossy(said);
+    let failed = |why: String| Status::internal(why).to_value();
+    if version == Version::Text {
+        return failed(format!("error executing remote command: {text}"));
+    }
+    let status = match codec::json::decode(said) {
+        Ok(status) => status,
+        Err(e) => return failed(format!("error stream protocol error: {e} in {text:?}")),
+    };
+    match status.str_at(&["status"]) {
+        "Success" => success(),
+        "Failure" if status.str_at(&["reason"]) == "NonZeroExitCode" => exit_code(&status).unwrap_or_else(failed),
+        "Failure" => failed(status.str_at(&["message"]).to_owned()),
+        _ => failed("error stream protocol error: unknown error".to_owned()),
+    }
+}
+
+fn exit_code(status: &Value) -> Result<Value, String> {
+    const FAULT: &str = "error stream protocol error";
+    if status.get("details").is_null() {
+        return Err(format!("{FAULT}: details must be set"));
+    }
+    let causes = status.at(&["details", "causes"]).items();
+    let Some(cause) = causes.iter().find(|cause| cause.str_at(&["reason"]) == "ExitCode") else {
+        return Err(format!("{FAULT}: no ExitCode cause given"));
+    };
+    let text = cause.str_at(&["message"]);
+    let Ok(code) = text.parse::<u8>() else {
+        return Err(format!("{FAULT}: invalid exit code value {text:?}"));
+    };
+    Ok(crate::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+        "message": (format!("command terminated with non-zero exit code: command terminated with exit code {code}")),
+        "details": {"causes": [{"reason": "ExitCode", "message": (code.to_string())}]}
+    }))
+}
+
+/// A Status as upstream writes it here: without its kind.
+pub(super) fn encoded(status: &Value) -> Vec<u8> {
+    const KIND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","#;
+    let bytes = json::to_vec(status);
+    bytes
+        .strip_prefix(KIND)
+        .map_or_else(|| bytes.clone(), |rest| [b"{", rest].concat())
+}
+
+/// The text of a kubelet that refuses an upgrade (`upgradeErrorMessage` in `streaming/pkg/httpstream/spdy`).
+pub(super) fn refusal(body: &[u8]) -> String {
+    let document = codec::json::decode(body).unwrap_or(Value::Null);
+    let text = String::from_utf8_lossy(body);
+    let candidates = [document.str_at(&["message"]), document.str_at(&["error"]), &*text];
+    let first = candidates.into_iter().map(str::trim).find(|text| !text.is_empty());
+    first.unwrap_or("empty server response").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(version: Version, said: &str) -> String {
+        String::from_utf8(encoded(&of(version, said.as_bytes()))).unwrap()
+    }
+
+    #[test]
+    fn exit_codes_and_successes_become_a_status() {
+        for said in ["", r#"{"metadata":{},"status":"Success"}"#] {
+            assert_eq!(text(Version::Status, said), r#"{"metadata":{},"status":"Success"}"#);
+        }
+        let said = r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
+        assert_eq!(
+            text(Version::Status, said),
+            r#"{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code: command terminated with exit code 3","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#
+        );
+    }
+
+    #[test]
+    fn other_failures_are_internal_errors() {
+        for (version, said, message) in [
+            (Version::Text, "gone", "error executing remote command: gone"),
+            (
+                Version::Status,
+                r#"{"status":"Failure","message":"no shell"}"#,
+                "no shell",
+            ),
+            (Version::Status, "{}", "error stream protocol error: unknown error"),
+            (
+                Version::Status,
+                r#"{"status":"Failure","reason":"NonZeroExitCode"}"#,
+                "error stream protocol error: details must be set",
+            ),
+        ] {
+            let status = of(version, said.as_bytes());
+            assert_eq!(
+                status.str_at(&["message"]),
+                format!("Internal error occurred: {message}")
+            );
+            assert_eq!(status.get("code").as_i64(), Some(500));
+        }
+    }
+
+    #[test]
+    fn refusals_are_read_from_a_status_or_text() {
+        assert_eq!(refusal(br#"{"message":" no "}"#), "no");
+        assert_eq!(refusal(b"not found\n"), "not found");
+        assert_eq!(refusal(b" "), "empty server response");
+    }
+}
