@@ -11,6 +11,7 @@
 mod aggregated_roles;
 pub(crate) mod discovery;
 mod election;
+mod events;
 mod finished_jobs;
 mod garbage;
 pub(crate) mod loopback;
@@ -21,6 +22,7 @@ mod quota;
 mod root_ca;
 mod selection;
 mod service_account;
+mod service_endpoints;
 mod term;
 mod volumes;
 
@@ -104,6 +106,9 @@ impl Controllers {
 /// Starts the loops of a term.
 fn start(selection: &Selection, term: &Term) {
     let starts: &[(&str, fn(&Term))] = &[
+        ("endpoints-controller", service_endpoints::start_endpoints),
+        ("endpointslice-controller", service_endpoints::start_slices),
+        ("endpointslice-mirroring-controller", service_endpoints::start_mirroring),
         ("garbage-collector-controller", garbage::start),
         ("namespace-controller", namespace::start),
         ("persistentvolume-protection-controller", volumes::start_volumes),

@@ -278,3 +278,115 @@ fn a_claim_that_nobody_uses_is_deleted() {
     g.kubectl(&["delete", "pvc", "c", "--timeout=30s"]);
     assert!(!exists(&g, &["pvc", "c"]));
 }
+
+/// Creates a Node, a Service with a named port, and a Pod of it that runs.
+const WORKLOAD: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: n, labels: {topology.kubernetes.io/zone: z}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {team: a}}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: http}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: web}}
+spec:
+  nodeName: n
+  containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}]}]
+"#;
+
+fn pod_status(g: &Gateway, ready: &str) {
+    let status = format!(
+        r#"{{"status":{{"phase":"Running","podIP":"10.1.0.1","podIPs":[{{"ip":"10.1.0.1"}}],"conditions":[{{"type":"Ready","status":"{ready}"}}]}}}}"#
+    );
+    g.kubectl(&[
+        "patch",
+        "pod",
+        "p",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ]);
+}
+
+#[test]
+fn a_service_has_the_endpoints_of_its_pods() {
+    let (_dir, g) = gateway();
+    wait_for("the default ServiceAccount", || exists(&g, &["sa", "default"]));
+    g.kubectl_in(&["create", "-f", "-"], Some(WORKLOAD));
+    let of = "kubernetes.io/service-name=web";
+    let slice = |path: &str| {
+        let path = format!("jsonpath={{.items[*]{path}}}");
+        g.kubectl(&["get", "endpointslices", "-l", of, "-o", &path])
+    };
+    let endpoints = |path: &str| {
+        let path = format!("jsonpath={{.subsets[*]{path}}}");
+        g.kubectl(&["get", "endpoints", "web", "--ignore-not-found", "-o", &path])
+    };
+    wait_for("an empty slice", || slice(".addressType") == "IPv4");
+    pod_status(&g, "False");
+    wait_for("an endpoint that is not ready", || {
+        slice(".endpoints[*].conditions.ready") == "false" && endpoints(".notReadyAddresses[*].ip") == "10.1.0.1"
+    });
+    pod_status(&g, "True");
+    wait_for("it is ready", || {
+        slice(".endpoints[*].conditions.ready") == "true" && endpoints(".addresses[*].ip") == "10.1.0.1"
+    });
+    assert_eq!(slice(".ports[*].port"), "8080");
+    assert_eq!(slice(".endpoints[*].zone"), "z");
+    assert_eq!(slice(".metadata.labels.team"), "a");
+    assert_eq!(slice(".metadata.ownerReferences[*].kind"), "Service");
+    assert!(slice(".metadata.name").starts_with("web-"));
+
+    g.kubectl(&["label", "service", "web", "team=b", "--overwrite"]);
+    wait_for("the label is copied", || slice(".metadata.labels.team") == "b");
+
+    g.kubectl(&["delete", "service", "web"]);
+    wait_for("all are gone", || {
+        slice(".metadata.name").is_empty() && !exists(&g, &["endpoints", "web"])
+    });
+}
+
+#[test]
+fn endpoints_that_users_write_are_mirrored() {
+    let (_dir, g) = gateway();
+    let objects = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: outside}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: outside}
+subsets: [{addresses: [{ip: 192.0.2.1}, {ip: 192.0.2.2}], ports: [{port: 8080}]}]
+"#;
+    g.kubectl_in(&["create", "-f", "-"], Some(objects));
+    let slice = |path: &str| {
+        let path = format!("jsonpath={{.items[*]{path}}}");
+        let of = "endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io";
+        g.kubectl(&["get", "endpointslices", "-l", of, "-o", &path])
+    };
+    wait_for("they are mirrored", || {
+        slice(".endpoints[*].addresses[*]") == "192.0.2.1 192.0.2.2"
+    });
+    assert_eq!(slice(".metadata.ownerReferences[*].kind"), "Endpoints");
+    let fewer = r#"{"subsets":[{"addresses":[{"ip":"192.0.2.2"}],"ports":[{"port":8080}]}]}"#;
+    g.kubectl(&["patch", "endpoints", "outside", "--type=merge", "-p", fewer]);
+    wait_for("a change is mirrored", || {
+        slice(".endpoints[*].addresses[*]") == "192.0.2.2"
+    });
+    g.kubectl(&[
+        "label",
+        "endpoints",
+        "outside",
+        "endpointslice.kubernetes.io/skip-mirror=true",
+    ]);
+    wait_for("they are no longer mirrored", || slice(".metadata.name").is_empty());
+}

@@ -4,6 +4,9 @@
 /// A loop: its name, and the name that it had before v1.28, which is still accepted.
 pub(super) const NAMES: &[(&str, &str)] = &[
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("endpoints-controller", "endpoint"),
+    ("endpointslice-controller", "endpointslice"),
+    ("endpointslice-mirroring-controller", "endpointslicemirroring"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
     ("persistentvolume-protection-controller", "pv-protection"),
