@@ -9,6 +9,7 @@
 //! A loop gets a `Term`: what it reads, what it writes with, and the task group that ends with the term.
 
 mod aggregated_roles;
+mod certificates;
 pub(crate) mod discovery;
 mod election;
 mod events;
@@ -26,6 +27,7 @@ mod service_endpoints;
 mod term;
 mod volumes;
 
+pub use certificates::SigningConfig;
 pub use selection::{Selection, UnknownController};
 
 use crate::registry::StoreLookup;
@@ -57,6 +59,8 @@ pub struct Config {
     pub shared_store: bool,
     /// The CA certificates (PEM) with which clients inside the cluster verify this server, if they are known.
     pub root_ca: Option<Bytes>,
+    /// The CAs that sign certificate signing requests.
+    pub signing: Arc<SigningConfig>,
     /// Metrics.
     pub telemetry: Telemetry,
 }
@@ -106,6 +110,18 @@ impl Controllers {
 /// Starts the loops of a term.
 fn start(selection: &Selection, term: &Term) {
     let starts: &[(&str, fn(&Term))] = &[
+        (
+            "certificatesigningrequest-approving-controller",
+            certificates::start_approver,
+        ),
+        (
+            "certificatesigningrequest-cleaner-controller",
+            certificates::start_cleaner,
+        ),
+        (
+            "certificatesigningrequest-signing-controller",
+            certificates::start_signer,
+        ),
         ("endpoints-controller", service_endpoints::start_endpoints),
         ("endpointslice-controller", service_endpoints::start_slices),
         ("endpointslice-mirroring-controller", service_endpoints::start_mirroring),

@@ -1,11 +1,12 @@
 //! Certificate signing requests and distinguished names, parsed as strict DER.
 //!
-//! Start at [`CertificateRequest`] and [`Name`]. Checking a subject only helps if the check and the consumer (the
+//! Start at [`CertificateRequest`] and [`Name`]; [`Draft`] is the certificate that answers a request. Checking a subject only helps if the check and the consumer (the
 //! signer, or the server that is shown the certificate) parse the same value. Parsers disagree on unknown string
 //! types (which some skip), trailing data, non-minimal lengths and repeated attributes. Therefore every length must
 //! be minimal, every structure must be consumed to its last byte, and a name with a value that cannot be decoded is
 //! rejected as a whole.
 
+mod certificate;
 mod der;
 mod name;
 pub mod pem;
@@ -13,8 +14,9 @@ mod request;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use certificate::Draft;
 pub use name::Name;
-pub use request::CertificateRequest;
+pub use request::{AlternativeName, CertificateRequest};
 
 /// Why the input was rejected; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

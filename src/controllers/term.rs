@@ -3,13 +3,14 @@
 use super::loopback::Loopback;
 use super::namespaces::Namespace;
 use super::objects::Objects;
-use super::{Config, TaskGroup, storage};
+use super::{Config, SigningConfig, TaskGroup, storage};
 use crate::client::Informer;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::storage::{Entry, Storage};
 use crate::tasks::{Backoff, WorkQueue};
 use crate::telemetry::Telemetry;
+use ::time::OffsetDateTime;
 use bytes::Bytes;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -27,6 +28,11 @@ type Shared = HashMap<(TypeId, &'static str), Arc<dyn Any + Send + Sync>>;
 /// The name of a task and its work.
 type Task = (String, Pin<Box<dyn Future<Output = ()> + Send>>);
 
+/// The time until `at`; zero if it has passed.
+pub fn until(at: OffsetDateTime) -> Duration {
+    Duration::try_from(at - OffsetDateTime::now_utc()).unwrap_or_default()
+}
+
 /// One term of the elected gateway.
 pub struct Term {
     tasks: TaskGroup,
@@ -43,6 +49,8 @@ pub struct Term {
     pub root_ca: Option<Bytes>,
     /// As [`Config::shared_store`].
     pub shared_store: bool,
+    /// As [`Config::signing`].
+    pub signing: Arc<SigningConfig>,
 }
 
 impl Term {
@@ -61,6 +69,7 @@ impl Term {
             pending: Mutex::new(vec![follow]),
             root_ca: config.root_ca.clone(),
             shared_store: config.shared_store,
+            signing: config.signing.clone(),
         }
     }
 
