@@ -6,6 +6,7 @@
 pub mod attributes;
 pub mod chain;
 pub mod configuration;
+pub mod expressions;
 pub mod matching;
 pub mod object_lookup;
 pub mod plugins;

@@ -18,6 +18,7 @@ pub mod conversion;
 mod derived;
 pub mod encryption;
 mod latencies;
+pub mod match_conditions;
 pub mod objects;
 pub mod port;
 pub mod process;

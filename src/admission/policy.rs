@@ -2,23 +2,21 @@
 //!
 //! Entry points: [`ValidatingPolicies`], and [`Policies`], which holds the compiled policies with their bindings and is fed
 //! from storage. A request is judged by every policy that was acknowledged before it. [`compile_errors`] validates the
-//! expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching).
+//! expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
+//! expressions may name and cost to [`expressions`](super::expressions).
 //!
 //! ```text
 //! storage ──▶ 2 informers ──▶ Policies ──▶ Snapshot ── index by plural ──▶ matcher ──▶ params ──▶ evaluation ──▶ actions
 //! ```
 
 mod check;
-mod environment;
 mod evaluation;
-mod inputs;
 mod params;
 mod policies;
 mod stored;
 #[cfg(test)]
 mod tests;
 mod validating;
-mod variables;
 
 pub use check::compile_errors;
 pub use policies::{Feeds, Policies};
@@ -28,6 +26,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::authz::Authorizer;
 use crate::telemetry::admission_policies::AdmissionPolicyMetrics;
+use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -52,8 +51,10 @@ pub struct Surroundings {
     pub cluster: ObjectLookup,
     /// Decides about the checks of expressions.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Metrics.
+    /// Metrics of policies.
     pub metrics: AdmissionPolicyMetrics,
+    /// Metrics of match conditions.
+    pub conditions: MatchConditionMetrics,
 }
 
 /// The plugin ValidatingAdmissionPolicy.

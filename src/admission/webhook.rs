@@ -5,8 +5,8 @@
 //! kind and is fed from storage; a request is judged by every configuration that was acknowledged before it.
 //!
 //! ```text
-//! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ matcher ──▶ review ──▶ client::webhook
-//!                                                                                             ◀── answer, patch
+//! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ selection ──▶ review ──▶ client::webhook
+//!                                                                                               ◀── answer, patch
 //! ```
 //!
 //! A write that no webhook can concern costs two atomic loads and a lookup of its resource.
@@ -18,23 +18,25 @@ mod configurations;
 mod mutating;
 mod patch;
 pub mod review;
+mod selection;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod validating;
-pub(in crate::admission) mod versioned;
+mod versioned;
 
 pub use configurations::{Configurations, Feed};
 
-use super::matching::{self, Matcher};
-use super::{Admission, Attributes, ObjectLookup, Operation, ServedKind, forbidden};
-use crate::apimachinery::status::{Result, Status};
+use super::matching;
+use super::{Admission, Attributes, ObjectLookup, Operation, forbidden};
+use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
+use crate::authz::Authorizer;
 use crate::client::webhook::{Limits, SharedWebhooks};
 use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
+use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
-use config::FailurePolicy;
-use configurations::{Active, Snapshot};
+use configurations::Snapshot;
 use std::sync::Arc;
 
 /// Bounds on the use of one webhook. A caller that waits holds a request, so a webhook that hangs must not collect all
@@ -51,8 +53,12 @@ pub struct Calls {
     pub cluster: ObjectLookup,
     /// Connections.
     pub webhooks: Arc<SharedWebhooks>,
-    /// Metrics.
+    /// Decides about the checks of match conditions.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// Metrics of calls.
     pub metrics: AdmissionWebhookMetrics,
+    /// Metrics of match conditions.
+    pub conditions: MatchConditionMetrics,
 }
 
 /// The plugin MutatingAdmissionWebhook.
@@ -95,29 +101,6 @@ fn configures_webhooks(attributes: &Attributes) -> bool {
 async fn fresh(configurations: &Configurations, attributes: &Attributes, object: &Value) -> Result<Arc<Snapshot>> {
     let snapshot = configurations.fresh().await;
     snapshot.map_err(|_| forbidden(attributes, object, "not yet ready to handle request"))
-}
-
-/// The version in which `active` is to see this write; `None` if it is not to be called.
-async fn selected(
-    active: &Active,
-    matcher: &Matcher<'_>,
-    attributes: &Attributes,
-    object: &Value,
-) -> Result<Option<ServedKind>> {
-    let Some(target) = matcher.matches(&active.hook.criteria, object).await? else {
-        return Ok(None);
-    };
-    if active.hook.conditions == 0 {
-        return Ok(Some(target));
-    }
-    match active.hook.failure_policy {
-        FailurePolicy::Ignore => Ok(None),
-        FailurePolicy::Fail => Err(Status::forbidden(
-            &attributes.resource.group_resource(),
-            &attributes.name,
-            "this server cannot evaluate match conditions",
-        )),
-    }
 }
 
 #[async_trait]

@@ -38,7 +38,9 @@ impl PluginDependencies<'_> {
         Calls {
             cluster: self.cluster.clone(),
             webhooks: webhooks.clone(),
+            authorizer: self.authorizer.clone(),
             metrics: self.webhooks.metrics.clone(),
+            conditions: self.webhooks.conditions.clone(),
         }
     }
 }
@@ -223,6 +225,7 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
                 cluster: cluster(),
                 authorizer: authorizer(),
                 metrics: AdmissionPolicyMetrics::new(dependencies.telemetry.registry()),
+                conditions: dependencies.webhooks.conditions.clone(),
             };
             builder.validating(ValidatingPolicies::new(
                 dependencies.webhooks.policies.clone(),

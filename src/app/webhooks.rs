@@ -17,6 +17,7 @@ use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
 use crate::telemetry::conversion::ConversionMetrics;
+use crate::telemetry::match_conditions::MatchConditionMetrics;
 use http::{HeaderValue, StatusCode};
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
@@ -64,8 +65,10 @@ pub struct AdmissionWebhooks {
     pub to_mutating: Arc<SharedWebhooks>,
     /// Connections to validating webhooks.
     pub to_validating: Arc<SharedWebhooks>,
-    /// Metrics.
+    /// Metrics of webhooks.
     pub metrics: AdmissionWebhookMetrics,
+    /// Metrics of match conditions, which webhooks and policies have.
+    pub conditions: MatchConditionMetrics,
 }
 
 impl Callers<'_> {
@@ -99,6 +102,7 @@ impl Callers<'_> {
             to_mutating: shared("MutatingAdmissionWebhook")?,
             to_validating: shared("ValidatingAdmissionWebhook")?,
             metrics: AdmissionWebhookMetrics::new(self.telemetry.registry()),
+            conditions: MatchConditionMetrics::new(self.telemetry.registry()),
         })
     }
 }

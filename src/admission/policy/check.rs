@@ -1,23 +1,20 @@
 //! Validation of a policy's expressions when it is written.
 
-use super::environment::Expression;
 use super::stored::Policy;
+use crate::admission::expressions::Expression;
 use crate::apimachinery::value::Value;
 
-/// The expressions that do not compile: the path below `spec`, the expression and upstream's text.
+/// The expressions that do not compile, besides match conditions: the path below `spec`, the expression and upstream's text.
 pub fn compile_errors(policy: &Value) -> Vec<(String, String, String)> {
     let parsed = Policy::parse(policy);
     let mut errors = Vec::new();
     let mut check = |at: String, expression: &Expression| {
-        if let Err(why) = expression.program.as_ref()
+        if let Some(why) = expression.error()
             && !expression.text.trim().is_empty()
         {
-            errors.push((at, expression.text.clone(), why.clone()));
+            errors.push((at, expression.text.clone(), why.to_owned()));
         }
     };
-    for (i, condition) in parsed.conditions.iter().enumerate() {
-        check(format!("matchConditions[{i}].expression"), condition);
-    }
     for (i, variable) in parsed.variables.all().iter().enumerate() {
         check(format!("variables[{i}].expression"), &variable.expression);
     }

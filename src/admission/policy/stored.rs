@@ -1,7 +1,6 @@
 //! Stored policies and bindings, compiled.
 
-use super::environment::{Compiler, Expression, Returns};
-use super::variables::Variables;
+use crate::admission::expressions::{Compiler, Conditions, Expression, Returns, Variables};
 use crate::admission::matching::Criteria;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
@@ -16,7 +15,7 @@ pub(super) struct Policy {
     /// Whether an error counts as if the expression did not exist.
     pub ignores_errors: bool,
     pub param_kind: Option<ParamKind>,
-    pub conditions: Vec<Expression>,
+    pub conditions: Conditions,
     pub variables: Variables,
     pub validations: Vec<Validation>,
     /// By the key in audit events.
@@ -90,9 +89,6 @@ impl Policy {
             messages.declare(name, &expression);
             variables.push(name, expression);
         }
-        // Match conditions cannot name variables.
-        let conditions = Compiler::new(has_params, true);
-        let condition = |c: &Value| conditions.compile(c.str_at(&["expression"]), Returns::Bool);
         let validation = |v: &Value| Validation {
             expression: compiler.compile(v.str_at(&["expression"]), Returns::Bool),
             message: v.str_at(&["message"]).trim().to_owned(),
@@ -116,7 +112,7 @@ impl Policy {
             name: object.name().into(),
             criteria: Criteria::of_policy(spec.get("matchConstraints")),
             ignores_errors: spec.str_at(&["failurePolicy"]) == "Ignore",
-            conditions: spec.get("matchConditions").items().iter().map(condition).collect(),
+            conditions: Conditions::parse(spec.get("matchConditions"), has_params),
             validations: spec.get("validations").items().iter().map(validation).collect(),
             annotations: spec.get("auditAnnotations").items().iter().map(annotation).collect(),
             variables,

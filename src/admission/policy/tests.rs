@@ -46,6 +46,7 @@ impl World {
                 cluster: cluster(&[("", "namespaces", vec![namespace])]),
                 authorizer: Arc::new(AlwaysAllow),
                 metrics: AdmissionPolicyMetrics::new(&Registry::new()),
+                conditions: MatchConditionMetrics::new(&Registry::new()),
             },
             snapshot: Snapshot::new(policies.iter(), bindings.iter()),
         }
@@ -193,32 +194,27 @@ async fn expensive_expressions_end_at_the_limit_of_their_cost() {
 fn expressions_that_do_not_compile_are_told_with_their_places() {
     let errors = compile_errors(&policy(&json!({
         "variables": [{"name": "a", "expression": "1 +"}],
-        "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}],
-        "matchConditions": [{"name": "c", "expression": "params.x == 1"}]})));
+        "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}]
+    })));
     let told: Vec<_> = errors
         .iter()
         .map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap()))
         .collect();
-    assert_eq!(told[0].0, "matchConditions[0].expression");
-    assert!(told[0].1.contains("undeclared reference to 'params'"), "{told:?}");
-    assert_eq!(told[1].0, "variables[0].expression");
-    assert!(told[2].1.contains("undefined field 'nothere'"), "{told:?}");
-    assert_eq!(told[3], ("validations[1].expression", "must evaluate to bool"));
-    assert_eq!(told[4].0, "validations[1].messageExpression");
+    assert_eq!(told[0].0, "variables[0].expression");
+    assert!(told[1].1.contains("undefined field 'nothere'"), "{told:?}");
+    assert_eq!(told[2], ("validations[1].expression", "must evaluate to bool"));
+    assert_eq!(told[3].0, "validations[1].messageExpression");
 }
 
 #[test]
 fn equal_expressions_share_a_program() {
-    let of = |edits: Value| Policy::parse(&policy(&edits)).validations[0].expression.program.clone();
+    let of = |edits: Value| Policy::parse(&policy(&edits)).validations.remove(0).expression;
     let one = of(json!({"validations": [{"expression": "object.shared == 7"}]}));
-    assert!(Arc::ptr_eq(
-        &one,
-        &of(json!({"validations": [{"expression": "object.shared == 7"}]}))
-    ));
+    assert!(one.shares_program(&of(json!({"validations": [{"expression": "object.shared == 7"}]}))));
     let params = of(
         json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "object.shared == 7"}]}),
     );
-    assert!(!Arc::ptr_eq(&one, &params));
+    assert!(!one.shares_program(&params));
 }
 
 /// A chain of variables is as deep as an author likes; a recursion as deep would overflow the stack.

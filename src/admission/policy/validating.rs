@@ -2,18 +2,19 @@
 //! `validating.dispatcher`).
 
 use super::Surroundings;
-use super::evaluation::{Case, Failure, FailureKind, Findings};
-use super::inputs::{self, Checks, Inputs};
+use super::evaluation::{Failure, FailureKind, Findings};
 use super::params::{self, Misconfigured};
 use super::policies::{Active, Snapshot};
 use super::stored::{Binding, Policy};
+use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
 use crate::admission::matching::Matcher;
-use crate::admission::webhook::versioned::{convert, own};
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind, forbidden};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
 use crate::telemetry::admission_policies::PolicyLabels;
+use crate::telemetry::match_conditions::ConditionLabels;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,13 +100,13 @@ impl Dispatch<'_> {
                     None => inputs.insert(self.inputs(&target).await?),
                 };
                 let case = Case {
-                    policy: policy.clone(),
+                    subject: policy.clone(),
                     inputs: Inputs {
                         params: param,
                         ..Inputs::clone(shared)
                     },
                     checks: self.checks.clone(),
-                    own_check: inputs::own_check(self.attributes),
+                    own_check: expressions::own_check(self.attributes),
                 };
                 let began = Instant::now();
                 let findings = case.evaluate().await;
@@ -118,24 +119,14 @@ impl Dispatch<'_> {
     }
 
     async fn inputs(&self, target: &ServedKind) -> Result<Inputs> {
-        let own = own(self.attributes);
-        let cluster = &self.surroundings.cluster;
-        let is_namespace = self.attributes.is_for("", "namespaces");
-        let namespace = match is_namespace {
+        let namespace = match self.attributes.is_for("", "namespaces") {
             true => None,
             false => self.matcher.namespace().await?,
         };
-        let old = match &self.attributes.old_object {
-            Some(old) if own.kind == target.kind => old.clone(),
-            Some(old) => Arc::new(convert(cluster, old.as_ref().clone(), &own, target).await?),
-            None => Arc::default(),
-        };
+        let object = (self.object, &own(self.attributes));
         Ok(Inputs {
-            object: Arc::new(convert(cluster, self.object.clone(), &own, target).await?),
-            old,
-            request: Arc::new(inputs::request(self.attributes, target)),
-            namespace: Arc::new(inputs::namespace(namespace.map(AsRef::as_ref))),
-            params: Arc::default(),
+            namespace: Arc::new(expressions::namespace(namespace.map(AsRef::as_ref))),
+            ..Inputs::new(&self.surroundings.cluster, self.attributes, object, target).await?
         })
     }
 
@@ -156,6 +147,16 @@ impl Dispatch<'_> {
     }
 
     fn act(&mut self, policy: &Policy, binding: &Binding, findings: Findings, took: Duration) {
+        if !policy.conditions.is_empty() {
+            let labels = ConditionLabels {
+                name: &policy.name,
+                kind: "policy",
+                step: "validate",
+                operation: self.attributes.operation.as_str(),
+            };
+            let Judged { took, errors, .. } = findings.conditions;
+            self.surroundings.conditions.evaluated(labels, took, errors);
+        }
         for failure in &findings.failures {
             let count = |action| {
                 let labels = PolicyLabels {

@@ -28,7 +28,7 @@ async fn own_namespace(cluster: &ObjectLookup, attributes: &Attributes, hook: &H
         return None;
     };
     // Match conditions and selectors of objects are usually there to exclude the backend.
-    if hook.failure_policy == FailurePolicy::Ignore || hook.conditions > 0 {
+    if hook.failure_policy == FailurePolicy::Ignore || !hook.conditions.is_empty() {
         return None;
     }
     let create = Attributes {

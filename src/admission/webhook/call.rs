@@ -1,9 +1,10 @@
 //! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to [`judge`].
 
+use super::Calls;
+use super::config::FailurePolicy;
 use super::configurations::Active;
 use super::review::{self, Answer, Review, Unacceptable};
 use super::versioned::Encoded;
-use super::{Calls, FailurePolicy};
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::names;
 use crate::apimachinery::status::Status;

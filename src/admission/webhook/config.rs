@@ -1,6 +1,7 @@
 //! A webhook of a stored configuration, compiled.
 
 use super::review::Version;
+use crate::admission::expressions::Conditions;
 use crate::admission::matching::Criteria;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
@@ -35,8 +36,7 @@ pub(super) struct Hook {
     /// Identifies the webhook between the rounds of a request.
     pub id: String,
     pub criteria: Criteria,
-    /// The number of match conditions.
-    pub conditions: usize,
+    pub conditions: Arc<Conditions>,
     pub failure_policy: FailurePolicy,
     /// The text of the error, if the `clientConfig` cannot be used.
     pub client: Result<WebhookConfig, String>,
@@ -76,7 +76,7 @@ impl Hook {
             name: name.into(),
             id: format!("{configuration}/{name}/{nth}"),
             criteria: Criteria::of_webhook(v),
-            conditions: v.get("matchConditions").items().len(),
+            conditions: Arc::new(Conditions::parse(v.get("matchConditions"), false)),
             failure_policy: match v.str_at(&["failurePolicy"]) {
                 "Ignore" => FailurePolicy::Ignore,
                 _ => FailurePolicy::Fail,

@@ -9,9 +9,9 @@
 use super::call::{self, ask, in_time, judge};
 use super::configurations::{Active, Snapshot};
 use super::review::Answer;
+use super::selection::Selection;
 use super::versioned::Versioned;
-use super::{Calls, patch, selected};
-use crate::admission::matching::Matcher;
+use super::{Calls, patch};
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
@@ -52,10 +52,10 @@ pub(super) async fn dispatch(
     if again && rounds.marked.is_empty() {
         return Ok(());
     }
-    let matcher = Matcher::new(&calls.cluster, attributes);
+    let mut selection = Selection::new(calls, attributes, "admit");
     let mut versioned = Versioned::new(&calls.cluster, attributes, std::mem::take(object));
     for (position, active) in snapshot.candidates(&attributes.resource.resource) {
-        let target = selected(active, &matcher, attributes, versioned.object()).await?;
+        let target = selection.select_changed(active, &versioned).await?;
         let Some(target) = target else { continue };
         // A webhook that was not called in round 0 is not called in round 1, even if it matches now.
         if again && !rounds.marked.contains(&active.hook.id) {
@@ -65,10 +65,12 @@ pub(super) async fn dispatch(
             calls,
             active,
             attributes,
+            labels: selection.labels(active),
             place: format!("round_{}_index_{position}", u8::from(again)),
         };
         if call.run(&mut versioned, &target).await? {
             rounds.mark_called();
+            selection.object_changed();
             attributes.reinvocation.request();
         }
         if active.hook.reinvoke {
@@ -88,6 +90,7 @@ struct One<'a> {
     calls: &'a Calls,
     active: &'a Active,
     attributes: &'a Attributes,
+    labels: WebhookLabels<'a>,
     /// Round and position, for audit annotations.
     place: String,
 }
@@ -111,12 +114,7 @@ impl One<'_> {
         };
         let changed = patched.is_some_and(|(_, patched)| patched != versioned.object());
         self.annotate(changed, patched.map(|(answer, _)| answer));
-        let labels = WebhookLabels {
-            name: &active.hook.name,
-            step: "admit",
-            operation: attributes.operation.as_str(),
-        };
-        match judge(self.calls, active, labels, began.elapsed(), outcome)? {
+        match judge(self.calls, active, self.labels, began.elapsed(), outcome)? {
             Some((_, Some(patched))) => versioned.set(patched),
             Some((_, None)) => {}
             None => {

@@ -6,6 +6,7 @@ use crate::admission::{Chain, Operation};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
+use crate::authz::AlwaysAllow;
 use crate::client::webhook::testing::{FakeWebhook, webhooks};
 use crate::json;
 use crate::request::{AuditLevel, AuditTrail};
@@ -42,7 +43,9 @@ impl World {
             calls: Calls {
                 cluster: cluster(&[]),
                 webhooks: Arc::new(SharedWebhooks::new(webhooks(Ok(Vec::new())), LIMITS)),
+                authorizer: Arc::new(AlwaysAllow),
                 metrics: AdmissionWebhookMetrics::new(&registry),
+                conditions: MatchConditionMetrics::new(&registry),
             },
             snapshot: Snapshot::default().updated(configurations.iter()),
             registry,
@@ -330,4 +333,72 @@ async fn a_hundred_webhooks_of_other_resources_are_not_even_asked() {
     assert_eq!(world.snapshot.candidates("r7").count(), 1);
     world.validate(&create(), &json!({})).await.unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), 0);
+}
+
+fn conditions(expressions: &[&str], failure: &str) -> Value {
+    let named = |(i, e): (usize, &&str)| json!({"name": (format!("c{i}")), "expression": (*e)});
+    let all: Vec<Value> = expressions.iter().enumerate().map(named).collect();
+    json!({"failurePolicy": failure, "matchConditions": all})
+}
+
+#[tokio::test]
+async fn webhooks_are_called_only_if_their_conditions_hold() {
+    let marks = appends("x").await;
+    for (expressions, seen) in [
+        (
+            &["object.kind == 'ConfigMap'", "request.userInfo.username == 'admin'"][..],
+            "x",
+        ),
+        (&["true", "!has(object.data)"], ""),
+        (&["object.nothere == 1", "false"], ""),
+        (&["authorizer.requestResource.check('delete').allowed()"], "x"),
+    ] {
+        let world = World::new(&[("c", vec![hook("h.x.io", &marks, conditions(expressions, "Fail"))])]);
+        let object = world.mutate(&create(), &json!({"kind": "ConfigMap", "data": {}})).await;
+        assert_eq!(object.unwrap().str_at(&["seen"]), seen, "{expressions:?}");
+        let excluded = "apiserver_admission_match_condition_exclusions_total{kind=\"webhook\",name=\"h.x.io\",\
+                        operation=\"CREATE\",type=\"admit\"} 1";
+        assert_eq!(world.metrics().contains(excluded), seen.is_empty());
+    }
+}
+
+/// Upstream builds a 403 about the request's resource, whose text is the errors.
+#[tokio::test]
+async fn failure_policy_decides_about_conditions_that_fail() {
+    let marks = appends("x").await;
+    let failing = ["object.a == 1", "true", "object.b == 1"];
+    let world = World::new(&[("c", vec![hook("h.x.io", &marks, conditions(&failing, "Fail"))])]);
+    let refused = world.validate(&create(), &json!({})).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (
+            403,
+            "configmaps \"c\" is forbidden: [expression 'object.a == 1' resulted in error: no such key: a, \
+             expression 'object.b == 1' resulted in error: no such key: b]"
+        )
+    );
+    let metrics = world.metrics();
+    assert!(
+        metrics.contains("match_condition_evaluation_errors_total{kind=\"webhook\",name=\"h.x.io\",operation=\"CREATE\",type=\"validating\"} 2"),
+        "{metrics}"
+    );
+    let world = World::new(&[("c", vec![hook("h.x.io", &marks, conditions(&failing, "Ignore"))])]);
+    assert_eq!(world.mutate(&create(), &json!({})).await.unwrap(), json!({}));
+}
+
+#[tokio::test]
+async fn conditions_see_what_webhooks_before_made() {
+    let (first, second) = (appends("a").await, appends("b").await);
+    let unless_seen = conditions(&["!has(object.seen)"], "Fail");
+    let world = World::new(&[(
+        "c",
+        vec![
+            hook("1.x.io", &first, unless_seen.clone()),
+            hook("2.x.io", &second, unless_seen),
+        ],
+    )]);
+    assert_eq!(
+        world.mutate(&create(), &json!({})).await.unwrap().str_at(&["seen"]),
+        "a"
+    );
 }

@@ -1,11 +1,12 @@
 //! Calls all matching validating webhooks at the same time, and waits for all of them (upstream:
 //! `admission/plugin/webhook/validating/dispatcher.go`).
 
+use super::Calls;
 use super::call::{ask, in_time, judge};
 use super::configurations::{Active, Snapshot};
+use super::selection::Selection;
 use super::versioned::{self, Encoded};
-use super::{Calls, selected};
-use crate::admission::matching::Matcher;
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -19,19 +20,19 @@ pub(super) async fn dispatch(
     attributes: &Attributes,
     object: &Value,
 ) -> Result<()> {
-    let matcher = Matcher::new(&calls.cluster, attributes);
+    let mut selection = Selection::new(calls, attributes, "validating");
     let mut versions: Vec<(ServedKind, Encoded)> = Vec::new();
     // Webhooks with the index of their version in `versions`.
     let mut matching = Vec::new();
     for (_, active) in snapshot.candidates(&attributes.resource.resource) {
-        let Some(target) = selected(active, &matcher, attributes, object).await? else {
+        let Some(target) = selection.select(active, object).await? else {
             continue;
         };
         let version = match versions.iter().position(|(known, _)| *known == target) {
             Some(version) => version,
             None => {
-                let own = versioned::own(attributes);
-                let encoded = versioned::encode(&calls.cluster, attributes, object, &own, &target).await?;
+                let from = own(attributes);
+                let encoded = versioned::encode(&calls.cluster, attributes, object, &from, &target).await?;
                 versions.push((target, encoded));
                 versions.len() - 1
             }
@@ -44,7 +45,10 @@ pub(super) async fn dispatch(
     in_time(attributes)?;
     let all = matching.into_iter().enumerate();
     let mut outcomes: FuturesUnordered<_> = all
-        .map(|(index, (active, version))| one(calls, active, index, attributes, &versions[version]))
+        .map(|(index, (active, version))| {
+            let labels = selection.labels(active);
+            one(calls, active, labels, index, attributes, &versions[version])
+        })
         .collect();
     let mut first = Ok(());
     while let Some(outcome) = outcomes.next().await {
@@ -56,17 +60,13 @@ pub(super) async fn dispatch(
 async fn one(
     calls: &Calls,
     active: &Active,
+    labels: WebhookLabels<'_>,
     index: usize,
     attributes: &Attributes,
     (target, objects): &(ServedKind, Encoded),
 ) -> Result<(), Status> {
     let began = Instant::now();
     let outcome = ask(calls, active, false, attributes, target, objects).await;
-    let labels = WebhookLabels {
-        name: &active.hook.name,
-        step: "validating",
-        operation: attributes.operation.as_str(),
-    };
     if judge(calls, active, labels, began.elapsed(), outcome)?.is_none() {
         let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
         attributes.audit.annotate(&key, active.hook.name.as_str());

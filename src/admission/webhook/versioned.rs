@@ -1,5 +1,6 @@
 //! The objects of a write in the version that a webhook is to see.
 
+use crate::admission::versions::{convert, own};
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
@@ -24,27 +25,6 @@ pub(super) struct Versioned<'a> {
     original: Option<Value>,
     changed: bool,
     encoded: Option<Encoded>,
-}
-
-/// The version of the request itself.
-pub(in crate::admission) fn own(attributes: &Attributes) -> ServedKind {
-    ServedKind {
-        resource: attributes.resource.clone(),
-        kind: attributes.kind.clone(),
-    }
-}
-
-/// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
-pub(in crate::admission) async fn convert(
-    cluster: &ObjectLookup,
-    object: Value,
-    from: &ServedKind,
-    to: &ServedKind,
-) -> Result<Value> {
-    if object.is_null() || from.kind == to.kind {
-        return Ok(object);
-    }
-    cluster.convert(object, &from.resource, &to.resource).await
 }
 
 /// The object and old object of a write in the version `target`.
@@ -90,6 +70,11 @@ impl<'a> Versioned<'a> {
     /// The object in its current version.
     pub fn object(&self) -> &Value {
         &self.object
+    }
+
+    /// The version of the object.
+    pub fn version(&self) -> &ServedKind {
+        &self.version
     }
 
     /// Converts the object to another version, and encodes it.

@@ -6,7 +6,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{Rules, Strategy};
 
 /// Selects one of the group's six kinds; the flag is true for the mutating variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,13 @@ impl Admission {
 }
 
 impl Strategy for Admission {
+    fn rules(&self) -> Rules {
+        Rules {
+            costly_validation: !matches!(self.0, RegistrationKind::Binding(_)),
+            ..Rules::DEFAULT
+        }
+    }
+
     fn default(&self, v: &mut Value) {
         match self.0 {
             RegistrationKind::Webhooks(mutating) => defaults::admission::webhooks(v, mutating),

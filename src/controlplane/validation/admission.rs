@@ -1,11 +1,12 @@
 //! Validation of webhook configurations, admission policies and bindings (upstream's
-//! `pkg/apis/admissionregistration/validation`). CEL expressions are checked where they are compiled.
+//! `pkg/apis/admissionregistration/validation`). CEL expressions are compiled by `admission`.
 
 mod policies;
 mod rules;
 
 pub(crate) use policies::{binding, policy};
 
+use crate::admission::expressions::{Compiler, Returns};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
@@ -65,22 +66,35 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
     label_selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
     label_selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
     validate_client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
-    match_conditions(out, hook.get("matchConditions"), &at.child("matchConditions"));
+    match_conditions(out, hook.get("matchConditions"), false, &at.child("matchConditions"));
     if mutating {
         optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
     }
 }
 
-pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
+const MAX_CONDITIONS: usize = 64;
+
+pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bool, at: &FieldPath) {
     let all = list.items();
-    if all.len() > 64 {
-        out.push(FieldError::too_many(at, all.len(), 64));
+    if all.is_empty() {
+        return;
+    }
+    let compiler = Compiler::new(has_params, true);
+    if all.len() > MAX_CONDITIONS {
+        out.push(FieldError::too_many(at, all.len(), MAX_CONDITIONS));
     }
     let mut seen: Seen<&str> = Seen::new();
     for (i, c) in all.iter().enumerate() {
         let at = at.index(i);
-        if c.str_at(&["expression"]).trim().is_empty() {
-            out.push(FieldError::required(&at.child("expression"), ""));
+        match c.str_at(&["expression"]).trim() {
+            "" => out.push(FieldError::required(&at.child("expression"), "")),
+            // More than the limit are refused without being compiled.
+            _ if i >= MAX_CONDITIONS => {}
+            text => {
+                if let Some(why) = compiler.compile(text, Returns::Bool).error() {
+                    out.push(FieldError::invalid(&at.child("expression"), text, why));
+                }
+            }
         }
         let name = c.str_at(&["name"]);
         if name.is_empty() {
@@ -189,6 +203,16 @@ mod tests {
             "webhooks[0].reinvocationPolicy: Unsupported value: \"X\": supported values: \"IfNeeded\", \"Never\""
         );
         assert_eq!(errors(json!({"name": ""})), "webhooks[0].name: Required value");
+        assert_eq!(
+            errors(json!({"matchConditions": [{"name": "a", "expression": " 1 "}]})),
+            "webhooks[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool"
+        );
+        let unknown = errors(json!({"matchConditions": [{"name": "a", "expression": "params.x == variables.y"}]}));
+        assert!(
+            unknown.contains("compilation failed: ERROR: <input>:1:1: undeclared reference to 'params'")
+                && unknown.contains("undeclared reference to 'variables'"),
+            "{unknown}"
+        );
         assert_eq!(
             errors(json!({"rules": [{"operations": ["CREATE"]}]})),
             "[webhooks[0].rules[0].apiGroups: Required value, webhooks[0].rules[0].apiVersions: Required value, webhooks[0].rules[0].resources: Required value]"

@@ -15,7 +15,8 @@ pub struct Rules {
     pub wire_annotations: &'static [&'static str],
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
-    /// True if validating an object may take long, however small it is: it has CEL rules. Such writes run on the compute
+    /// True if validating an object may take long, however small it is: it has CEL rules, or consists of
+    /// expressions to compile. Such writes run on the compute
     /// pool.
     pub costly_validation: bool,
 }

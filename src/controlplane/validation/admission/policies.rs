@@ -24,7 +24,13 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
     } else {
         match_resources(&mut out, spec.get("matchConstraints"), &at, true, operations, mutating);
     }
-    match_conditions(&mut out, spec.get("matchConditions"), &path.child("matchConditions"));
+    let has_params = !spec.get("paramKind").is_null();
+    match_conditions(
+        &mut out,
+        spec.get("matchConditions"),
+        has_params,
+        &path.child("matchConditions"),
+    );
     for (i, x) in spec.get("variables").items().iter().enumerate() {
         let at = path.child("variables").index(i);
         let name = x.str_at(&["name"]);

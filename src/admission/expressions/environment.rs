@@ -1,4 +1,4 @@
-//! What expressions of policies may name, and their compilation. Equal expressions in equal environments share a program.
+//! What expressions may name, and their compilation. Equal expressions in equal environments share a program.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
@@ -10,23 +10,28 @@ pub(super) type Compiled = Result<Program, String>;
 
 /// An expression with its program.
 #[derive(Clone)]
-pub(super) struct Expression {
+pub struct Expression {
+    /// Its source.
     pub text: String,
-    pub program: Arc<Compiled>,
+    pub(super) program: Arc<Compiled>,
 }
 
 /// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Returns {
+pub enum Returns {
+    /// That of any value.
     Anything,
+    /// That of conditions.
     Bool,
+    /// That of messages.
     String,
+    /// That of audit annotations, which null leaves out.
     StringOrNull,
 }
 
-/// Compiles the expressions of one policy.
+/// Compiles the expressions of one policy or webhook.
 #[derive(Clone)]
-pub(super) struct Compiler {
+pub struct Compiler {
     environment: Environment,
     key: Key,
 }
@@ -157,6 +162,18 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
         ..namespace
     }
 });
+
+impl Expression {
+    #[cfg(test)]
+    pub(in crate::admission) fn shares_program(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.program, &other.program)
+    }
+
+    /// Why the expression has no program, in upstream's words.
+    pub fn error(&self) -> Option<&str> {
+        self.program.as_ref().as_ref().err().map(String::as_str)
+    }
+}
 
 impl Compiler {
     /// The environment of a policy without variables. Expressions of messages cannot name the authorizer.

@@ -1,6 +1,8 @@
-//! The values of the variables that every expression of a policy may name.
+//! The values of the variables that expressions may name, other than those that a policy computes.
 
-use crate::admission::{Attributes, ServedKind};
+use crate::admission::versions::{convert, own};
+use crate::admission::{Attributes, ObjectLookup, ServedKind};
+use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::authz::{self, Authorizer};
 use crate::json;
@@ -9,13 +11,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use torana_cel::{Check, Decision};
 
 /// The values of an evaluation.
-#[derive(Clone)]
-pub(super) struct Inputs {
+#[derive(Clone, Default)]
+pub struct Inputs {
+    /// The object in its current state.
     pub object: Arc<Value>,
+    /// The stored object.
     pub old: Arc<Value>,
+    /// The attributes of the request.
     pub request: Arc<Value>,
+    /// What [`namespace`] makes of the stored namespace.
     pub namespace: Arc<Value>,
+    /// The parameters of a policy.
     pub params: Arc<Value>,
+}
+
+impl Inputs {
+    /// The values for a write in the version `target`; `object` is in the version `version`. They have no namespace and no
+    /// parameters.
+    ///
+    /// # Errors
+    /// Those of the conversion.
+    pub async fn new(
+        cluster: &ObjectLookup,
+        attributes: &Attributes,
+        (object, version): (&Value, &ServedKind),
+        target: &ServedKind,
+    ) -> Result<Self> {
+        let own = own(attributes);
+        let old = match &attributes.old_object {
+            Some(old) if own.kind == target.kind => old.clone(),
+            Some(old) => Arc::new(convert(cluster, old.as_ref().clone(), &own, target).await?),
+            None => Arc::default(),
+        };
+        Ok(Self {
+            object: Arc::new(convert(cluster, object.clone(), version, target).await?),
+            old,
+            request: Arc::new(request(attributes, target)),
+            ..Self::default()
+        })
+    }
 }
 
 fn member(map: &mut Map, key: &str, value: &str) {
@@ -31,7 +65,7 @@ fn texts(pairs: [(&str, &Str); 3]) -> Value {
 }
 
 /// The variable `request`. Texts that are empty are absent, as upstream.
-pub(super) fn request(attributes: &Attributes, target: &ServedKind) -> Value {
+fn request(attributes: &Attributes, target: &ServedKind) -> Value {
     let of = |served: (
         &crate::apimachinery::GroupVersionKind,
         &crate::apimachinery::GroupVersionResource,
@@ -82,7 +116,7 @@ fn user(user: &UserInfo) -> Value {
 }
 
 /// The members of a namespace that expressions may read.
-pub(super) fn namespace(stored: Option<&Value>) -> Value {
+pub fn namespace(stored: Option<&Value>) -> Value {
     const METADATA: [&str; 11] = [
         "name",
         "generateName",
@@ -113,7 +147,7 @@ pub(super) fn namespace(stored: Option<&Value>) -> Value {
 
 /// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is noted, so that
 /// the evaluation can be repeated when its decision is known. What a check costs bounds the number of repetitions.
-pub(super) struct Checks {
+pub struct Checks {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
     known: Mutex<Known>,
@@ -126,6 +160,7 @@ struct Known {
 }
 
 impl Checks {
+    /// Checks by `user`, unless they name a service account.
     pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<UserInfo>) -> Self {
         Self {
             authorizer,
@@ -213,7 +248,7 @@ fn decision(verdict: authz::Verdict) -> Decision {
 }
 
 /// The check of the request's own resource.
-pub(super) fn own_check(attributes: &Attributes) -> Check {
+pub fn own_check(attributes: &Attributes) -> Check {
     Check {
         group: attributes.resource.group.to_string(),
         resource: attributes.resource.resource.to_string(),

@@ -8,16 +8,17 @@ const MAX_RECURSION: u32 = 50;
 
 /// The variables of a policy, in the order of their declaration.
 #[derive(Default)]
-pub(super) struct Variables {
+pub struct Variables {
     all: Vec<Variable>,
     /// By `variables.<name>`. Of several with one name, the first counts.
     places: HashMap<String, usize>,
 }
 
 /// One variable.
-pub(super) struct Variable {
+pub struct Variable {
     /// Without `variables.`.
     pub name: String,
+    /// Its expression.
     pub expression: Expression,
     /// The places of the variables that it reads.
     reads: Vec<usize>,

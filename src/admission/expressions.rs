@@ -1,0 +1,21 @@
+//! The CEL expressions of admission policies and webhooks: what they may name, their compilation, and their evaluation
+//! (upstream: `admission/plugin/cel`).
+//!
+//! Entry points: [`Compiler`]; [`Case`], which evaluates a [`Subject`] under upstream's budgets; and [`Conditions`], the
+//! match conditions of a policy or a webhook. What a result means is left to the caller.
+//!
+//! ```text
+//! Case::evaluate ──▶ attempt with a small budget ──▶ decide a check, repeat ──▶ attempt in the compute pool
+//! ```
+
+mod conditions;
+mod environment;
+mod evaluation;
+mod inputs;
+mod variables;
+
+pub use conditions::{Conditions, Judged};
+pub use environment::{Compiler, Expression, Returns};
+pub use evaluation::{Case, OUT_OF_BUDGET, OutOfBudget, Run, Subject};
+pub use inputs::{Checks, Inputs, namespace, own_check};
+pub use variables::Variables;

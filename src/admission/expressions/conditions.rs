@@ -1,0 +1,113 @@
+//! [`Conditions`]: the match conditions of a policy or a webhook (upstream: `webhook/matchconditions`).
+
+use super::evaluation::{OUT_OF_BUDGET, OutOfBudget, Run, Subject};
+use super::{Compiler, Expression, Returns, Variables};
+use crate::apimachinery::value::Value;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+use torana_cel::Val;
+
+/// Conditions that must all hold.
+pub struct Conditions(Vec<Expression>);
+
+/// What the evaluation of conditions came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Whether all conditions hold; the error is upstream's text. One that is false outweighs the errors of others.
+    pub applies: Result<bool, String>,
+    /// How many could not be evaluated.
+    pub errors: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// That of no conditions.
+impl Default for Judged {
+    fn default() -> Self {
+        Self {
+            applies: Ok(true),
+            errors: 0,
+            took: Duration::ZERO,
+        }
+    }
+}
+
+impl Conditions {
+    /// Compiles a list of `matchConditions`, which cannot name variables.
+    pub fn parse(list: &Value, has_params: bool) -> Self {
+        let list = list.items();
+        if list.is_empty() {
+            return Self(Vec::new());
+        }
+        let compiler = Compiler::new(has_params, true);
+        let compile = |c: &Value| compiler.compile(c.str_at(&["expression"]), Returns::Bool);
+        Self(list.iter().map(compile).collect())
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Evaluates the conditions under their own budget.
+    pub fn judge<'a>(&'a self, run: &Run<'a>) -> Judged {
+        if self.0.is_empty() {
+            return Judged::default();
+        }
+        run.begin_conditions();
+        let began = Instant::now();
+        let mut errors = Vec::new();
+        let applies = self.all_hold(run, &mut errors);
+        Judged {
+            errors: errors.len(),
+            applies: match (applies, aggregate(errors)) {
+                (Err(OutOfBudget), _) => Err(OUT_OF_BUDGET.to_owned()),
+                (Ok(true), Some(why)) => Err(why),
+                (Ok(applies), _) => Ok(applies),
+            },
+            took: began.elapsed(),
+        }
+    }
+
+    /// False if a condition is false; those that fail count as true.
+    fn all_hold<'a>(&'a self, run: &Run<'a>, errors: &mut Vec<String>) -> Result<bool, OutOfBudget> {
+        for condition in &self.0 {
+            match run.evaluate(condition)? {
+                Ok(Val::Bool(false)) => return Ok(false),
+                Ok(_) => {}
+                Err(why) => errors.push(why),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The text of upstream's aggregate of errors, which names equal ones once. There are at most 64.
+fn aggregate(errors: Vec<String>) -> Option<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        all => Some(format!("[{}]", all.join(", "))),
+    }
+}
+
+static NO_VARIABLES: LazyLock<Variables> = LazyLock::new(Variables::default);
+
+/// The conditions of a webhook, which has no other expressions.
+impl Subject for Conditions {
+    type Findings = Judged;
+
+    fn variables(&self) -> &Variables {
+        &NO_VARIABLES
+    }
+
+    fn evaluate<'a>(&'a self, run: &Run<'a>) -> Judged {
+        self.judge(run)
+    }
+}

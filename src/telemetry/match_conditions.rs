@@ -1,0 +1,74 @@
+//! Metrics of match conditions, named as upstream's (`apiserver/pkg/admission/metrics`).
+
+use super::{counters, histograms};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use std::time::Duration;
+
+/// Evaluations of the match conditions of webhooks and policies.
+#[derive(Clone)]
+pub struct MatchConditionMetrics {
+    errors: IntCounterVec,
+    exclusions: IntCounterVec,
+    durations: HistogramVec,
+}
+
+/// Whose conditions were evaluated for what.
+#[derive(Clone, Copy, Debug)]
+pub struct ConditionLabels<'a> {
+    /// The name of the webhook or policy.
+    pub name: &'a str,
+    /// `webhook` or `policy`.
+    pub kind: &'static str,
+    /// `admit`, `validating` or `validate`.
+    pub step: &'static str,
+    /// The operation of the write.
+    pub operation: &'static str,
+}
+
+impl MatchConditionMetrics {
+    /// Registers the families. Call once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let labels = ["kind", "name", "operation", "type"];
+        Self {
+            errors: counters(
+                registry,
+                "apiserver_admission_match_condition_evaluation_errors_total",
+                "Match conditions whose evaluation failed, by webhook or policy, operation and phase.",
+                &labels,
+            ),
+            exclusions: counters(
+                registry,
+                "apiserver_admission_match_condition_exclusions_total",
+                "Writes that match conditions excluded, by webhook or policy, operation and phase.",
+                &labels,
+            ),
+            durations: histograms(
+                registry,
+                "apiserver_admission_match_condition_evaluation_seconds",
+                "Duration of evaluations of match conditions, by webhook or policy, operation and phase.",
+                &labels,
+                &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25],
+            ),
+        }
+    }
+
+    /// Records an evaluation in which so many conditions failed.
+    pub fn evaluated(&self, of: ConditionLabels<'_>, took: Duration, errors: usize) {
+        let labels = of.values();
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
+        if errors > 0 {
+            self.errors.with_label_values(&labels).inc_by(errors as u64);
+        }
+    }
+
+    /// Records that a webhook was not called because of its conditions.
+    pub fn excluded(&self, of: ConditionLabels<'_>) {
+        self.exclusions.with_label_values(&of.values()).inc();
+    }
+}
+
+impl<'a> ConditionLabels<'a> {
+    fn values(&self) -> [&'a str; 4] {
+        [self.kind, self.name, self.operation, self.step]
+    }
+}
