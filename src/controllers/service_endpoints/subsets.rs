@@ -173,7 +173,7 @@ mod tests {
             ready: addresses([1]),
             ..Subset::default()
         };
-        assert_eq!(repack(&[subset.clone()]), [subset]);
+        assert_eq!(repack(std::slice::from_ref(&subset)), std::slice::from_ref(&subset));
     }
 
     #[test]
