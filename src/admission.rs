@@ -16,6 +16,7 @@ pub mod reinvocation;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timed;
+mod versioned;
 pub mod versions;
 pub mod webhook;
 
@@ -25,7 +26,7 @@ pub use configuration::Configuration;
 pub use object_lookup::{Cluster, ObjectLookup};
 pub use refusal::forbidden;
 pub use reinvocation::Reinvocation;
-pub use timed::{Phases, Timed};
+pub use timed::{Phases, Timed, TimedSteps};
 pub use versions::{ServedKind, Versions};
 
 use crate::apimachinery::status::Result;

@@ -9,6 +9,7 @@ pub mod config;
 pub mod delegated;
 mod forbidden;
 pub mod impersonation;
+pub mod match_conditions;
 pub mod node;
 mod path;
 pub mod rbac;

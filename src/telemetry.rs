@@ -91,6 +91,8 @@ pub struct Families {
     pub healthchecks_total: IntCounterVec,
     /// `apiserver_admission_controller_admission_duration_seconds{name,operation,rejected,type}`.
     pub admission_controller: HistogramVec,
+    /// `apiserver_admission_step_admission_duration_seconds{operation,rejected,type}`.
+    pub admission_step: HistogramVec,
     /// `apiserver_requested_deprecated_apis{group,removed_release,resource,subresource,version}`.
     pub requested_deprecated_apis: IntGaugeVec,
     queues: queue::QueueFamilies,
@@ -211,6 +213,13 @@ impl Telemetry {
                 "apiserver_admission_controller_admission_duration_seconds",
                 "Seconds an admission plugin took, by plugin, operation, outcome and phase.",
                 &["name", "operation", "rejected", "type"],
+                &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5],
+            ),
+            admission_step: histograms(
+                &r,
+                "apiserver_admission_step_admission_duration_seconds",
+                "Seconds all admission plugins took, by operation, outcome and phase.",
+                &["operation", "rejected", "type"],
                 &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5],
             ),
             requested_deprecated_apis: int_gauges(

@@ -2,10 +2,11 @@
 
 use super::Reinvocation;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,22 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// The time until the request ends.
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.deadline?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Fails once the request's own deadline has passed.
+    ///
+    /// # Errors
+    /// 504.
+    pub fn in_time(&self) -> Result<()> {
+        match self.time_left() {
+            Some(Duration::ZERO) => Err(Status::timeout("request did not complete within requested timeout", 0)),
+            _ => Ok(()),
+        }
+    }
+
     /// True for this resource and its subresources.
     pub fn is_for(&self, group: &str, resource: &str) -> bool {
         self.resource.resource == resource && self.resource.group == group

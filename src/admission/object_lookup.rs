@@ -85,8 +85,22 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
-    pub async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()> {
+    pub async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>> {
         self.0.complete(kind, subresource, object).await
+    }
+
+    /// As [`Versions::overlay`].
+    ///
+    /// # Errors
+    /// 500 or 503 if the kind is not served.
+    pub async fn overlay(
+        &self,
+        kind: &ServedKind,
+        subresource: &str,
+        object: &Value,
+        config: &Value,
+    ) -> Result<std::result::Result<Value, String>> {
+        self.0.overlay(kind, subresource, object, config).await
     }
 
     /// As [`Cluster::create_namespace`].

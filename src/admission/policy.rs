@@ -1,31 +1,37 @@
-//! The plugin ValidatingAdmissionPolicy: policies written as CEL expressions (upstream: `admission/plugin/policy`).
+//! The plugins ValidatingAdmissionPolicy and MutatingAdmissionPolicy: policies written as CEL expressions (upstream:
+//! `admission/plugin/policy`).
 //!
-//! Entry points: [`ValidatingPolicies`], and [`Policies`], which holds the compiled policies with their bindings and is fed
-//! from storage. A request is judged by every policy that was acknowledged before it. [`compile_errors`] validates the
-//! expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
+//! Entry points: [`ValidatingPolicies`] and [`MutatingPolicies`], and [`Policies`], which holds the compiled policies of a kind
+//! with their bindings and is fed from storage. A request is judged by every policy that was acknowledged before it.
+//! [`compile_errors`] and [`mutation_errors`] validate the expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
 //! expressions may name and cost to [`expressions`](super::expressions).
 //!
 //! ```text
-//! storage ──▶ 2 informers ──▶ Policies ──▶ Snapshot ── index by plural ──▶ matcher ──▶ params ──▶ evaluation ──▶ actions
+//! storage ──▶ 2 informers ──▶ Policies ──▶ Snapshot ── index by plural ──▶ selection ──▶ evaluation ──▶ actions
+//!                                                                                   └─▶ mutation ──▶ changes
 //! ```
 
 mod check;
 mod evaluation;
+mod mutating;
+mod mutation;
 mod params;
 mod policies;
+mod selection;
 mod stored;
 #[cfg(test)]
 mod tests;
 mod validating;
 
-pub use check::compile_errors;
+pub use check::{compile_errors, mutation_errors};
 pub use policies::{Feeds, Policies};
+pub use stored::{MutatingPolicy, StoredPolicy, ValidatingPolicy};
 
-use super::{Admission, Attributes, ObjectLookup, forbidden};
+use super::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::authz::Authorizer;
-use crate::telemetry::admission_policies::AdmissionPolicyMetrics;
+use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, MutatingPolicyMetrics};
 use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -44,42 +50,80 @@ const EXEMPT: [(&str, &str); 10] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// What evaluations need besides the policies.
+/// What evaluations need besides the policies. `M` are the metrics of the kind of policy.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct Surroundings<M> {
     /// Parameters, namespaces, and versions of resources.
     pub cluster: ObjectLookup,
     /// Decides about the checks of expressions.
     pub authorizer: Arc<dyn Authorizer>,
     /// Metrics of policies.
-    pub metrics: AdmissionPolicyMetrics,
+    pub metrics: M,
     /// Metrics of match conditions.
     pub conditions: MatchConditionMetrics,
 }
 
 /// The plugin ValidatingAdmissionPolicy.
 pub struct ValidatingPolicies {
-    policies: Arc<Policies>,
-    surroundings: Surroundings,
+    policies: Arc<Policies<ValidatingPolicy>>,
+    surroundings: Surroundings<AdmissionPolicyMetrics>,
+}
+
+/// The plugin MutatingAdmissionPolicy.
+pub struct MutatingPolicies {
+    policies: Arc<Policies<MutatingPolicy>>,
+    surroundings: Surroundings<MutatingPolicyMetrics>,
 }
 
 impl ValidatingPolicies {
     /// Evaluates ValidatingAdmissionPolicies.
-    pub fn new(policies: Arc<Policies>, surroundings: Surroundings) -> Self {
+    pub fn new(policies: Arc<Policies<ValidatingPolicy>>, surroundings: Surroundings<AdmissionPolicyMetrics>) -> Self {
         Self { policies, surroundings }
     }
+}
+
+impl MutatingPolicies {
+    /// Evaluates MutatingAdmissionPolicies.
+    pub fn new(policies: Arc<Policies<MutatingPolicy>>, surroundings: Surroundings<MutatingPolicyMetrics>) -> Self {
+        Self { policies, surroundings }
+    }
+}
+
+/// True unless it is certain that no policy concerns this write.
+fn may_concern<P: StoredPolicy>(policies: &Policies<P>, attributes: &Attributes) -> bool {
+    policies.may_match(&attributes.resource.resource)
+        && !EXEMPT.contains(&(&*attributes.resource.group, &*attributes.resource.resource))
+}
+
+async fn fresh<P: StoredPolicy>(
+    policies: &Policies<P>,
+    attributes: &Attributes,
+    object: &Value,
+) -> Result<Arc<policies::Snapshot<P>>> {
+    let snapshot = policies.fresh().await;
+    snapshot.map_err(|_| forbidden(attributes, object, "not yet ready to handle request"))
 }
 
 #[async_trait]
 impl Admission for ValidatingPolicies {
     fn handles(&self, attributes: &Attributes) -> bool {
-        self.policies.may_match(&attributes.resource.resource)
-            && !EXEMPT.contains(&(&*attributes.resource.group, &*attributes.resource.resource))
+        may_concern(&self.policies, attributes)
     }
 
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
-        let snapshot = self.policies.fresh().await;
-        let snapshot = snapshot.map_err(|_| forbidden(attributes, object, "not yet ready to handle request"))?;
+        let snapshot = fresh(&self.policies, attributes, object).await?;
         validating::dispatch(&self.surroundings, &snapshot, attributes, object).await
+    }
+}
+
+#[async_trait]
+impl Admission for MutatingPolicies {
+    fn handles(&self, attributes: &Attributes) -> bool {
+        attributes.operation != Operation::Delete && may_concern(&self.policies, attributes)
+    }
+
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let snapshot = fresh(&self.policies, attributes, object).await?;
+        mutating::dispatch(&self.surroundings, &snapshot, attributes, object).await
     }
 }

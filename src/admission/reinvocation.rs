@@ -1,9 +1,13 @@
 //! [`Reinvocation`]: what the plugins of the mutating phase tell its second round.
 //!
 //! A plugin that changes an object can ask for another round ([`Reinvocation::request`]). The chain then calls all mutating
-//! plugins exactly once more, including the built-in ones, as upstream's `admission.reinvoker`.
+//! plugins exactly once more, including the built-in ones, as upstream's `admission.reinvoker`. [`Rounds`] remembers which of
+//! its hooks a plugin has to call again.
 
+use crate::apimachinery::value::Value;
 use std::any::Any;
+use std::collections::HashSet;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +49,77 @@ impl Reinvocation {
         let mut kept = self.kept();
         let place = kept.iter().position(|state| state.is::<T>())?;
         kept.swap_remove(place).downcast().ok().map(|state| *state)
+    }
+}
+
+/// Which hooks of a plugin, webhooks or policies, the second round calls again; hooks are named by the plugin. `Of` tells
+/// the plugins apart.
+pub struct Rounds<Of> {
+    /// Hooks that were called, and may be called again.
+    called: HashSet<String>,
+    /// Those of them to be called again.
+    marked: HashSet<String>,
+    /// The object after the last hook; kept only if a hook may be called again.
+    output: Option<Value>,
+    again: bool,
+    of: PhantomData<fn() -> Of>,
+}
+
+impl<Of> Default for Rounds<Of> {
+    fn default() -> Self {
+        Self {
+            called: HashSet::new(),
+            marked: HashSet::new(),
+            output: None,
+            again: false,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<Of: 'static> Rounds<Of> {
+    /// Begins a round with this object. If other plugins changed it since the first round, all hooks are marked.
+    pub fn begin(reinvocation: &Reinvocation, object: &Value) -> Self {
+        let mut rounds: Self = reinvocation.take().unwrap_or_default();
+        rounds.again = reinvocation.is_second_round();
+        if rounds.again && rounds.output.as_ref().is_some_and(|output| output != object) {
+            rounds.mark_called();
+        }
+        rounds
+    }
+
+    /// True in the second round.
+    pub fn is_second(&self) -> bool {
+        self.again
+    }
+
+    /// True if this round has nothing to call.
+    pub fn are_over(&self) -> bool {
+        self.again && self.marked.is_empty()
+    }
+
+    /// Whether this round calls a hook. One that was not called in the first round is not called in the second, even if it
+    /// matches then.
+    pub fn includes(&self, hook: &str) -> bool {
+        !self.again || self.marked.contains(hook)
+    }
+
+    /// Records the call of a hook that may be called again.
+    pub fn called(&mut self, hook: String) {
+        self.called.insert(hook);
+    }
+
+    /// Marks the hooks that were called so far: the object has changed since.
+    pub fn mark_called(&mut self) {
+        self.marked.extend(self.called.drain());
+    }
+
+    /// Ends the round with this object.
+    pub fn end(mut self, reinvocation: &Reinvocation, object: &Value) {
+        if !self.again {
+            self.output = (!self.called.is_empty()).then(|| object.clone());
+            reinvocation.keep(self);
+        }
     }
 }
 

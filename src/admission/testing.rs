@@ -1,6 +1,9 @@
 //! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
 use super::{Admission, Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};
+use crate::api::apply_schema::ApplyType;
+use crate::api::{by_gvk, decode};
+use crate::apimachinery::apply;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -95,8 +98,25 @@ impl Versions for Stored {
         found.map_err(Status::internal)
     }
 
-    async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
-        Ok(())
+    async fn complete(&self, kind: &ServedKind, _: &str, object: &mut Value) -> Result<Vec<String>> {
+        let of = &kind.kind;
+        let Some(def) = by_gvk(&of.group, &of.version, &of.kind) else {
+            return Ok(Vec::new());
+        };
+        // Tests of webhooks let them add any field.
+        decode::normalize(def, &mut object.clone()).map_err(|e| Status::bad_request(e.0))
+    }
+
+    async fn overlay(
+        &self,
+        kind: &ServedKind,
+        _: &str,
+        object: &Value,
+        config: &Value,
+    ) -> Result<std::result::Result<Value, String>> {
+        let of = &kind.kind;
+        let def = by_gvk(&of.group, &of.version, &of.kind).ok_or_else(|| Status::internal("unknown kind"))?;
+        Ok(apply::overlay(ApplyType::Root(def), object, config))
     }
 }
 

@@ -1,6 +1,7 @@
-//! Wraps a plugin to measure its duration in `apiserver_admission_controller_admission_duration_seconds`.
+//! Wraps a plugin, or the chain of all ([`TimedSteps`]), to measure durations:
+//! `apiserver_admission_controller_admission_duration_seconds` and `apiserver_admission_step_admission_duration_seconds`.
 
-use super::{Admission, Attributes};
+use super::{Admission, Attributes, Chain};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::telemetry::Telemetry;
@@ -25,6 +26,30 @@ pub struct Timed {
     phases: Phases,
     plugin: Arc<dyn Admission>,
     telemetry: Telemetry,
+}
+
+/// The chain of all plugins with metrics of its two phases.
+pub struct TimedSteps {
+    chain: Chain,
+    telemetry: Telemetry,
+}
+
+impl TimedSteps {
+    /// Wraps the chain.
+    pub fn new(chain: Chain, telemetry: &Telemetry) -> Self {
+        Self {
+            chain,
+            telemetry: telemetry.clone(),
+        }
+    }
+
+    fn observe(&self, phase: &str, attributes: &Attributes, since: Instant, outcome: &Result<()>) {
+        let rejected = if outcome.is_err() { "true" } else { "false" };
+        self.telemetry
+            .admission_step
+            .with_label_values(&[attributes.operation.as_str(), rejected, phase])
+            .observe(since.elapsed().as_secs_f64());
+    }
 }
 
 impl Timed {
@@ -71,5 +96,45 @@ impl Admission for Timed {
         let outcome = self.plugin.validate(attributes, object).await;
         self.observe("validate", attributes, since, &outcome);
         outcome
+    }
+}
+
+#[async_trait]
+impl Admission for TimedSteps {
+    async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        let since = Instant::now();
+        let outcome = self.chain.mutate(attributes, object).await;
+        self.observe("admit", attributes, since, &outcome);
+        outcome
+    }
+
+    async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        let since = Instant::now();
+        let outcome = self.chain.validate(attributes, object).await;
+        self.observe("validate", attributes, since, &outcome);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Operation;
+    use crate::admission::plugins::AlwaysDeny;
+    use crate::admission::testing::request;
+    use crate::telemetry::Telemetry;
+
+    #[tokio::test]
+    async fn the_steps_of_a_write_are_measured_with_their_outcome() {
+        let telemetry = Telemetry::new();
+        let denies = Timed::new("AlwaysDeny", Phases::Mutating, AlwaysDeny, &telemetry);
+        let steps = TimedSteps::new(Chain::new(vec![Arc::new(denies)]), &telemetry);
+        let write = request(Operation::Create, "", "pods", "p");
+        assert!(steps.mutate(&write, &mut Value::Null).await.is_err());
+        assert!(steps.validate(&write, &Value::Null).await.is_ok());
+        for labels in [["CREATE", "true", "admit"], ["CREATE", "false", "validate"]] {
+            let measured = telemetry.admission_step.with_label_values(&labels);
+            assert_eq!(measured.get_sample_count(), 1, "{labels:?}");
+        }
     }
 }

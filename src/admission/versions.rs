@@ -37,11 +37,25 @@ pub trait Versions: Send + Sync + 'static {
     /// 500 if the resource is not served in that version or the storage fails.
     async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>>;
 
-    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped.
+    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped; those of built-in
+    /// kinds are returned, as `unknown field "spec.x"`.
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
-    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()>;
+    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>>;
+
+    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is upstream's text
+    /// for a configuration that does not fit the kind.
+    ///
+    /// # Errors
+    /// 500 or 503 if the kind is not served.
+    async fn overlay(
+        &self,
+        kind: &ServedKind,
+        subresource: &str,
+        object: &Value,
+        config: &Value,
+    ) -> Result<std::result::Result<Value, String>>;
 }
 
 /// The version of the request itself.

@@ -23,7 +23,6 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod validating;
-mod versioned;
 
 pub use configurations::{Configurations, Feed};
 

@@ -14,6 +14,7 @@ use crate::request::UserInfo;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use crate::telemetry::clients::ClientRequestMetrics;
+use crate::telemetry::match_conditions::AuthorizerConditionMetrics;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -41,6 +42,7 @@ struct SharedParts {
     graph: Option<Arc<Graph>>,
     policies: Option<Arc<Abac>>,
     counts: ClientRequestMetrics,
+    conditions: AuthorizerConditionMetrics,
 }
 
 /// The authorizers of the configuration read last.
@@ -85,6 +87,7 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Author
         graph: uses_graph.then(Graph::new),
         policies,
         counts: telemetry.client_requests.clone(),
+        conditions: AuthorizerConditionMetrics::new(telemetry.registry()),
     };
     let union = parts.union(&o.authorizers)?;
     let (authorizer, reload): (Arc<dyn Authorizer>, _) = match &o.config {
@@ -119,10 +122,9 @@ impl SharedParts {
                 }
                 Mode::Webhook => {
                     let config = a.webhook.clone().ok_or_else(missing)?;
-                    Arc::new(
-                        Webhook::try_new(config, self.counts.clone())
-                            .map_err(|e| format!("authorizer {}: {e}", a.name))?,
-                    )
+                    let webhook = Webhook::try_new(config, self.counts.clone());
+                    let webhook = webhook.map_err(|e| format!("authorizer {}: {e}", a.name))?;
+                    Arc::new(webhook.with_condition_metrics(self.conditions.clone(), &a.name))
                 }
             });
         }

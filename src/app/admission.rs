@@ -4,14 +4,14 @@
 use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
-use crate::admission::policy::{Surroundings, ValidatingPolicies};
+use crate::admission::policy::{MutatingPolicies, Surroundings, ValidatingPolicies};
 use crate::admission::webhook::{Calls, MutatingWebhooks, ValidatingWebhooks};
 use crate::admission::{self, Admission, Configuration, ObjectLookup, Phases, Timed};
 use crate::authz::Authorizer;
 use crate::cli::options::AdmissionOptions;
 use crate::client::webhook::SharedWebhooks;
 use crate::telemetry::Telemetry;
-use crate::telemetry::admission_policies::AdmissionPolicyMetrics;
+use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, MutatingPolicyMetrics};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +33,16 @@ pub struct PluginDependencies<'a> {
 }
 
 impl PluginDependencies<'_> {
+    /// What a plugin of policies evaluates them with.
+    fn surroundings<M>(&self, metrics: M) -> Surroundings<M> {
+        Surroundings {
+            cluster: self.cluster.clone(),
+            authorizer: self.authorizer.clone(),
+            metrics,
+            conditions: self.webhooks.conditions.clone(),
+        }
+    }
+
     /// What a plugin of webhooks calls them with.
     fn calls(&self, webhooks: &Arc<SharedWebhooks>) -> Calls {
         Calls {
@@ -119,7 +129,8 @@ pub fn chain(options: &AdmissionOptions, dependencies: &PluginDependencies<'_>) 
     for name in options.on() {
         plugins.extend(plugin(name, dependencies)?);
     }
-    Ok(Arc::new(admission::Chain::new(plugins)))
+    let chain = admission::Chain::new(plugins);
+    Ok(Arc::new(admission::TimedSteps::new(chain, dependencies.telemetry)))
 }
 
 /// The kubeconfig of a webhook plugin.
@@ -221,16 +232,14 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
             builder.validating(ValidatingWebhooks::new(configurations, calls))
         }
         "ValidatingAdmissionPolicy" => {
-            let surroundings = Surroundings {
-                cluster: cluster(),
-                authorizer: authorizer(),
-                metrics: AdmissionPolicyMetrics::new(dependencies.telemetry.registry()),
-                conditions: dependencies.webhooks.conditions.clone(),
-            };
-            builder.validating(ValidatingPolicies::new(
-                dependencies.webhooks.policies.clone(),
-                surroundings,
-            ))
+            let metrics = AdmissionPolicyMetrics::new(dependencies.telemetry.registry());
+            let policies = dependencies.webhooks.validating_policies.clone();
+            builder.validating(ValidatingPolicies::new(policies, dependencies.surroundings(metrics)))
+        }
+        "MutatingAdmissionPolicy" => {
+            let metrics = MutatingPolicyMetrics::new(dependencies.telemetry.registry());
+            let policies = dependencies.webhooks.mutating_policies.clone();
+            builder.mutating(MutatingPolicies::new(policies, dependencies.surroundings(metrics)))
         }
         "ResourceQuota" => {
             let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;

@@ -1,6 +1,6 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
-use crate::admission::policy::Policies;
+use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, ValidatingPolicy};
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
 use crate::apimachinery::codec::json;
@@ -60,7 +60,9 @@ pub struct AdmissionWebhooks {
     /// ValidatingWebhookConfigurations.
     pub validating: Arc<Configurations>,
     /// ValidatingAdmissionPolicies with their bindings.
-    pub policies: Arc<Policies>,
+    pub validating_policies: Arc<Policies<ValidatingPolicy>>,
+    /// MutatingAdmissionPolicies with their bindings.
+    pub mutating_policies: Arc<Policies<MutatingPolicy>>,
     /// Connections to mutating webhooks. Each plugin has its own, because each can have its own identity.
     pub to_mutating: Arc<SharedWebhooks>,
     /// Connections to validating webhooks.
@@ -98,7 +100,8 @@ impl Callers<'_> {
         Ok(AdmissionWebhooks {
             mutating: Arc::default(),
             validating: Arc::default(),
-            policies: Arc::default(),
+            validating_policies: Arc::default(),
+            mutating_policies: Arc::default(),
             to_mutating: shared("MutatingAdmissionWebhook")?,
             to_validating: shared("ValidatingAdmissionWebhook")?,
             metrics: AdmissionWebhookMetrics::new(self.telemetry.registry()),
@@ -139,13 +142,23 @@ impl AdmissionWebhooks {
             synced
         };
         let mut synced: Vec<_> = kinds.into_iter().map(follow).collect();
-        let storage = |plural| plane.store("admissionregistration.k8s.io", plural).storage().clone();
-        let (feeds, policies_synced) = self.policies.follow(
-            storage("validatingadmissionpolicies"),
-            storage("validatingadmissionpolicybindings"),
-        );
-        tasks.spawn_until_stopped("validatingadmissionpolicies", feeds.run());
-        synced.extend(policies_synced);
+        let validating = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+        synced.extend(follow_policies(&self.validating_policies, plane, tasks, validating));
+        let mutating = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
+        synced.extend(follow_policies(&self.mutating_policies, plane, tasks, mutating));
         synced
     }
+}
+
+fn follow_policies<P: StoredPolicy>(
+    policies: &Arc<Policies<P>>,
+    plane: &ControlPlane,
+    tasks: &TaskGroup,
+    plurals: [&'static str; 2],
+) -> [Signal; 2] {
+    let [of_policies, of_bindings] =
+        plurals.map(|plural| plane.store("admissionregistration.k8s.io", plural).storage().clone());
+    let (feeds, synced) = policies.follow(of_policies, of_bindings);
+    tasks.spawn_until_stopped(plurals[0], feeds.run());
+    synced
 }

@@ -2,6 +2,7 @@
 //! (`apiserver.config.k8s.io` v1, v1beta1, v1alpha1). Validation follows upstream's `apis/apiserver/validation`. Entry
 //! point: [`parse`].
 
+use super::match_conditions::MatchConditions;
 use super::webhook::{ReviewVersion, WebhookConfig};
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
@@ -9,6 +10,7 @@ use crate::apimachinery::time::parse_duration;
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Type of an authorizer.
@@ -96,7 +98,7 @@ const WEBHOOK: [&str; 10] = [
 /// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// A one-line message. Match conditions are CEL expressions, which are not supported; the message names their line.
+/// A one-line message.
 pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();
@@ -123,13 +125,6 @@ pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     }
     for (i, v) in list.iter().enumerate() {
         strict(v, &["type", "name", "webhook"], &format!("authorizers[{i}]."))?;
-        if !v.at(&["webhook", "matchConditions"]).items().is_empty() {
-            return Err(format!(
-                "line {}: authorizers[{i}].webhook.matchConditions: CEL expressions are not evaluated in this release, \
-                 and guessing about permissions would be worse than stopping",
-                line_of(text, list, i)
-            ));
-        }
         if let Some(one) = entry(v, &at.index(i), &out, &mut errors) {
             out.push(one);
         }
@@ -139,17 +134,6 @@ pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     } else {
         Err(aggregate(&errors))
     }
-}
-
-/// The line of entry `i`'s match conditions, found by counting occurrences in the text.
-fn line_of(text: &[u8], list: &[Value], i: usize) -> usize {
-    let before = list[..i].iter();
-    let nth = before
-        .filter(|v| !v.at(&["webhook", "matchConditions"]).is_null())
-        .count();
-    let text = String::from_utf8_lossy(text);
-    let mut lines = text.lines().enumerate().filter(|(_, l)| l.contains("matchConditions"));
-    lines.nth(nth).map_or(0, |(n, _)| n + 1)
 }
 
 fn strict(v: &Value, known: &[&str], at: &str) -> Result<(), String> {
@@ -277,9 +261,16 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
     }
     let version = one_of(v, "subjectAccessReviewVersion", &["v1", "v1beta1"], at, errors);
     let policy = one_of(v, "failurePolicy", &["Deny", "NoOpinion"], at, errors);
-    if !v.get("matchConditionSubjectAccessReviewVersion").is_null() {
-        one_of(v, "matchConditionSubjectAccessReviewVersion", &["v1"], at, errors);
+    let review = "matchConditionSubjectAccessReviewVersion";
+    if !v.str_at(&[review]).is_empty() {
+        one_of(v, review, &["v1"], at, errors);
+    } else if !v.get("matchConditions").items().is_empty() {
+        errors.push(FieldError::required(
+            &at.child(review),
+            "required if match conditions are specified",
+        ));
     }
+    let conditions = MatchConditions::parse(v.get("matchConditions"), &at.child("matchConditions"), errors);
     let (info, at) = (v.get("connectionInfo"), at.child("connectionInfo"));
     let path = info.str_at(&["kubeConfigFile"]);
     match info.str_at(&["type"]) {
@@ -312,6 +303,7 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
         unauthorized_ttl,
         timeout,
         deny_on_failure: policy == "Deny",
+        conditions: conditions.map(Arc::new),
     })
 }
 
@@ -360,8 +352,21 @@ authorizers:
         assert!(with("failurePolicy", "failurePolicies").contains("unknown field"));
         let e = with(
             "    timeout",
-            "    matchConditions:\n    - expression: \"true\"\n    timeout",
+            "    matchConditions:\n    - expression: \"1\"\n    timeout",
         );
-        assert!(e.starts_with("line 11: "), "{e}");
+        assert!(
+            e.contains("matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int"),
+            "{e}"
+        );
+        let unversioned = GOOD.replace("    matchConditionSubjectAccessReviewVersion: v1\n", "");
+        let e = parse(
+            unversioned
+                .replace(
+                    "    timeout",
+                    "    matchConditions:\n    - expression: \"true\"\n    timeout",
+                )
+                .as_bytes(),
+        );
+        assert!(e.unwrap_err().contains("required if match conditions are specified"));
     }
 }

@@ -2,6 +2,7 @@
 //! upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached, the failure policy
 //! decides, and the error makes the request a 500 unless another authorizer allows it.
 
+use super::match_conditions::MatchConditions;
 use super::verdict_cache::VerdictCache;
 use super::{Attributes, Authorizer, Rules, Verdict, review};
 use crate::apimachinery::Value;
@@ -12,10 +13,11 @@ use crate::client::retry::retry;
 use crate::request::UserInfo;
 use crate::tasks::Backoff;
 use crate::telemetry::clients::ClientRequestMetrics;
+use crate::telemetry::match_conditions::AuthorizerConditionMetrics;
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// API version of the SubjectAccessReviews sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct WebhookConfig {
     pub timeout: Duration,
     /// Failure policy: true denies the request, false leaves it to the next authorizer.
     pub deny_on_failure: bool,
+    /// The webhook is asked only if these hold.
+    pub conditions: Option<Arc<MatchConditions>>,
 }
 
 /// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
@@ -67,6 +71,8 @@ pub struct Webhook {
     ask: Arc<dyn ReviewTransport>,
     config: WebhookConfig,
     known: VerdictCache,
+    /// Metrics of match conditions, with the name of the authorizer.
+    metrics: Option<(AuthorizerConditionMetrics, String)>,
 }
 
 impl Webhook {
@@ -89,6 +95,37 @@ impl Webhook {
             ask,
             known: VerdictCache::new(config.authorized_ttl, config.unauthorized_ttl),
             config,
+            metrics: None,
+        }
+    }
+
+    /// Counts evaluations of match conditions under the name of the authorizer.
+    pub fn with_condition_metrics(mut self, metrics: AuthorizerConditionMetrics, name: &str) -> Self {
+        self.metrics = Some((metrics, name.to_owned()));
+        self
+    }
+
+    /// Whether the match conditions hold.
+    async fn applies(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+        let Some(conditions) = &self.config.conditions else {
+            return Ok(true);
+        };
+        let began = Instant::now();
+        let judged = conditions.judge(attributes).await;
+        if let Some((metrics, name)) = &self.metrics {
+            metrics.evaluated(name, began.elapsed(), judged.failed, judged.applies == Ok(false));
+        }
+        judged.applies
+    }
+
+    fn failed(&self, error: String, deny: bool) -> Verdict {
+        let verdict = match deny {
+            true => Verdict::deny(""),
+            false => Verdict::no_opinion(""),
+        };
+        Verdict {
+            error: Some(error),
+            ..verdict
         }
     }
 
@@ -111,6 +148,14 @@ impl Webhook {
 #[async_trait]
 impl Authorizer for Webhook {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        match self.applies(attributes).await {
+            Ok(true) => {}
+            Ok(false) => return Verdict::no_opinion(""),
+            Err(error) => {
+                tracing::warn!("match conditions of an authorization webhook failed: {error}");
+                return self.failed(error, self.config.deny_on_failure);
+            }
+        }
         let groups = match self.config.version {
             ReviewVersion::V1 => "groups",
             ReviewVersion::V1Beta1 => "group",
@@ -129,15 +174,7 @@ impl Authorizer for Webhook {
                 tracing::warn!("authorization webhook failed: {error}");
                 // A contradictory answer is denied whatever the failure policy says.
                 let both = error.contains("both allow and deny");
-                let verdict = if both || self.config.deny_on_failure {
-                    Verdict::deny("")
-                } else {
-                    Verdict::no_opinion("")
-                };
-                Verdict {
-                    error: Some(error),
-                    ..verdict
-                }
+                self.failed(error, both || self.config.deny_on_failure)
             }
         }
     }
@@ -151,6 +188,7 @@ impl Authorizer for Webhook {
 mod tests {
     use super::super::Decision;
     use super::*;
+    use crate::apimachinery::field::{ErrorList, FieldPath};
     use crate::request::RequestInfo;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,8 +213,31 @@ mod tests {
             unauthorized_ttl: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
             deny_on_failure: deny,
+            conditions: None,
         };
         (says.clone(), Webhook::asking(says, config))
+    }
+
+    #[tokio::test]
+    async fn only_requests_that_match_are_asked_about() {
+        let conditioned = |expression: &str, deny: bool| {
+            let (says, mut w) = hook(Ok(r#"{"status":{"allowed":true}}"#), deny, ReviewVersion::V1);
+            let list = crate::json!([{"expression": expression}]);
+            let mut errors = ErrorList::new();
+            let conditions = MatchConditions::parse(&list, &FieldPath::default(), &mut errors);
+            w.config.conditions = conditions.map(Arc::new);
+            (says, w)
+        };
+        let (says, w) = conditioned("request.resourceAttributes.namespace == 'n'", false);
+        assert_eq!(ask(&w, "/api/v1/namespaces/m/pods").await, Verdict::no_opinion(""));
+        assert_eq!(says.0.load(Ordering::Relaxed), 0);
+        assert_eq!(ask(&w, "/api/v1/namespaces/n/pods").await.decision, Decision::Allow);
+        for (deny, decision) in [(false, Decision::NoOpinion), (true, Decision::Deny)] {
+            let (_, w) = conditioned("request.resourceAttributes.namespace == 'n'", deny);
+            let verdict = ask(&w, "/healthz").await;
+            assert_eq!(verdict.decision, decision);
+            assert!(verdict.error.unwrap().ends_with("no such key: resourceAttributes"));
+        }
     }
 
     async fn ask(w: &Webhook, uri: &str) -> Verdict {

@@ -82,6 +82,10 @@ impl Schema for BuiltinSchema {
         decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         Ok(applied)
     }
+
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+        apply::overlay(ApplyType::Root(self.0), object, config)
+    }
 }
 
 /// The 500 of upstream's field manager for an applied object that fits the schema but does not convert to its Go type.

@@ -76,6 +76,13 @@ pub trait Schema: Send + Sync + 'static {
         reset: &[&str],
     ) -> Result<Value>;
 
+    /// Merges a configuration into an object of the kind, without ownership (`apimachinery::apply::overlay`). The result may lack fields
+    /// that are always serialised.
+    ///
+    /// # Errors
+    /// Upstream's text.
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String>;
+
     /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no protobuf
     /// messages.
     fn definition(&self) -> Option<&'static TypeDef> {

@@ -1,8 +1,11 @@
-//! Metrics of admission policies, named as upstream's (`admission/plugin/policy/validating/metrics`).
+//! Metrics of admission policies, named as upstream's (`admission/plugin/policy/validating/metrics` and
+//! `mutating/metrics`).
 
 use super::{counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
+
+const BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
 /// Evaluations of ValidatingAdmissionPolicies.
 #[derive(Clone)]
@@ -40,7 +43,7 @@ impl AdmissionPolicyMetrics {
                 "apiserver_validating_admission_policy_check_duration_seconds",
                 "Duration of evaluations of validations that did not hold, by policy, binding, error and action.",
                 &labels,
-                &[0.000_000_5, 0.001, 0.01, 0.1, 1.0],
+                &BUCKETS,
             ),
         }
     }
@@ -48,6 +51,42 @@ impl AdmissionPolicyMetrics {
     /// Records an evaluation.
     pub fn checked(&self, of: PolicyLabels<'_>, took: Duration) {
         let labels = [of.policy, of.binding, of.error_type, of.action];
+        self.checks.with_label_values(&labels).inc();
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+}
+
+/// Evaluations of MutatingAdmissionPolicies.
+#[derive(Clone)]
+pub struct MutatingPolicyMetrics {
+    checks: IntCounterVec,
+    durations: HistogramVec,
+}
+
+impl MutatingPolicyMetrics {
+    /// Registers the families. Call once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let labels = ["policy", "policy_binding", "error_type"];
+        Self {
+            checks: counters(
+                registry,
+                "apiserver_mutating_admission_policy_check_total",
+                "Mutations, by policy, binding and error.",
+                &labels,
+            ),
+            durations: histograms(
+                registry,
+                "apiserver_mutating_admission_policy_check_duration_seconds",
+                "Duration of mutations, by policy, binding and error.",
+                &labels,
+                &BUCKETS,
+            ),
+        }
+    }
+
+    /// Records a mutation.
+    pub fn checked(&self, policy: &str, binding: &str, error_type: &'static str, took: Duration) {
+        let labels = [policy, binding, error_type];
         self.checks.with_label_values(&labels).inc();
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
     }

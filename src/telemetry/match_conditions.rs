@@ -1,8 +1,11 @@
-//! Metrics of match conditions, named as upstream's (`apiserver/pkg/admission/metrics`).
+//! Metrics of match conditions, named as upstream's (`apiserver/pkg/admission/metrics` and
+//! `apiserver/pkg/authorization/cel`).
 
 use super::{counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
+
+const BUCKETS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// Evaluations of the match conditions of webhooks and policies.
 #[derive(Clone)]
@@ -47,7 +50,7 @@ impl MatchConditionMetrics {
                 "apiserver_admission_match_condition_evaluation_seconds",
                 "Duration of evaluations of match conditions, by webhook or policy, operation and phase.",
                 &labels,
-                &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25],
+                &BUCKETS,
             ),
         }
     }
@@ -70,5 +73,53 @@ impl MatchConditionMetrics {
 impl<'a> ConditionLabels<'a> {
     fn values(&self) -> [&'a str; 4] {
         [self.kind, self.name, self.operation, self.step]
+    }
+}
+
+/// Evaluations of the match conditions of authorization webhooks.
+#[derive(Clone)]
+pub struct AuthorizerConditionMetrics {
+    errors: IntCounterVec,
+    exclusions: IntCounterVec,
+    durations: HistogramVec,
+}
+
+impl AuthorizerConditionMetrics {
+    /// Registers the families. Call once per registry.
+    pub fn new(registry: &Registry) -> Self {
+        let labels = ["name", "type"];
+        Self {
+            errors: counters(
+                registry,
+                "apiserver_authorization_match_condition_evaluation_errors_total",
+                "Evaluations of match conditions that failed, by authorizer.",
+                &labels,
+            ),
+            exclusions: counters(
+                registry,
+                "apiserver_authorization_match_condition_exclusions_total",
+                "Requests that match conditions excluded, by authorizer.",
+                &labels,
+            ),
+            durations: histograms(
+                registry,
+                "apiserver_authorization_match_condition_evaluation_seconds",
+                "Duration of evaluations of match conditions, by authorizer.",
+                &labels,
+                &BUCKETS,
+            ),
+        }
+    }
+
+    /// Records an evaluation: whether it failed, and whether it excluded the request.
+    pub fn evaluated(&self, name: &str, took: Duration, failed: bool, excluded: bool) {
+        let labels = [name, "Webhook"];
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
+        if failed {
+            self.errors.with_label_values(&labels).inc();
+        }
+        if excluded {
+            self.exclusions.with_label_values(&labels).inc();
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! * [`typed`] walks objects along their schema: the field set of an object, the difference between two objects.
 //! * [`managed`] updates `metadata.managedFields` on create, update and patch.
 //! * [`apply()`] is apply itself: merging a configuration into the live object, detecting conflicts, removing fields
-//!   that the configuration no longer contains.
+//!   that the configuration no longer contains. [`overlay()`] merges without ownership.
 //!
 //! Start at [`apply()`]. Schemas are accessed through [`ApplySchema`], implemented by the built-in schema table and
 //! by the schemas of custom resources. Storage and retries on conflict belong to the registry and the PATCH handler.
@@ -15,6 +15,7 @@ mod check;
 pub mod fieldset;
 pub mod managed;
 mod merge;
+mod overlay;
 mod path;
 pub mod typed;
 
@@ -22,6 +23,7 @@ pub use check::{check_config, decode_config, described};
 pub use fieldset::{FieldSet, PathElement};
 pub use managed::{Writer, update_managed_fields, update_managed_fields_across};
 pub use merge::{Applied, ApplyRequest, apply, apply_across};
+pub use overlay::overlay;
 
 use super::value::Value;
 

@@ -174,6 +174,16 @@ impl Schema {
         ANY
     }
 
+    /// An object with these fields, whose names need no escape.
+    pub fn record(name: &str, fields: Vec<(&str, Self)>) -> Self {
+        let field = |(name, schema): (&str, Self)| Field {
+            name: name.into(),
+            key: name.into(),
+            schema,
+        };
+        Self::object(Arc::new(ObjectType::new(name, fields.into_iter().map(field).collect())))
+    }
+
     /// A list of `items`.
     pub fn list(items: Self, max_size: u64) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-use torana_cel::{Environment, Field, ObjectType, Program, Schema, Type};
+use torana_cel::{Environment, Program, Schema, Type};
 
 /// A compiled expression, or why there is none, in upstream's words.
 pub(super) type Compiled = Result<Program, String>;
@@ -27,6 +27,10 @@ pub enum Returns {
     String,
     /// That of audit annotations, which null leaves out.
     StringOrNull,
+    /// That of apply configurations.
+    Configuration,
+    /// That of JSON patches.
+    Patch,
 }
 
 /// Compiles the expressions of one policy or webhook.
@@ -69,24 +73,15 @@ fn text() -> Schema {
     Schema::scalar(Type::String, u64::MAX)
 }
 
-fn object(name: &str, fields: Vec<(&str, Schema)>) -> Schema {
-    let field = |(name, schema): (&str, Schema)| Field {
-        name: name.into(),
-        key: name.into(),
-        schema,
-    };
-    Schema::object(Arc::new(ObjectType::new(name, fields.into_iter().map(field).collect())))
-}
-
 pub(super) static REQUEST: LazyLock<Schema> = LazyLock::new(|| {
     let texts = |names: [&'static str; 3]| names.map(|n| (n, text())).to_vec();
-    let kind = object("kubernetes.GroupVersionKind", texts(["group", "version", "kind"]));
-    let resource = object(
+    let kind = Schema::record("kubernetes.GroupVersionKind", texts(["group", "version", "kind"]));
+    let resource = Schema::record(
         "kubernetes.GroupVersionResource",
         texts(["group", "version", "resource"]),
     );
     let strings = || Schema::list(text(), u64::MAX);
-    let user = object(
+    let user = Schema::record(
         "kubernetes.UserInfo",
         vec![
             ("username", text()),
@@ -95,7 +90,7 @@ pub(super) static REQUEST: LazyLock<Schema> = LazyLock::new(|| {
             ("extra", Schema::map(strings(), u64::MAX)),
         ],
     );
-    object(
+    Schema::record(
         "kubernetes.AdmissionRequest",
         vec![
             ("kind", kind.clone()),
@@ -119,7 +114,7 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
     let integer = || Schema::scalar(Type::Int, 0);
     let strings = || Schema::list(text(), u64::MAX);
     let labels = || Schema::map(text(), u64::MAX);
-    let metadata = object(
+    let metadata = Schema::record(
         "kubernetes.NamespaceMetadata",
         vec![
             ("name", text()),
@@ -137,7 +132,7 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
             ("finalizers", strings()),
         ],
     );
-    let condition = object(
+    let condition = Schema::record(
         "kubernetes.NamespaceCondition",
         vec![
             ("status", text()),
@@ -147,12 +142,12 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
             ("reason", text()),
         ],
     );
-    let status = object(
+    let status = Schema::record(
         "kubernetes.NamespaceStatus",
         vec![("conditions", Schema::list(condition, u64::MAX)), ("phase", text())],
     );
-    let spec = object("kubernetes.NamespaceSpec", vec![("finalizers", strings())]);
-    let namespace = object(
+    let spec = Schema::record("kubernetes.NamespaceSpec", vec![("finalizers", strings())]);
+    let namespace = Schema::record(
         "kubernetes.Namespace",
         vec![("metadata", metadata), ("spec", spec), ("status", status)],
     );
@@ -206,10 +201,17 @@ impl Compiler {
         if self.environment.variable("variables").is_none() {
             // For the errors of fields that are not declared; those that are have their dotted names.
             self.environment
-                .declare("variables", object("kubernetes.variables", Vec::new()));
+                .declare("variables", Schema::record("kubernetes.variables", Vec::new()));
         }
         self.environment.declare(&format!("variables.{name}"), schema);
         self.key = extend(&self.key, [name, &variable.text]);
+    }
+
+    /// A compiler that knows the same variables, whose expressions can construct objects.
+    pub fn allow_construction(mut self) -> Self {
+        self.environment.allow_construction();
+        self.key = extend(&self.key, ["", "construction"]);
+        self
     }
 
     /// Compiles an expression.
@@ -233,11 +235,17 @@ impl Compiler {
             | (Returns::Bool, Type::Bool)
             | (Returns::String, Type::String)
             | (Returns::StringOrNull, Type::String | Type::Null) => return Ok(program),
-            (Returns::Bool, _) => "must evaluate to bool",
-            (Returns::String, _) => "must evaluate to string",
-            (Returns::StringOrNull, _) => "must evaluate to one of [string null_type]",
+            (Returns::Bool, _) => "bool",
+            (Returns::String, _) => "string",
+            (Returns::StringOrNull, _) => "one of [string null_type]",
+            (Returns::Configuration, _) => "Object",
+            (Returns::Patch, _) => "list(JSONPatch)",
         };
-        Err(expected.to_owned())
+        let got = program.result_type().to_string();
+        match got == expected {
+            true => Ok(program),
+            false => Err(format!("must evaluate to {expected} but got {got}")),
+        }
     }
 }
 

@@ -155,8 +155,18 @@ mod tests {
             Ok(Vec::new())
         }
 
-        async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<()> {
-            Ok(())
+        async fn complete(&self, _: &ServedKind, _: &str, _: &mut Value) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+
+        async fn overlay(
+            &self,
+            _: &ServedKind,
+            _: &str,
+            _: &Value,
+            _: &Value,
+        ) -> Result<std::result::Result<Value, String>> {
+            Ok(Err("this cluster has no schemas".to_owned()))
         }
     }
 

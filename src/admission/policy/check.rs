@@ -1,31 +1,56 @@
 //! Validation of a policy's expressions when it is written.
 
-use super::stored::Policy;
+use super::stored::{Common, MutatingPolicy, StoredPolicy as _, ValidatingPolicy};
 use crate::admission::expressions::Expression;
 use crate::apimachinery::value::Value;
 
-/// The expressions that do not compile, besides match conditions: the path below `spec`, the expression and upstream's text.
-pub fn compile_errors(policy: &Value) -> Vec<(String, String, String)> {
-    let parsed = Policy::parse(policy);
-    let mut errors = Vec::new();
-    let mut check = |at: String, expression: &Expression| {
-        if let Some(why) = expression.error()
-            && !expression.text.trim().is_empty()
-        {
-            errors.push((at, expression.text.clone(), why.to_owned()));
-        }
-    };
-    for (i, variable) in parsed.variables.all().iter().enumerate() {
-        check(format!("variables[{i}].expression"), &variable.expression);
-    }
+/// An expression that does not compile: its path below `spec`, its text, and upstream's.
+pub type CompileError = (String, String, String);
+
+/// The expressions of a ValidatingAdmissionPolicy that do not compile, besides match conditions.
+pub fn compile_errors(policy: &Value) -> Vec<CompileError> {
+    let parsed = ValidatingPolicy::parse(policy);
+    let mut errors = Errors::default();
+    errors.check_variables(&parsed.common);
     for (i, validation) in parsed.validations.iter().enumerate() {
-        check(format!("validations[{i}].expression"), &validation.expression);
+        errors.check(|| format!("validations[{i}].expression"), &validation.expression);
         if let Some(message) = &validation.message_expression {
-            check(format!("validations[{i}].messageExpression"), message);
+            errors.check(|| format!("validations[{i}].messageExpression"), message);
         }
     }
     for (i, (_, annotation)) in parsed.annotations.iter().enumerate() {
-        check(format!("auditAnnotations[{i}].valueExpression"), annotation);
+        errors.check(|| format!("auditAnnotations[{i}].valueExpression"), annotation);
     }
-    errors
+    errors.0
+}
+
+/// The expressions of a MutatingAdmissionPolicy that do not compile, besides match conditions.
+pub fn mutation_errors(policy: &Value) -> Vec<CompileError> {
+    let parsed = MutatingPolicy::parse(policy);
+    let mut errors = Errors::default();
+    errors.check_variables(&parsed.common);
+    for (i, mutation) in parsed.mutations.iter().enumerate() {
+        let member = mutation.kind.member();
+        errors.check(|| format!("mutations[{i}].{member}.expression"), &mutation.expression);
+    }
+    errors.0
+}
+
+#[derive(Default)]
+struct Errors(Vec<CompileError>);
+
+impl Errors {
+    fn check(&mut self, at: impl FnOnce() -> String, expression: &Expression) {
+        if let Some(why) = expression.error()
+            && !expression.text.trim().is_empty()
+        {
+            self.0.push((at(), expression.text.clone(), why.to_owned()));
+        }
+    }
+
+    fn check_variables(&mut self, policy: &Common) {
+        for (i, variable) in policy.variables.all().iter().enumerate() {
+            self.check(|| format!("variables[{i}].expression"), &variable.expression);
+        }
+    }
 }

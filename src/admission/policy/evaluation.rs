@@ -1,7 +1,7 @@
 //! The evaluation of a ValidatingAdmissionPolicy with one binding and one parameter object (upstream's
 //! `validating.validator`).
 
-use super::stored::Policy;
+use super::stored::ValidatingPolicy;
 use crate::admission::expressions::{Judged, OUT_OF_BUDGET, OutOfBudget, Run, Subject, Variables};
 use torana_cel::Val;
 
@@ -10,7 +10,7 @@ const MAX_ANNOTATION: usize = 10 << 10;
 
 /// How one validation ended, if it does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub struct Failure {
     /// The place of the validation.
     pub index: usize,
     pub message: String,
@@ -20,7 +20,7 @@ pub(super) struct Failure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureKind {
+pub enum FailureKind {
     /// The validation does not hold.
     False,
     /// It has no result.
@@ -31,24 +31,24 @@ pub(super) enum FailureKind {
 
 /// What an evaluation came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Findings {
+pub struct Findings {
     pub failures: Vec<Failure>,
     pub annotations: Annotations,
     pub conditions: Judged,
 }
 
 /// By the index of the annotation in the policy; absent for those without a value.
-pub(super) type Annotations = Vec<(usize, Result<String, String>)>;
+pub type Annotations = Vec<(usize, Result<String, String>)>;
 
-impl Subject for Policy {
+impl Subject for ValidatingPolicy {
     type Findings = Findings;
 
     fn variables(&self) -> &Variables {
-        &self.variables
+        &self.common.variables
     }
 
     fn evaluate<'a>(&'a self, run: &Run<'a>) -> Findings {
-        let conditions = self.conditions.judge(run);
+        let conditions = self.common.conditions.judge(run);
         let mut findings = match &conditions.applies {
             Ok(false) => Findings::default(),
             Err(why) => Findings::single(why.clone(), FailureKind::Error),
@@ -76,7 +76,7 @@ impl Findings {
     }
 }
 
-impl Policy {
+impl ValidatingPolicy {
     fn results<'a>(&'a self, run: &Run<'a>) -> Result<Findings, OutOfBudget> {
         run.begin_evaluation();
         let failures = self.failures(run)?;

@@ -1,9 +1,10 @@
 //! The parameter objects of a binding (upstream's `generic.CollectParams`).
 
-use super::stored::{Binding, Choice, ParamKind, Policy};
+use super::stored::{Binding, Choice, ParamKind};
 use crate::admission::{Attributes, ObjectLookup};
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::value::Value;
+use std::fmt;
 use std::sync::Arc;
 
 /// Why there are no parameters to evaluate with: a configuration error of the policy or of the binding.
@@ -13,18 +14,28 @@ pub(super) enum Misconfigured {
     Binding(String),
 }
 
-/// The parameters to evaluate a policy with, one after the other; empty if the binding is to be skipped. Null stands for
+/// Upstream's text.
+impl fmt::Display for Misconfigured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(why) => write!(f, "failed to configure policy: {why}"),
+            Self::Binding(why) => write!(f, "failed to configure binding: {why}"),
+        }
+    }
+}
+
+/// The parameters to evaluate a policy of this parameter kind with, one after the other; empty if the binding is to be skipped. Null stands for
 /// a policy without parameters and for a binding that names none.
 ///
 /// # Errors
 /// [`Misconfigured`].
 pub(super) async fn collect(
     cluster: &ObjectLookup,
-    policy: &Policy,
+    kind: Option<&ParamKind>,
     binding: &Binding,
     attributes: &Attributes,
 ) -> Result<Vec<Arc<Value>>, Misconfigured> {
-    let (Some(kind), Some(params)) = (&policy.param_kind, &binding.params) else {
+    let (Some(kind), Some(params)) = (kind, &binding.params) else {
         return Ok(vec![Arc::default()]);
     };
     let group = &kind.version.group;

@@ -1,9 +1,9 @@
 //! [`Policies`]: the compiled policies with their bindings. A change makes the next request rebuild the [`Snapshot`].
 
-use super::stored::{Binding, Policy};
+use super::stored::{Binding, StoredPolicy};
 use crate::admission::matching::PluralIndex;
 use crate::client::{Informer, InformerHandle};
-use crate::storage::Storage;
+use crate::storage::{Entry, Storage};
 use crate::tasks::Signal;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -14,11 +14,10 @@ use std::time::Duration;
 /// How long a request waits until the policies acknowledged before it are known.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// The ValidatingAdmissionPolicies. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
-#[derive(Default)]
-pub struct Policies {
-    followed: OnceLock<Followed>,
-    snapshot: ArcSwap<Snapshot>,
+/// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
+pub struct Policies<P> {
+    followed: OnceLock<Followed<P>>,
+    snapshot: ArcSwap<Snapshot<P>>,
     /// True if the informers know more than the snapshot.
     outdated: AtomicBool,
     rebuilding: Mutex<()>,
@@ -30,24 +29,23 @@ struct Source<T> {
     informer: Informer<T>,
 }
 
-struct Followed {
-    policies: Source<Policy>,
+struct Followed<P> {
+    policies: Source<P>,
     bindings: Source<Binding>,
 }
 
 /// Feeds [`Policies`] while it runs.
-pub struct Feeds(InformerHandle<Policy>, InformerHandle<Binding>);
+pub struct Feeds<P>(InformerHandle<P>, InformerHandle<Binding>);
 
 /// The policies that have bindings.
-#[derive(Default)]
-pub(super) struct Snapshot {
-    all: Vec<Active>,
+pub(super) struct Snapshot<P> {
+    all: Vec<Active<P>>,
     index: PluralIndex,
 }
 
 /// A policy in use.
-pub(super) struct Active {
-    pub policy: Arc<Policy>,
+pub(super) struct Active<P> {
+    pub policy: Arc<P>,
     pub bindings: Vec<Arc<Binding>>,
 }
 
@@ -55,7 +53,7 @@ pub(super) struct Active {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotReady;
 
-impl Feeds {
+impl<P: StoredPolicy> Feeds<P> {
     /// Runs until dropped.
     pub async fn run(self) {
         tokio::join!(self.0.run(), self.1.run());
@@ -74,17 +72,37 @@ impl<T: Send + Sync + 'static> Source<T> {
     }
 }
 
-impl Followed {
+impl<P: StoredPolicy> Followed<P> {
     fn is_current(&self) -> bool {
         self.policies.is_current() && self.bindings.is_current()
     }
 }
 
-impl Policies {
+impl<P> Default for Policies<P> {
+    fn default() -> Self {
+        Self {
+            followed: OnceLock::new(),
+            snapshot: ArcSwap::default(),
+            outdated: AtomicBool::new(false),
+            rebuilding: Mutex::default(),
+        }
+    }
+}
+
+impl<P> Default for Snapshot<P> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            index: PluralIndex::default(),
+        }
+    }
+}
+
+impl<P: StoredPolicy> Policies<P> {
     /// Follows the stored policies and bindings. The signals fire when they have been read. Must be called once; later
     /// calls have no effect on requests.
-    pub fn follow(self: &Arc<Self>, policies: Arc<dyn Storage>, bindings: Arc<dyn Storage>) -> (Feeds, [Signal; 2]) {
-        let (policy_informer, policy_feed) = Informer::new(policies.clone(), Policy::from_entry);
+    pub fn follow(self: &Arc<Self>, policies: Arc<dyn Storage>, bindings: Arc<dyn Storage>) -> (Feeds<P>, [Signal; 2]) {
+        let (policy_informer, policy_feed) = Informer::new(policies.clone(), |entry: &Entry| P::parse(&entry.decode()));
         let (binding_informer, binding_feed) = Informer::new(bindings.clone(), Binding::from_entry);
         let me = self.clone();
         policy_informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
@@ -118,7 +136,7 @@ impl Policies {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn fresh(&self) -> Result<Arc<Snapshot>, NotReady> {
+    pub(super) async fn fresh(&self) -> Result<Arc<Snapshot<P>>, NotReady> {
         let followed = self.followed.get().ok_or(NotReady)?;
         if !followed.is_current() {
             let caught_up = async { tokio::join!(followed.policies.catch_up(), followed.bindings.catch_up()) };
@@ -131,7 +149,7 @@ impl Policies {
         Ok(self.snapshot.load_full())
     }
 
-    fn rebuild(&self, followed: &Followed) {
+    fn rebuild(&self, followed: &Followed<P>) {
         let _one_at_a_time = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
         // Cleared before reading: a change in between makes the next request rebuild again.
         if !self.outdated.swap(false, Ordering::AcqRel) {
@@ -146,30 +164,30 @@ impl Policies {
     }
 }
 
-impl Snapshot {
+impl<P: StoredPolicy> Snapshot<P> {
     /// The snapshot of these policies and bindings.
     pub fn new<'p>(
-        policies: impl Iterator<Item = &'p Arc<Policy>>,
+        policies: impl Iterator<Item = &'p Arc<P>>,
         bindings: impl Iterator<Item = &'p Arc<Binding>>,
     ) -> Self {
         let mut by_policy: HashMap<&str, Vec<Arc<Binding>>> = HashMap::new();
         for binding in bindings {
             by_policy.entry(&binding.policy).or_default().push(binding.clone());
         }
-        let active = |policy: &Arc<Policy>| {
-            let bindings = by_policy.remove(policy.name.as_str())?;
+        let active = |policy: &Arc<P>| {
+            let bindings = by_policy.remove(policy.common().name.as_str())?;
             Some(Active {
                 policy: policy.clone(),
                 bindings,
             })
         };
-        let all: Vec<Active> = policies.filter_map(active).collect();
-        let index = PluralIndex::new(all.iter().map(|a| &a.policy.criteria));
+        let all: Vec<Active<P>> = policies.filter_map(active).collect();
+        let index = PluralIndex::new(all.iter().map(|a| &a.policy.common().criteria));
         Self { all, index }
     }
 
     /// The policies that can match a resource.
-    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = &Active> {
+    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = &Active<P>> {
         self.index.candidates(plural).map(|position| &self.all[position])
     }
 }

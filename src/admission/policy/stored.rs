@@ -1,5 +1,6 @@
 //! Stored policies and bindings, compiled.
 
+use super::mutation::Mutation;
 use crate::admission::expressions::{Compiler, Conditions, Expression, Returns, Variables};
 use crate::admission::matching::Criteria;
 use crate::apimachinery::gvk::GroupVersion;
@@ -7,19 +8,49 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::LabelSelector;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
+use std::sync::Arc;
+
+/// What policies of both kinds have.
+pub struct Common {
+    pub(super) name: Str,
+    pub(super) criteria: Criteria,
+    /// Whether an error counts as if the expression did not exist.
+    pub(super) ignores_errors: bool,
+    pub(super) param_kind: Option<ParamKind>,
+    pub(super) conditions: Arc<Conditions>,
+    pub(super) variables: Variables,
+}
+
+/// A policy of one of the two kinds.
+pub trait StoredPolicy: Send + Sync + Sized + 'static {
+    /// Reads a stored object.
+    fn parse(object: &Value) -> Self;
+
+    /// What both kinds have.
+    fn common(&self) -> &Common;
+}
 
 /// A ValidatingAdmissionPolicy.
-pub(super) struct Policy {
-    pub name: Str,
-    pub criteria: Criteria,
-    /// Whether an error counts as if the expression did not exist.
-    pub ignores_errors: bool,
-    pub param_kind: Option<ParamKind>,
-    pub conditions: Conditions,
-    pub variables: Variables,
-    pub validations: Vec<Validation>,
+pub struct ValidatingPolicy {
+    pub(super) common: Common,
+    pub(super) validations: Vec<Validation>,
     /// By the key in audit events.
-    pub annotations: Vec<(String, Expression)>,
+    pub(super) annotations: Vec<(String, Expression)>,
+}
+
+/// A MutatingAdmissionPolicy.
+pub struct MutatingPolicy {
+    pub(super) common: Common,
+    pub(super) mutations: Vec<Mutation>,
+    /// True if the policy is to be evaluated again when others change the object.
+    pub(super) reinvoke: bool,
+}
+
+/// The compilers of a policy's expressions, which know its variables.
+struct Compilers {
+    expressions: Compiler,
+    /// Expressions of messages cannot name the authorizer, except through variables.
+    messages: Compiler,
 }
 
 /// The kind of a policy's parameters.
@@ -68,29 +99,44 @@ pub(super) struct Actions {
     pub audit: bool,
 }
 
-impl Policy {
-    pub fn from_entry(entry: &Entry) -> Self {
-        Self::parse(&entry.decode())
-    }
-
-    pub fn parse(object: &Value) -> Self {
+impl Common {
+    fn parse(object: &Value) -> (Self, Compilers) {
         let spec = object.get("spec");
         let param_kind = ParamKind::parse(spec.get("paramKind"));
         let has_params = param_kind.is_some();
-        let mut compiler = Compiler::new(has_params, true);
-        // Expressions of messages cannot name the authorizer, except through variables.
-        let mut messages = Compiler::new(has_params, false);
+        let mut compilers = Compilers {
+            expressions: Compiler::new(has_params, true),
+            messages: Compiler::new(has_params, false),
+        };
         let mut variables = Variables::default();
         for v in spec.get("variables").items() {
             let name = v.str_at(&["name"]);
             // Each variable may name those before it.
-            let expression = compiler.compile(v.str_at(&["expression"]), Returns::Anything);
-            compiler.declare(name, &expression);
-            messages.declare(name, &expression);
+            let expression = compilers
+                .expressions
+                .compile(v.str_at(&["expression"]), Returns::Anything);
+            compilers.expressions.declare(name, &expression);
+            compilers.messages.declare(name, &expression);
             variables.push(name, expression);
         }
+        let common = Self {
+            name: object.name().into(),
+            criteria: Criteria::of_policy(spec.get("matchConstraints")),
+            ignores_errors: spec.str_at(&["failurePolicy"]) == "Ignore",
+            conditions: Arc::new(Conditions::parse(spec.get("matchConditions"), has_params)),
+            variables,
+            param_kind,
+        };
+        (common, compilers)
+    }
+}
+
+impl StoredPolicy for ValidatingPolicy {
+    fn parse(object: &Value) -> Self {
+        let spec = object.get("spec");
+        let (common, Compilers { expressions, messages }) = Common::parse(object);
         let validation = |v: &Value| Validation {
-            expression: compiler.compile(v.str_at(&["expression"]), Returns::Bool),
+            expression: expressions.compile(v.str_at(&["expression"]), Returns::Bool),
             message: v.str_at(&["message"]).trim().to_owned(),
             message_expression: match v.str_at(&["messageExpression"]) {
                 "" => None,
@@ -105,19 +151,36 @@ impl Policy {
         };
         let annotation = |v: &Value| {
             let key = format!("{}/{}", object.name(), v.str_at(&["key"]));
-            let expression = compiler.compile(v.str_at(&["valueExpression"]), Returns::StringOrNull);
+            let expression = expressions.compile(v.str_at(&["valueExpression"]), Returns::StringOrNull);
             (key, expression)
         };
         Self {
-            name: object.name().into(),
-            criteria: Criteria::of_policy(spec.get("matchConstraints")),
-            ignores_errors: spec.str_at(&["failurePolicy"]) == "Ignore",
-            conditions: Conditions::parse(spec.get("matchConditions"), has_params),
             validations: spec.get("validations").items().iter().map(validation).collect(),
             annotations: spec.get("auditAnnotations").items().iter().map(annotation).collect(),
-            variables,
-            param_kind,
+            common,
         }
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl StoredPolicy for MutatingPolicy {
+    fn parse(object: &Value) -> Self {
+        let spec = object.get("spec");
+        let (common, Compilers { expressions, .. }) = Common::parse(object);
+        let compiler = expressions.allow_construction();
+        let mutations = spec.get("mutations").items().iter();
+        Self {
+            common,
+            mutations: mutations.map(|m| Mutation::parse(m, &compiler)).collect(),
+            reinvoke: spec.str_at(&["reinvocationPolicy"]) == "IfNeeded",
+        }
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
     }
 }
 

@@ -1,7 +1,7 @@
 //! Policies over a fixed cluster.
 
 use super::policies::Snapshot;
-use super::stored::{Binding, Policy};
+use super::stored::{Binding, ValidatingPolicy};
 use super::*;
 use crate::admission::Operation;
 use crate::admission::testing::{cluster, request, update};
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A policy `p` for configmaps with these members of `spec`, and a binding `b` with these.
 struct World {
-    surroundings: Surroundings,
-    snapshot: Snapshot,
+    surroundings: Surroundings<AdmissionPolicyMetrics>,
+    snapshot: Snapshot<ValidatingPolicy>,
 }
 
 fn with(mut object: Value, edits: &Value) -> Value {
@@ -38,7 +38,7 @@ impl World {
             json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
             binding_edits,
         );
-        let policies = [Arc::new(Policy::parse(&policy(policy_edits)))];
+        let policies = [Arc::new(ValidatingPolicy::parse(&policy(policy_edits)))];
         let bindings = [Arc::new(Binding::parse(&binding))];
         let namespace = json!({"metadata": {"name": "ns", "labels": {"team": "a"}}});
         Self {
@@ -202,13 +202,21 @@ fn expressions_that_do_not_compile_are_told_with_their_places() {
         .collect();
     assert_eq!(told[0].0, "variables[0].expression");
     assert!(told[1].1.contains("undefined field 'nothere'"), "{told:?}");
-    assert_eq!(told[2], ("validations[1].expression", "must evaluate to bool"));
+    assert_eq!(
+        told[2],
+        ("validations[1].expression", "must evaluate to bool but got int")
+    );
     assert_eq!(told[3].0, "validations[1].messageExpression");
 }
 
 #[test]
 fn equal_expressions_share_a_program() {
-    let of = |edits: Value| Policy::parse(&policy(&edits)).validations.remove(0).expression;
+    let of = |edits: Value| {
+        ValidatingPolicy::parse(&policy(&edits))
+            .validations
+            .remove(0)
+            .expression
+    };
     let one = of(json!({"validations": [{"expression": "object.shared == 7"}]}));
     assert!(one.shares_program(&of(json!({"validations": [{"expression": "object.shared == 7"}]}))));
     let params = of(

@@ -3,17 +3,17 @@
 
 use super::Surroundings;
 use super::evaluation::{Failure, FailureKind, Findings};
-use super::params::{self, Misconfigured};
+use super::params::Misconfigured;
 use super::policies::{Active, Snapshot};
-use super::stored::{Binding, Policy};
+use super::selection::Selection;
+use super::stored::{Binding, Common, ValidatingPolicy};
 use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
-use crate::admission::matching::Matcher;
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind, forbidden};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
-use crate::telemetry::admission_policies::PolicyLabels;
+use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, PolicyLabels};
 use crate::telemetry::match_conditions::ConditionLabels;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ struct Denial {
 
 /// The state of one write.
 struct Dispatch<'a> {
-    surroundings: &'a Surroundings,
+    surroundings: &'a Surroundings<AdmissionPolicyMetrics>,
     attributes: &'a Attributes,
     object: &'a Value,
-    matcher: Matcher<'a>,
+    selection: Selection<'a>,
     checks: Arc<Checks>,
     denial: Option<Denial>,
     /// The values of audit annotations, by key.
@@ -40,8 +40,8 @@ struct Dispatch<'a> {
 }
 
 pub(super) async fn dispatch(
-    surroundings: &Surroundings,
-    snapshot: &Snapshot,
+    surroundings: &Surroundings<AdmissionPolicyMetrics>,
+    snapshot: &Snapshot<ValidatingPolicy>,
     attributes: &Attributes,
     object: &Value,
 ) -> Result<()> {
@@ -49,7 +49,7 @@ pub(super) async fn dispatch(
         surroundings,
         attributes,
         object,
-        matcher: Matcher::new(&surroundings.cluster, attributes),
+        selection: Selection::new(&surroundings.cluster, attributes),
         checks: Arc::new(Checks::new(surroundings.authorizer.clone(), attributes.user.clone())),
         denial: None,
         annotations: BTreeMap::new(),
@@ -61,35 +61,22 @@ pub(super) async fn dispatch(
 }
 
 impl Dispatch<'_> {
-    async fn policy(&mut self, active: &Active) -> Result<()> {
+    async fn policy(&mut self, active: &Active<ValidatingPolicy>) -> Result<()> {
         let policy = &active.policy;
-        let target = match self.matcher.matches(&policy.criteria, self.object).await {
+        let target = match self.selection.version(&policy.common, self.object).await? {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(()),
-            Err(status) if status.code == 404 => return Err(status),
-            Err(status) => {
-                self.misconfigured(policy, None, &Misconfigured::Policy(status.message));
+            Err(why) => {
+                self.misconfigured(&policy.common, None, &why);
                 return Ok(());
             }
         };
         let mut inputs = None;
         for binding in &active.bindings {
-            if let Some(criteria) = &binding.criteria {
-                match self.matcher.matches(criteria, self.object).await {
-                    Ok(Some(_)) => {}
-                    Ok(None) => continue,
-                    Err(status) if status.code == 404 => return Err(status),
-                    Err(status) => {
-                        self.misconfigured(policy, Some(binding), &Misconfigured::Binding(status.message));
-                        continue;
-                    }
-                }
-            }
-            let params = params::collect(&self.surroundings.cluster, policy, binding, self.attributes).await;
-            let params = match params {
+            let params = match self.selection.params(&policy.common, binding, self.object).await? {
                 Ok(params) => params,
                 Err(why) => {
-                    self.misconfigured(policy, Some(binding), &why);
+                    self.misconfigured(&policy.common, Some(binding), &why);
                     continue;
                 }
             };
@@ -119,13 +106,10 @@ impl Dispatch<'_> {
     }
 
     async fn inputs(&self, target: &ServedKind) -> Result<Inputs> {
-        let namespace = match self.attributes.is_for("", "namespaces") {
-            true => None,
-            false => self.matcher.namespace().await?,
-        };
+        let namespace = self.selection.namespace().await?;
         let object = (self.object, &own(self.attributes));
         Ok(Inputs {
-            namespace: Arc::new(expressions::namespace(namespace.map(AsRef::as_ref))),
+            namespace,
             ..Inputs::new(&self.surroundings.cluster, self.attributes, object, target).await?
         })
     }
@@ -135,18 +119,15 @@ impl Dispatch<'_> {
     }
 
     /// Configuration errors deny whatever the actions of the binding, unless the policy ignores errors.
-    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &Misconfigured) {
+    fn misconfigured(&mut self, policy: &Common, binding: Option<&Binding>, why: &Misconfigured) {
         if policy.ignores_errors {
             return;
         }
-        let why = match why {
-            Misconfigured::Policy(why) => format!("failed to configure policy: {why}"),
-            Misconfigured::Binding(why) => format!("failed to configure binding: {why}"),
-        };
-        self.deny(denied(policy, binding, &why), "Invalid");
+        self.deny(denied(policy, binding, &why.to_string()), "Invalid");
     }
 
-    fn act(&mut self, policy: &Policy, binding: &Binding, findings: Findings, took: Duration) {
+    fn act(&mut self, of: &ValidatingPolicy, binding: &Binding, findings: Findings, took: Duration) {
+        let policy = &of.common;
         if !policy.conditions.is_empty() {
             let labels = ConditionLabels {
                 name: &policy.name,
@@ -200,7 +181,7 @@ impl Dispatch<'_> {
         for (index, value) in findings.annotations {
             match value {
                 Ok(value) => {
-                    let values = self.annotations.entry(policy.annotations[index].0.clone()).or_default();
+                    let values = self.annotations.entry(of.annotations[index].0.clone()).or_default();
                     if !values.contains(&value) {
                         values.push(value);
                     }
@@ -211,7 +192,7 @@ impl Dispatch<'_> {
         }
     }
 
-    fn annotate_failure(&self, policy: &Policy, binding: &Binding, failure: &Failure) {
+    fn annotate_failure(&self, policy: &Common, binding: &Binding, failure: &Failure) {
         let actions = binding.actions;
         let named = [(actions.deny, "Deny"), (actions.warn, "Warn"), (actions.audit, "Audit")];
         let named: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
@@ -250,7 +231,7 @@ impl Dispatch<'_> {
     }
 }
 
-fn denied(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+fn denied(policy: &Common, binding: Option<&Binding>, why: &str) -> String {
     let policy = &policy.name;
     match binding {
         Some(binding) => {

@@ -4,7 +4,7 @@ use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
 use super::review::{self, Answer, Review, Unacceptable};
-use super::versioned::Encoded;
+use crate::admission::versioned::Encoded;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::names;
 use crate::apimachinery::status::Status;
@@ -13,7 +13,7 @@ use crate::apimachinery::value::Value;
 use crate::client::webhook::{Call, CallError};
 use crate::tasks::off_thread;
 use crate::telemetry::admission_webhooks::{RejectionCause, WebhookLabels};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Limits of an answer: a patch may replace the whole object, in base64.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -94,7 +94,9 @@ pub(super) async fn ask(
     let max_response = RESPONSE_BYTES + RESPONSE_FACTOR * body.len();
     let posted = connection.post(Call {
         body: body.into(),
-        timeout: time_left(attributes).map_or(hook.timeout, |left| left.min(hook.timeout)),
+        timeout: attributes
+            .time_left()
+            .map_or(hook.timeout, |left| left.min(hook.timeout)),
         max_response,
     });
     let body = posted.await.map_err(|e| Failure::Call {
@@ -131,11 +133,6 @@ pub(super) async fn ask(
         true => Ok(answer),
         false => Err(Failure::Denied(denied(&hook.name, answer.status))),
     }
-}
-
-/// The time until the request ends.
-fn time_left(attributes: &Attributes) -> Option<Duration> {
-    Some(attributes.deadline?.saturating_duration_since(Instant::now()))
 }
 
 fn annotate(attributes: &Attributes, webhook: &str, answer: &Answer) {
@@ -215,16 +212,5 @@ pub(super) fn judge<T>(
             metrics.called(labels, took, 0, true);
             Err(status)
         }
-    }
-}
-
-/// Fails once the request's own deadline has passed.
-///
-/// # Errors
-/// 504.
-pub(super) fn in_time(attributes: &Attributes) -> Result<(), Status> {
-    match time_left(attributes) {
-        Some(Duration::ZERO) => Err(Status::timeout("request did not complete within requested timeout", 0)),
-        _ => Ok(()),
     }
 }

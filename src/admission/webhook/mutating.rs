@@ -6,37 +6,20 @@
 //! round 1: the marked ones that still match; all IfNeeded ones of round 0, if other plugins changed the object since.
 //! ```
 
-use super::call::{self, ask, in_time, judge};
+use super::call::{self, ask, judge};
 use super::configurations::{Active, Snapshot};
 use super::review::Answer;
 use super::selection::Selection;
-use super::versioned::Versioned;
-use super::{Calls, patch};
+use super::{Calls, MutatingWebhooks, patch};
+use crate::admission::reinvocation::Rounds;
+use crate::admission::versioned::Versioned;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::request::AuditLevel;
 use crate::telemetry::admission_webhooks::WebhookLabels;
-use std::collections::HashSet;
 use std::time::Instant;
-
-/// What round 1 needs to know of round 0.
-#[derive(Default)]
-struct Rounds {
-    /// IfNeeded webhooks that were called.
-    called: HashSet<String>,
-    /// Those of them to be called again.
-    marked: HashSet<String>,
-    /// The object after the last webhook; kept only if a webhook may be called again.
-    output: Option<Value>,
-}
-
-impl Rounds {
-    fn mark_called(&mut self) {
-        self.marked.extend(self.called.drain());
-    }
-}
 
 pub(super) async fn dispatch(
     calls: &Calls,
@@ -44,12 +27,8 @@ pub(super) async fn dispatch(
     attributes: &Attributes,
     object: &mut Value,
 ) -> Result<()> {
-    let again = attributes.reinvocation.is_second_round();
-    let mut rounds: Rounds = attributes.reinvocation.take().unwrap_or_default();
-    if again && rounds.output.as_ref().is_some_and(|output| output != object) {
-        rounds.mark_called();
-    }
-    if again && rounds.marked.is_empty() {
+    let mut rounds = Rounds::<MutatingWebhooks>::begin(&attributes.reinvocation, object);
+    if rounds.are_over() {
         return Ok(());
     }
     let mut selection = Selection::new(calls, attributes, "admit");
@@ -57,8 +36,7 @@ pub(super) async fn dispatch(
     for (position, active) in snapshot.candidates(&attributes.resource.resource) {
         let target = selection.select_changed(active, &versioned).await?;
         let Some(target) = target else { continue };
-        // A webhook that was not called in round 0 is not called in round 1, even if it matches now.
-        if again && !rounds.marked.contains(&active.hook.id) {
+        if !rounds.includes(&active.hook.id) {
             continue;
         }
         let call = One {
@@ -66,7 +44,7 @@ pub(super) async fn dispatch(
             active,
             attributes,
             labels: selection.labels(active),
-            place: format!("round_{}_index_{position}", u8::from(again)),
+            place: format!("round_{}_index_{position}", u8::from(rounds.is_second())),
         };
         if call.run(&mut versioned, &target).await? {
             rounds.mark_called();
@@ -74,14 +52,11 @@ pub(super) async fn dispatch(
             attributes.reinvocation.request();
         }
         if active.hook.reinvoke {
-            rounds.called.insert(active.hook.id.clone());
+            rounds.called(active.hook.id.clone());
         }
     }
     *object = versioned.finish().await?;
-    if !again {
-        rounds.output = (!rounds.called.is_empty()).then(|| object.clone());
-        attributes.reinvocation.keep(rounds);
-    }
+    rounds.end(&attributes.reinvocation, object);
     Ok(())
 }
 
@@ -120,7 +95,7 @@ impl One<'_> {
             None => {
                 let key = format!("failed-open.mutation.webhook.admission.k8s.io/{}", self.place);
                 attributes.audit.annotate(&key, active.hook.name.as_str());
-                in_time(attributes)?;
+                attributes.in_time()?;
             }
         }
         Ok(changed)

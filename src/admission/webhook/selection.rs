@@ -4,9 +4,9 @@
 use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
-use super::versioned::Versioned;
 use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
 use crate::admission::matching::Matcher;
+use crate::admission::versioned::Versioned;
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::status::{Result, Status};

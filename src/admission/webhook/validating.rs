@@ -2,10 +2,10 @@
 //! `admission/plugin/webhook/validating/dispatcher.go`).
 
 use super::Calls;
-use super::call::{ask, in_time, judge};
+use super::call::{ask, judge};
 use super::configurations::{Active, Snapshot};
 use super::selection::Selection;
-use super::versioned::{self, Encoded};
+use crate::admission::versioned::{self, Encoded};
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::status::{Result, Status};
@@ -42,7 +42,7 @@ pub(super) async fn dispatch(
     if matching.is_empty() {
         return Ok(());
     }
-    in_time(attributes)?;
+    attributes.in_time()?;
     let all = matching.into_iter().enumerate();
     let mut outcomes: FuturesUnordered<_> = all
         .map(|(index, (active, version))| {

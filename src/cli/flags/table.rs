@@ -191,7 +191,7 @@ flags! {
         "token-auth-file" Text "" supported "CSV of static tokens: token,user,uid[,\"group1,group2\"]; read once";
     }
     Authorization {
-        "authorization-config" Text "" supported "AuthorizationConfiguration file, reloaded when changed; replaces --authorization-mode and --authorization-webhook-*. Match conditions (CEL) are not supported";
+        "authorization-config" Text "" supported "AuthorizationConfiguration file, reloaded when changed; replaces --authorization-mode and --authorization-webhook-*";
         "authorization-mode" List "" supported "AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, in order; empty: Node,RBAC";
         "authorization-policy-file" Text "" supported "ABAC policies, one per line; needs mode ABAC";
         "authorization-webhook-cache-authorized-ttl" Duration "5m0s" supported "Time for which the webhook's positive answers are cached";

@@ -102,6 +102,7 @@ impl AuthorizationOptions {
             unauthorized_ttl: values.duration("authorization-webhook-cache-unauthorized-ttl")?,
             timeout: TIMEOUT,
             deny_on_failure: false,
+            conditions: None,
         });
         Ok(())
     }

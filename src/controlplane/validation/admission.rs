@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(errors(json!({"name": ""})), "webhooks[0].name: Required value");
         assert_eq!(
             errors(json!({"matchConditions": [{"name": "a", "expression": " 1 "}]})),
-            "webhooks[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool"
+            "webhooks[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int"
         );
         let unknown = errors(json!({"matchConditions": [{"name": "a", "expression": "params.x == variables.y"}]}));
         assert!(

@@ -42,6 +42,11 @@ impl Schema for Typed {
         merge::apply(&mut out, patch);
         Ok(out)
     }
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+        let mut out = object.clone();
+        merge::apply(&mut out, config.clone());
+        Ok(out)
+    }
 }
 
 pub struct Namespaces;

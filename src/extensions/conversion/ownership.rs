@@ -81,6 +81,10 @@ impl Schema for VersionedSchema {
         apply::apply_across(typed, live, &patch, &request, &self.across()).map(|a| a.object)
     }
 
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+        self.own().overlay(object, config)
+    }
+
     fn openapi(&self, dialect: Dialect) -> Option<Value> {
         self.own().openapi(dialect)
     }

@@ -130,6 +130,10 @@ impl Schema for KindSchema {
         apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
     }
 
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+        apply::overlay(self.schema.typed(), object, config)
+    }
+
     fn openapi(&self, dialect: Dialect) -> Option<Value> {
         let source = json::decode(&self.source).expect("encoded by this type");
         Some(openapi::component(&source, &self.gvk, dialect))

@@ -2,7 +2,9 @@
 
 use super::StoreLookup;
 use crate::admission::{ObjectLookup, ServedKind, Versions};
+use crate::api::apply_schema::ApplyType;
 use crate::api::{by_gvk, decode};
+use crate::apimachinery::apply;
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -91,21 +93,49 @@ impl Versions for StoreLookup {
         found.map_err(Status::internal)
     }
 
-    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<()> {
+    async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>> {
         let store = self.of_version(&kind.resource).await?;
         let row = store.resource();
         if row.gvk() == kind.kind {
-            row.schema.normalize(object)?;
+            let unknown = row.schema.normalize(object)?;
             store.strategy.default(object);
-            return Ok(());
+            // Objects without a Go type are pruned instead.
+            return Ok(if row.schema.definition().is_some() {
+                unknown
+            } else {
+                Vec::new()
+            });
         }
+        let mut unknown = Vec::new();
         // The object of a subresource with a kind of its own, such as a Scale or the options of a connection.
         if let Some(def) = by_gvk(&kind.kind.group, &kind.kind.version, &kind.kind.kind) {
-            decode::normalize(def, object).map_err(|e| Status::bad_request(e.to_string()))?;
+            unknown = decode::normalize(def, object).map_err(|e| Status::bad_request(e.to_string()))?;
         }
         if let Some(SubresourceBehaviour::Custom(handler)) = row.subresource(subresource).map(|s| &s.behaviour) {
             handler.default(object);
         }
-        Ok(())
+        Ok(unknown)
+    }
+
+    async fn overlay(
+        &self,
+        kind: &ServedKind,
+        subresource: &str,
+        object: &Value,
+        config: &Value,
+    ) -> Result<std::result::Result<Value, String>> {
+        let store = self.of_version(&kind.resource).await?;
+        let row = store.resource();
+        let of = &kind.kind;
+        if subresource.is_empty() || row.gvk() == *of {
+            return Ok(row.schema.overlay(object, config));
+        }
+        match by_gvk(&of.group, &of.version, &of.kind) {
+            Some(def) => Ok(apply::overlay(ApplyType::Root(def), object, config)),
+            None => Err(Status::service_unavailable(format!(
+                "Resource kind {of} not found. There can be a delay between when CustomResourceDefinitions are created and \
+                 when they are available."
+            ))),
+        }
     }
 }

@@ -43,20 +43,27 @@ pub fn described(config: &Value) -> String {
 
 /// Checks that a configuration conforms to its schema.
 pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Status> {
-    let mut errors = Errors::default();
-    check_below(config, schema, &mut String::new(), &mut errors);
-    if errors.more > 0 {
-        errors.lines.push(format!("and {} more errors", errors.more));
-    }
-    let text = match errors.lines.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => format!("errors:\n  {}", many.join("\n  ")),
+    let Some(text) = nonconformity(config, schema) else {
+        return Ok(());
     };
     Err(Status::raw_error(format!(
         "failed to create typed patch object ({}): {text}",
         described(config)
     )))
+}
+
+/// Why a configuration does not conform to its schema, in upstream's words.
+pub(super) fn nonconformity<S: ApplySchema>(config: &Value, schema: S) -> Option<String> {
+    let mut errors = Errors::default();
+    check_below(config, schema, &mut String::new(), &mut errors);
+    if errors.more > 0 {
+        errors.lines.push(format!("and {} more errors", errors.more));
+    }
+    match errors.lines.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
 }
 
 fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Errors) {

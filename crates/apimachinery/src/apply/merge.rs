@@ -266,7 +266,7 @@ impl Lost<'_> {
 }
 
 /// Returns the live value with the configuration merged into it.
-fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S) -> Option<Value> {
+pub(super) fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>, schema: S) -> Option<Value> {
     let (Some(a), Some(b)) = (live, config) else {
         return live.or(config).cloned();
     };

@@ -123,14 +123,33 @@ impl JsonPatch {
             }
             patch.operations.push(m);
         }
-        let n = patch.operations.len();
-        if n > MAX_OPERATIONS {
-            return Err(Status::too_large(&format!(
-                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {n}"
-            )));
-        }
         patch.findings = findings.into_texts();
-        Ok(patch)
+        patch.bounded()
+    }
+
+    /// A patch of operations that have at least the string members `op` and `path`.
+    ///
+    /// # Errors
+    /// 413 for too many operations.
+    pub fn of(operations: Vec<Value>) -> Result<Self, Status> {
+        let members = |operation| match operation {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        Self {
+            operations: operations.into_iter().map(members).collect(),
+            findings: Vec::new(),
+        }
+        .bounded()
+    }
+
+    fn bounded(self) -> Result<Self, Status> {
+        match self.operations.len() {
+            n if n > MAX_OPERATIONS => Err(Status::too_large(&format!(
+                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {n}"
+            ))),
+            _ => Ok(self),
+        }
     }
 
     /// Applies all operations in order.

@@ -124,6 +124,9 @@ impl<'a> Dict<'a> {
     }
 }
 
+/// How many types with wrong names are told.
+const MAX_ERRORS: usize = 100;
+
 impl Record<'_> {
     /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
     /// types of a mutating policy are: `Object.spec.template`. The error lists those that are not.
@@ -141,7 +144,7 @@ impl Record<'_> {
     }
 
     fn collect(&self, path: &str, errors: &mut Vec<String>) {
-        if self.of.name != path {
+        if self.of.name != path && errors.len() < MAX_ERRORS {
             let name = &self.of.name;
             errors.push(format!(
                 "unexpected type name {name:?}, expected {path:?}, which matches field name path from root Object type"

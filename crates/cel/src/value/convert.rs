@@ -7,8 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use torana_apimachinery::{Map, Value};
 
-/// How many parts the tree of a computed value has at most.
-const MAX_PARTS: usize = 1_000_000;
+/// How large the tree of a computed value is at most: the lengths of its strings, and so much for each part.
+const MAX_TREE: usize = 16 << 20;
+const PART: usize = 16;
 
 impl<'a> Val<'a> {
     /// The value of a tree, as its schema has it.
@@ -52,13 +53,13 @@ impl<'a> Val<'a> {
     /// # Errors
     /// Trees have no such values.
     pub fn to_tree(&self) -> Result<Value, String> {
-        let mut left = MAX_PARTS;
+        let mut left = MAX_TREE;
         self.tree(&mut left)
     }
 
     /// Values that share their parts can be much larger than what they take; as trees they cannot.
     fn tree(&self, left: &mut usize) -> Result<Value, String> {
-        *left = left.checked_sub(1).ok_or("the value is too large")?;
+        charge(left, 0)?;
         Ok(match self {
             Self::Null => Value::Null,
             Self::Bool(b) => Value::Bool(*b),
@@ -68,15 +69,24 @@ impl<'a> Val<'a> {
                 Err(_) => Value::Float(*n as f64),
             },
             Self::Double(f) if f.is_finite() => Value::Float(*f),
-            Self::String(s) => Value::String((&**s).into()),
+            Self::String(s) => {
+                charge(left, s.len())?;
+                Value::String((&**s).into())
+            }
             Self::Bytes(b) => Value::String(STANDARD.encode(b).into()),
             Self::Duration(d) => Value::String(duration_text(*d).into()),
             Self::Timestamp(t) => Value::String(t.text().into()),
-            Self::List(List::Tree(items, _)) => Value::Array(items.to_vec()),
+            Self::List(List::Tree(items, _)) => {
+                items.iter().try_for_each(|v| charge_tree(left, v))?;
+                Value::Array(items.to_vec())
+            }
             Self::List(List::Shared(items) | List::Typed(items, _)) => {
                 Value::Array(items.iter().map(|v| v.tree(left)).collect::<Result<_, _>>()?)
             }
-            Self::Map(Dict::Tree(map, _)) | Self::Object(map, _) => Value::Object((*map).clone()),
+            Self::Map(Dict::Tree(map, _)) | Self::Object(map, _) => {
+                charge_members(left, map)?;
+                Value::Object((*map).clone())
+            }
             Self::Map(Dict::Shared(map)) => {
                 let mut pair = |(k, v): (&Key<'a>, &Self)| match k {
                     Key::String(k) => Ok(((&**k).into(), v.tree(left)?)),
@@ -97,4 +107,28 @@ impl<'a> Val<'a> {
             other => return Err(format!("values of type {} have no form in objects", other.type_name())),
         })
     }
+}
+
+fn charge(left: &mut usize, length: usize) -> Result<(), String> {
+    *left = left
+        .checked_sub(length.saturating_add(PART))
+        .ok_or("the value is too large")?;
+    Ok(())
+}
+
+/// Charges for a copy of a part of the input.
+fn charge_tree(left: &mut usize, v: &Value) -> Result<(), String> {
+    charge(left, v.as_str().map_or(0, str::len))?;
+    match v {
+        Value::Array(items) => items.iter().try_for_each(|v| charge_tree(left, v)),
+        Value::Object(map) => charge_members(left, map),
+        _ => Ok(()),
+    }
+}
+
+fn charge_members(left: &mut usize, map: &Map) -> Result<(), String> {
+    map.iter().try_for_each(|(k, v)| {
+        charge(left, k.len())?;
+        charge_tree(left, v)
+    })
 }

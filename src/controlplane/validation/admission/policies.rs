@@ -2,7 +2,7 @@
 
 use super::rules::{ALL_OPERATIONS, NOT_DELETE};
 use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
-use crate::admission::policy::compile_errors;
+use crate::admission::policy::{compile_errors, mutation_errors};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
@@ -50,13 +50,19 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
             ));
         }
     }
-    if mutating {
-        mutations(&mut out, spec, &path);
-    } else {
-        validations(&mut out, v, spec, &path);
-        for (at, text, why) in compile_errors(v) {
-            out.push(FieldError::invalid(&path.child(&at), text, why));
+    let errors = match mutating {
+        true => {
+            mutations(&mut out, spec, &path);
+            mutation_errors(v)
         }
+        false => {
+            validations(&mut out, v, spec, &path);
+            compile_errors(v)
+        }
+    };
+    for (at, text, why) in errors {
+        let text = if mutating { text.trim() } else { text.as_str() };
+        out.push(FieldError::invalid(&path.child(&at), text, why));
     }
     out
 }
@@ -226,10 +232,7 @@ fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 format!("must be specified when patchType is {kind}"),
             ));
         } else if m.str_at(&[mine, "expression"]).trim().is_empty() {
-            out.push(FieldError::required(
-                &at.child(mine).child("expression"),
-                "expression is not specified",
-            ));
+            out.push(FieldError::required(&at.child(mine).child("expression"), ""));
         }
         if !m.get(other).is_null() {
             out.push(FieldError::invalid(
@@ -368,13 +371,17 @@ mod tests {
         let errors = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
                 "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}});
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}]}});
             for (k, x) in edits.as_object().unwrap().iter() {
                 v.set(&["spec", k], x.clone());
             }
             aggregate(&policy(&v, true))
         };
         assert_eq!(errors(json!({})), "[]");
+        assert_eq!(
+            errors(json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]})),
+            "spec.mutations[0].jsonPatch.expression: Invalid value: \"[]\": must evaluate to list(JSONPatch) but got list(dyn)"
+        );
         assert_eq!(
             errors(json!({"mutations": []})),
             "spec.mutations: Required value: mutations must contain at least one item"

@@ -1,4 +1,4 @@
-//! The objects of a write in the version that a webhook is to see.
+//! The objects of a write in the version that a webhook or a policy is to see.
 
 use crate::admission::versions::{convert, own};
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
@@ -9,19 +9,21 @@ use bytes::Bytes;
 
 /// The encoded object and old object; `null` for what there is none of.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Encoded {
+pub struct Encoded {
+    /// The object in its current state.
     pub object: Bytes,
+    /// The stored object.
     pub old: Bytes,
 }
 
-/// The object of a write while webhooks change it one after the other.
-pub(super) struct Versioned<'a> {
+/// The object of a write while webhooks or policies change it one after the other.
+pub struct Versioned<'a> {
     cluster: &'a ObjectLookup,
     attributes: &'a Attributes,
     /// The version of `object`.
     version: ServedKind,
     object: Value,
-    /// The object in the request's own version, until a webhook changes it: conversion there and back may lose something.
+    /// The object in the request's own version, until it is changed: conversion there and back may lose something.
     original: Option<Value>,
     changed: bool,
     encoded: Option<Encoded>,
@@ -31,7 +33,7 @@ pub(super) struct Versioned<'a> {
 ///
 /// # Errors
 /// Those of the conversion.
-pub(super) async fn encode(
+pub async fn encode(
     cluster: &ObjectLookup,
     attributes: &Attributes,
     object: &Value,
@@ -55,6 +57,7 @@ pub(super) async fn encode(
 }
 
 impl<'a> Versioned<'a> {
+    /// The object of the request.
     pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes, object: Value) -> Self {
         Self {
             cluster,
@@ -77,11 +80,11 @@ impl<'a> Versioned<'a> {
         &self.version
     }
 
-    /// Converts the object to another version, and encodes it.
+    /// Converts the object to another version.
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
+    pub async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
         if self.version.kind != target.kind {
             if !self.changed && self.original.is_none() {
                 self.original = Some(self.object.clone());
@@ -91,6 +94,15 @@ impl<'a> Versioned<'a> {
             self.encoded = None;
         }
         self.version = target.clone();
+        Ok(())
+    }
+
+    /// Converts the object to another version, and encodes it.
+    ///
+    /// # Errors
+    /// Those of the conversion.
+    pub async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
+        self.convert_to(target).await?;
         if let Some(encoded) = &self.encoded {
             return Ok(encoded.clone());
         }
@@ -99,7 +111,7 @@ impl<'a> Versioned<'a> {
         Ok(encoded)
     }
 
-    /// Replaces the object by what a webhook made of it.
+    /// Replaces the object by what a webhook or a policy made of it.
     pub fn set(&mut self, object: Value) {
         self.object = object;
         self.changed = true;

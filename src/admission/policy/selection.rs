@@ -1,0 +1,85 @@
+//! [`Selection`]: which policies and bindings concern a write, and with which parameters they are evaluated (upstream's
+//! `generic.policyDispatcher`).
+
+use super::params::{self, Misconfigured};
+use super::stored::{Binding, Common};
+use crate::admission::expressions;
+use crate::admission::matching::{Criteria, Matcher};
+use crate::admission::{Attributes, ObjectLookup, ServedKind};
+use crate::apimachinery::status::Result;
+use crate::apimachinery::value::Value;
+use std::sync::Arc;
+
+/// Selects for one write.
+pub(super) struct Selection<'a> {
+    cluster: &'a ObjectLookup,
+    attributes: &'a Attributes,
+    matcher: Matcher<'a>,
+}
+
+impl<'a> Selection<'a> {
+    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
+        Self {
+            cluster,
+            attributes,
+            matcher: Matcher::new(cluster, attributes),
+        }
+    }
+
+    /// The version in which a policy judges the write; `None` if it does not.
+    ///
+    /// # Errors
+    /// 404 if the namespace does not exist.
+    pub async fn version(
+        &self,
+        policy: &Common,
+        object: &Value,
+    ) -> Result<std::result::Result<Option<ServedKind>, Misconfigured>> {
+        let matched = self.matches(&policy.criteria, object).await?;
+        Ok(matched.map_err(Misconfigured::Policy))
+    }
+
+    /// The parameters to evaluate a policy with for one of its bindings; empty if the binding does not concern the write.
+    ///
+    /// # Errors
+    /// 404 if the namespace does not exist.
+    pub async fn params(
+        &self,
+        policy: &Common,
+        binding: &Binding,
+        object: &Value,
+    ) -> Result<std::result::Result<Vec<Arc<Value>>, Misconfigured>> {
+        if let Some(criteria) = &binding.criteria {
+            match self.matches(criteria, object).await? {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Ok(Vec::new())),
+                Err(why) => return Ok(Err(Misconfigured::Binding(why))),
+            }
+        }
+        Ok(params::collect(self.cluster, policy.param_kind.as_ref(), binding, self.attributes).await)
+    }
+
+    /// What expressions see of the namespace of the write.
+    ///
+    /// # Errors
+    /// 404 if it does not exist.
+    pub async fn namespace(&self) -> Result<Arc<Value>> {
+        let namespace = match self.attributes.is_for("", "namespaces") {
+            true => None,
+            false => self.matcher.namespace().await?,
+        };
+        Ok(Arc::new(expressions::namespace(namespace.map(AsRef::as_ref))))
+    }
+
+    async fn matches(
+        &self,
+        criteria: &Criteria,
+        object: &Value,
+    ) -> Result<std::result::Result<Option<ServedKind>, String>> {
+        match self.matcher.matches(criteria, object).await {
+            Ok(target) => Ok(Ok(target)),
+            Err(status) if status.code == 404 => Err(status),
+            Err(status) => Ok(Err(status.message)),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! [`MatchConditions`]: the match conditions of an authorization webhook, CEL expressions over the review that would be sent
+//! (upstream: `apiserver/pkg/authorization/cel`).
+
+use super::{Attributes, review};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+use crate::json;
+use crate::tasks::compute;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use torana_cel::{Environment, Fail, Program, Schema, Type, Val, Variable};
+
+const MAX_CONDITIONS: usize = 64;
+/// Upstream's cost limit of an expression.
+const MAX_COST: u64 = 1_000_000;
+/// What all conditions may cost without going to the compute pool: less than 100 µs.
+const QUICK: u64 = 2_000;
+/// About what an evaluation allocates: its cost bounds the sizes of what it makes.
+const MEMORY: usize = 16 << 20;
+
+/// Conditions that must all hold for the webhook to be asked.
+#[derive(Debug)]
+pub struct MatchConditions {
+    all: Vec<(String, Program)>,
+    request: Schema,
+}
+
+/// What the evaluation of conditions came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    /// Whether all conditions hold. One that is false outweighs the errors of others.
+    pub applies: Result<bool, String>,
+    /// True if a condition could not be evaluated.
+    pub failed: bool,
+}
+
+/// Equal texts make equal conditions.
+impl PartialEq for MatchConditions {
+    fn eq(&self, other: &Self) -> bool {
+        self.all
+            .iter()
+            .map(|(text, _)| text)
+            .eq(other.all.iter().map(|(text, _)| text))
+    }
+}
+
+impl Eq for MatchConditions {}
+
+/// The variable `request`: a SubjectAccessReviewSpec.
+fn request() -> Schema {
+    let text = || Schema::scalar(Type::String, u64::MAX);
+    let texts = || Schema::list(text(), u64::MAX);
+    let requirement = || {
+        let fields = vec![("key", text()), ("operator", text()), ("values", texts())];
+        Schema::record("kubernetes.SelectorRequirement", fields)
+    };
+    let selector = |name: &str| {
+        let requirements = Schema::list(requirement(), u64::MAX);
+        Schema::record(name, vec![("rawSelector", text()), ("requirements", requirements)])
+    };
+    let mut resource: Vec<_> = RESOURCE.iter().map(|name| (*name, text())).collect();
+    resource.push(("fieldSelector", selector("kubernetes.FieldSelectorAttributes")));
+    resource.push(("labelSelector", selector("kubernetes.LabelSelectorAttributes")));
+    let path = vec![("path", text()), ("verb", text())];
+    let fields = vec![
+        (
+            "resourceAttributes",
+            Schema::record("kubernetes.ResourceAttributes", resource),
+        ),
+        (
+            "nonResourceAttributes",
+            Schema::record("kubernetes.NonResourceAttributes", path),
+        ),
+        ("user", text()),
+        ("groups", texts()),
+        ("extra", Schema::map(texts(), u64::MAX)),
+        ("uid", text()),
+    ];
+    Schema::record("kubernetes.SubjectAccessReviewSpec", fields)
+}
+
+const RESOURCE: [&str; 7] = [
+    "namespace",
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "name",
+];
+
+/// The value of `request`. Expressions see every member, also those that the review leaves out because they are empty.
+fn subject(attributes: &Attributes<'_>) -> Value {
+    let mut spec = review::spec(attributes, "groups");
+    let mut complete = |path: &[&str], empty: Value| {
+        if spec.at(path).is_null() {
+            spec.set(path, empty);
+        }
+    };
+    complete(&["user"], "".into());
+    complete(&["uid"], "".into());
+    complete(&["groups"], json!([]));
+    complete(&["extra"], json!({}));
+    match attributes.is_resource {
+        true => RESOURCE
+            .iter()
+            .for_each(|name| complete(&["resourceAttributes", name], "".into())),
+        false => ["path", "verb"]
+            .iter()
+            .for_each(|name| complete(&["nonResourceAttributes", name], "".into())),
+    }
+    spec
+}
+
+impl MatchConditions {
+    /// Compiles the `matchConditions` of a webhook; `None` if there are none, or an error was added.
+    pub fn parse(list: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<Self> {
+        let list = list.items();
+        if list.len() > MAX_CONDITIONS {
+            errors.push(FieldError::too_many(at, list.len(), MAX_CONDITIONS));
+            return None;
+        }
+        let mut environment = Environment::default();
+        let request = request();
+        environment.declare("request", request.clone());
+        let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
+        for (i, condition) in list.iter().enumerate() {
+            let at = at.index(i).child("expression");
+            let text = condition.str_at(&["expression"]);
+            if text.trim().is_empty() {
+                errors.push(FieldError::required(&at, ""));
+            } else if !seen.insert(text) {
+                errors.push(FieldError::duplicate(&at, text));
+            } else {
+                match compile(&environment, text) {
+                    Ok(program) => all.push((text.to_owned(), program)),
+                    Err(why) => errors.push(FieldError::invalid(&at, text, why)),
+                }
+            }
+        }
+        (!all.is_empty()).then_some(Self { all, request })
+    }
+
+    /// Evaluates the conditions for a request.
+    pub(super) async fn judge(self: &Arc<Self>, attributes: &Attributes<'_>) -> Judged {
+        let subject = subject(attributes);
+        if let Some(judged) = self.attempt(&subject, QUICK) {
+            return judged;
+        }
+        let me = self.clone();
+        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, MAX_COST) }).await;
+        judged.ok().flatten().unwrap_or_else(|| Judged {
+            applies: Err("the server is too busy to evaluate match conditions".to_owned()),
+            failed: true,
+        })
+    }
+
+    /// `None` if the limit is less than upstream's and does not suffice.
+    fn attempt(&self, subject: &Value, limit: u64) -> Option<Judged> {
+        let mut errors: Vec<String> = Vec::new();
+        for (text, program) in &self.all {
+            let value = Val::of(subject, &self.request).and_then(|value| {
+                let request = [Variable { name: "request", value }];
+                program.evaluate(&request, limit).value
+            });
+            match value {
+                Ok(Val::Bool(true)) => {}
+                Ok(_) => {
+                    return Some(Judged {
+                        applies: Ok(false),
+                        failed: !errors.is_empty(),
+                    });
+                }
+                Err(Fail::Cost) if limit < MAX_COST => return None,
+                Err(why) => {
+                    let why = format!("cel evaluation error: expression '{text}' resulted in error: {why}");
+                    errors.push(why);
+                }
+            }
+        }
+        Some(Judged {
+            failed: !errors.is_empty(),
+            applies: match errors.as_slice() {
+                [] => Ok(true),
+                [one] => Err(one.clone()),
+                // The texts differ, and so do the errors.
+                all => Err(format!("[{}]", all.join(", "))),
+            },
+        })
+    }
+}
+
+fn compile(environment: &Environment, text: &str) -> Result<Program, String> {
+    let program = environment
+        .compile(text)
+        .map_err(|issues| format!("compilation failed: {issues}"))?;
+    match program.result_type() {
+        Type::Bool => Ok(program),
+        got => Err(format!("must evaluate to bool but got {got}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::request::{RequestInfo, UserInfo};
+
+    fn parse(expressions: &[&str]) -> Result<Arc<MatchConditions>, String> {
+        let list: Vec<Value> = expressions.iter().map(|e| json!({"expression": (*e)})).collect();
+        let mut errors = ErrorList::new();
+        let parsed = MatchConditions::parse(&list.into(), &FieldPath::new("matchConditions"), &mut errors);
+        match errors.is_empty() {
+            true => Ok(Arc::new(parsed.unwrap())),
+            false => Err(aggregate(&errors)),
+        }
+    }
+
+    async fn judge(expressions: &[&str], uri: &str) -> Result<bool, String> {
+        let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
+        let user = UserInfo::system("jane", &["dev"]);
+        let conditions = parse(expressions).unwrap();
+        conditions.judge(&Attributes::of(&user, &info)).await.applies
+    }
+
+    #[tokio::test]
+    async fn conditions_see_the_review_with_its_empty_members() {
+        let uri = "/api/v1/namespaces/n/pods?labelSelector=x%20in%20(a,b)";
+        for (expression, holds) in [
+            (
+                "request.user == 'jane' && request.groups.exists(g, g == 'dev') && request.uid == ''",
+                true,
+            ),
+            (
+                "request.resourceAttributes.namespace == 'n' && request.resourceAttributes.subresource == ''",
+                true,
+            ),
+            ("has(request.nonResourceAttributes)", false),
+            (
+                "request.resourceAttributes.labelSelector.requirements[0].values == ['a', 'b']",
+                true,
+            ),
+            ("has(request.resourceAttributes.fieldSelector)", false),
+        ] {
+            assert_eq!(judge(&[expression], uri).await, Ok(holds), "{expression}");
+        }
+        assert_eq!(
+            judge(&["request.nonResourceAttributes.path == '/x'"], "/x").await,
+            Ok(true)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_condition_that_is_false_outweighs_errors() {
+        let failing = "request.resourceAttributes.namespace == 'n'";
+        assert_eq!(judge(&[failing, "false"], "/healthz").await, Ok(false));
+        assert_eq!(
+            judge(&["true", failing], "/healthz").await,
+            Err(format!(
+                "cel evaluation error: expression '{failing}' resulted in error: no such key: resourceAttributes"
+            ))
+        );
+    }
+
+    #[tokio::test]
+    async fn expensive_conditions_end_at_the_limit_of_their_cost() {
+        let cubic = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, a + b + c > 0)))";
+        assert_eq!(judge(&[cubic], "/x").await, Ok(true));
+        let deeper = format!("lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0) && {cubic})");
+        let refused = judge(&[&deeper], "/x").await.unwrap_err();
+        assert!(refused.ends_with("actual cost limit exceeded"), "{refused}");
+    }
+
+    #[test]
+    fn expressions_that_do_not_compile_are_told_in_upstreams_words() {
+        let told = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
+        for part in [
+            "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",
+            "matchConditions[2].expression: Duplicate value: \"true\"",
+            "matchConditions[3].expression: Required value",
+            "matchConditions[4].expression: Invalid value: \"request.nothere\": compilation failed: ERROR: <input>:1:8: \
+             undefined field 'nothere'",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}
