@@ -9,8 +9,10 @@
 //! A loop gets a `Term`: what it reads, what it writes with, and the task group that ends with the term.
 
 mod aggregated_roles;
+mod certificates;
 pub(crate) mod discovery;
 mod election;
+mod events;
 mod finished_jobs;
 mod garbage;
 pub(crate) mod loopback;
@@ -21,9 +23,11 @@ mod quota;
 mod root_ca;
 mod selection;
 mod service_account;
+mod service_endpoints;
 mod term;
 mod volumes;
 
+pub use certificates::SigningConfig;
 pub use selection::{Selection, UnknownController};
 
 use crate::registry::StoreLookup;
@@ -55,6 +59,8 @@ pub struct Config {
     pub shared_store: bool,
     /// The CA certificates (PEM) with which clients inside the cluster verify this server, if they are known.
     pub root_ca: Option<Bytes>,
+    /// The CAs that sign certificate signing requests.
+    pub signing: Arc<SigningConfig>,
     /// Metrics.
     pub telemetry: Telemetry,
 }
@@ -104,6 +110,21 @@ impl Controllers {
 /// Starts the loops of a term.
 fn start(selection: &Selection, term: &Term) {
     let starts: &[(&str, fn(&Term))] = &[
+        (
+            "certificatesigningrequest-approving-controller",
+            certificates::start_approver,
+        ),
+        (
+            "certificatesigningrequest-cleaner-controller",
+            certificates::start_cleaner,
+        ),
+        (
+            "certificatesigningrequest-signing-controller",
+            certificates::start_signer,
+        ),
+        ("endpoints-controller", service_endpoints::start_endpoints),
+        ("endpointslice-controller", service_endpoints::start_slices),
+        ("endpointslice-mirroring-controller", service_endpoints::start_mirroring),
         ("garbage-collector-controller", garbage::start),
         ("namespace-controller", namespace::start),
         ("persistentvolume-protection-controller", volumes::start_volumes),

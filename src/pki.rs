@@ -8,8 +8,10 @@ pub mod certs;
 mod files;
 mod issue;
 mod kubeconfig;
+mod signer;
 
 pub use kubeconfig::{Credentials, Kubeconfig, write_kubeconfig, write_secret};
+pub use signer::Signer;
 
 use issue::{Authority, Leaf};
 use std::fmt;

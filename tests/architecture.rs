@@ -69,7 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The loops read stores and write through the filter chain, so of the server they need only a `Handler`.
     (
         "controllers",
-        &["admission", "client", "registry", "request", "storage"],
+        // Certificate signing requests are answered by the CAs of the PKI.
+        &["admission", "client", "pki", "registry", "request", "storage"],
     ),
     (
         "extensions",

@@ -278,3 +278,240 @@ fn a_claim_that_nobody_uses_is_deleted() {
     g.kubectl(&["delete", "pvc", "c", "--timeout=30s"]);
     assert!(!exists(&g, &["pvc", "c"]));
 }
+
+/// Creates a Node, a Service with a named port, and a Pod of it that runs.
+const WORKLOAD: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {topology.kubernetes.io/zone: z}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {team: a}}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: http}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: web}}
+spec:
+  nodeName: node-1
+  containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}]}]
+"#;
+
+fn pod_status(g: &Gateway, ready: &str) {
+    let status = format!(
+        r#"{{"status":{{"phase":"Running","podIP":"10.1.0.1","podIPs":[{{"ip":"10.1.0.1"}}],"conditions":[{{"type":"Ready","status":"{ready}"}}]}}}}"#
+    );
+    g.kubectl(&[
+        "patch",
+        "pod",
+        "p",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ]);
+}
+
+#[test]
+fn a_service_has_the_endpoints_of_its_pods() {
+    let (_dir, g) = gateway();
+    wait_for("the default ServiceAccount", || exists(&g, &["sa", "default"]));
+    g.kubectl_in(&["create", "-f", "-"], Some(WORKLOAD));
+    let of = "kubernetes.io/service-name=web";
+    let slice = |path: &str| {
+        let path = format!("jsonpath={{.items[*]{path}}}");
+        g.kubectl(&["get", "endpointslices", "-l", of, "-o", &path])
+    };
+    let endpoints = |path: &str| {
+        let path = format!("jsonpath={{.subsets[*]{path}}}");
+        g.kubectl(&["get", "endpoints", "web", "--ignore-not-found", "-o", &path])
+    };
+    wait_for("an empty slice", || slice(".addressType") == "IPv4");
+    pod_status(&g, "False");
+    wait_for("an endpoint that is not ready", || {
+        slice(".endpoints[*].conditions.ready") == "false" && endpoints(".notReadyAddresses[*].ip") == "10.1.0.1"
+    });
+    pod_status(&g, "True");
+    wait_for("it is ready", || {
+        slice(".endpoints[*].conditions.ready") == "true" && endpoints(".addresses[*].ip") == "10.1.0.1"
+    });
+    assert_eq!(slice(".ports[*].port"), "8080");
+    assert_eq!(slice(".endpoints[*].zone"), "z");
+    assert_eq!(slice(".metadata.labels.team"), "a");
+    assert_eq!(slice(".metadata.ownerReferences[*].kind"), "Service");
+    assert!(slice(".metadata.name").starts_with("web-"));
+
+    g.kubectl(&["label", "service", "web", "team=b", "--overwrite"]);
+    wait_for("the label is copied", || slice(".metadata.labels.team") == "b");
+
+    g.kubectl(&["delete", "service", "web"]);
+    wait_for("all are gone", || {
+        slice(".metadata.name").is_empty() && !exists(&g, &["endpoints", "web"])
+    });
+}
+
+#[test]
+fn endpoints_that_users_write_are_mirrored() {
+    let (_dir, g) = gateway();
+    let objects = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: outside}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: outside}
+subsets: [{addresses: [{ip: 192.0.2.1}, {ip: 192.0.2.2}], ports: [{port: 8080}]}]
+"#;
+    g.kubectl_in(&["create", "-f", "-"], Some(objects));
+    let slice = |path: &str| {
+        let path = format!("jsonpath={{.items[*]{path}}}");
+        let of = "endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io";
+        g.kubectl(&["get", "endpointslices", "-l", of, "-o", &path])
+    };
+    wait_for("they are mirrored", || {
+        slice(".endpoints[*].addresses[*]") == "192.0.2.1 192.0.2.2"
+    });
+    assert_eq!(slice(".metadata.ownerReferences[*].kind"), "Endpoints");
+    let fewer = r#"{"subsets":[{"addresses":[{"ip":"192.0.2.2"}],"ports":[{"port":8080}]}]}"#;
+    g.kubectl(&["patch", "endpoints", "outside", "--type=merge", "-p", fewer]);
+    wait_for("a change is mirrored", || {
+        slice(".endpoints[*].addresses[*]") == "192.0.2.2"
+    });
+    g.kubectl(&[
+        "label",
+        "endpoints",
+        "outside",
+        "endpointslice.kubernetes.io/skip-mirror=true",
+    ]);
+    wait_for("they are no longer mirrored", || slice(".metadata.name").is_empty());
+}
+
+/// A request for a client certificate, made by openssl, and its key.
+fn certificate_request(dir: &std::path::Path, subject: &str) -> String {
+    let (key, request) = (dir.join("client.key"), dir.join("client.csr"));
+    let mut command = std::process::Command::new("openssl");
+    command.args([
+        "req",
+        "-new",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]);
+    command
+        .args(["-subj", subject, "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&request);
+    let made = command.output().expect("openssl is installed");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    use base64::Engine as _;
+    let text = std::fs::read(request).expect("openssl wrote it");
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn request_manifest(name: &str, signer: &str, request: &str, usages: &str) -> String {
+    format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {{name: {name}}}\nspec:\n  signerName: kubernetes.io/{signer}\n  request: {request}\n  expirationSeconds: 3600\n  usages: [{usages}]\n"
+    )
+}
+
+#[test]
+fn an_approved_request_becomes_a_certificate() {
+    let (dir, g) = gateway();
+    let request = certificate_request(dir.path(), "/CN=jane/O=team");
+    let manifest = request_manifest(
+        "jane",
+        "kube-apiserver-client",
+        &request,
+        "client auth, digital signature",
+    );
+    g.kubectl_in(&["create", "-f", "-"], Some(&manifest));
+    let status = |name: &str, path: &str| {
+        let path = format!("jsonpath={{.status{path}}}");
+        g.kubectl(&["get", "csr", name, "-o", &path])
+    };
+    assert_eq!(status("jane", ".certificate"), "", "nobody approved it");
+    g.kubectl(&["certificate", "approve", "jane"]);
+    wait_for("it is signed", || !status("jane", ".certificate").is_empty());
+    use base64::Engine as _;
+    let pem = base64::engine::general_purpose::STANDARD.decode(status("jane", ".certificate"));
+    let certificate = dir.path().join("client.crt");
+    std::fs::write(&certificate, pem.expect("it is base64")).expect("a file");
+    let (certificate, key) = (certificate.display().to_string(), dir.path().join("client.key"));
+    let key = key.display().to_string();
+    g.kubectl(&[
+        "config",
+        "set-credentials",
+        "jane",
+        "--client-certificate",
+        &certificate,
+        "--client-key",
+        &key,
+    ]);
+    let who = g.kubectl(&[
+        "--user=jane",
+        "auth",
+        "whoami",
+        "-o",
+        "jsonpath={.status.userInfo.username}",
+    ]);
+    assert_eq!(who, "jane");
+
+    // What the signer refuses is marked.
+    let manifest = request_manifest("bad", "kube-apiserver-client", &request, "server auth");
+    g.kubectl_in(&["create", "-f", "-"], Some(&manifest));
+    g.kubectl(&["certificate", "approve", "bad"]);
+    let failed = ".conditions[?(@.type=='Failed')].message";
+    wait_for("it is refused", || {
+        status("bad", failed) == "invalid usage for client certificate: server auth"
+    });
+}
+
+#[test]
+fn a_node_is_approved_if_it_may_ask() {
+    let (dir, g) = gateway();
+    let request = certificate_request(dir.path(), "/O=system:nodes/CN=system:node:node-1");
+    let manifest = request_manifest(
+        "node",
+        "kube-apiserver-client-kubelet",
+        &request,
+        "client auth, digital signature",
+    );
+    let role = [
+        "--clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "--user=boot",
+    ];
+    let create = [
+        "create",
+        "clusterrole",
+        "ask",
+        "--verb=create",
+        "--resource=certificatesigningrequests.certificates.k8s.io",
+    ];
+    g.kubectl(&create);
+    g.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "ask",
+        "--clusterrole=ask",
+        "--user=boot",
+    ]);
+    g.kubectl_in(&["create", "--as=boot", "-f", "-"], Some(&manifest));
+    let reason = || g.kubectl(&["get", "csr", "node", "-o", "jsonpath={.status.conditions[*].message}"]);
+    assert_eq!(reason(), "", "it may not");
+    g.kubectl(&[&["create", "clusterrolebinding", "nodes"], &role[..]].concat());
+    wait_for("it is approved", || {
+        reason() == "Auto approving kubelet client certificate after SubjectAccessReview."
+    });
+    wait_for("it is signed", || {
+        !g.kubectl(&["get", "csr", "node", "-o", "jsonpath={.status.certificate}"])
+            .is_empty()
+    });
+}

@@ -2,7 +2,7 @@
 
 use super::readiness;
 use crate::cli::CompletedOptions;
-use crate::controllers::{Config, Controllers};
+use crate::controllers::{Config, Controllers, SigningConfig};
 use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::server::Lifecycle;
@@ -52,6 +52,7 @@ pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &
         },
         shared_store,
         root_ca: root_ca(options, gateway.serving_ca.as_ref())?,
+        signing: Arc::new(signing(options)),
         telemetry: telemetry.clone(),
     });
     let (ready, stop) = (readiness::signal(checks, tasks), lifecycle.shutdown_initiated.clone());
@@ -81,4 +82,17 @@ fn root_ca(options: &CompletedOptions, serving_ca: Option<&PathBuf>) -> Result<O
     };
     let read = std::fs::read(path).map_err(|e| format!("--root-ca-file: cannot read {}: {e}", path.display()))?;
     Ok(Some(read.into()))
+}
+
+/// `--cluster-signing-cert-file`, or the generated CAs where they are in use.
+fn signing(options: &CompletedOptions) -> SigningConfig {
+    let (given, dir) = (&options.controllers.signing_ca, options.pki_options().dir);
+    let generated = |name: &str| (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    let own_clients = options.authentication.client_ca.is_none();
+    let own_serving = options.serving.pair.is_none();
+    SigningConfig {
+        clients: given.clone().or_else(|| own_clients.then(|| generated("client-ca"))),
+        kubelets: given.clone().or_else(|| own_serving.then(|| generated("ca"))),
+        longest: options.controllers.signing_duration,
+    }
 }

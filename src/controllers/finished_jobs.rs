@@ -1,7 +1,7 @@
 //! Deletes finished Jobs after their `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
 
 use super::loopback::{Failure, Path, found};
-use super::term::Term;
+use super::term::{Term, until};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView as _;
@@ -51,11 +51,6 @@ impl Job {
             expires,
         }
     }
-}
-
-/// The time until `at`; zero if it has passed.
-fn until(at: OffsetDateTime) -> Duration {
-    Duration::try_from(at - OffsetDateTime::now_utc()).unwrap_or_default()
 }
 
 pub fn start(term: &Term) {

@@ -3,7 +3,13 @@
 
 /// A loop: its name, and the name that it had before v1.28, which is still accepted.
 pub(super) const NAMES: &[(&str, &str)] = &[
+    ("certificatesigningrequest-approving-controller", "csrapproving"),
+    ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
+    ("certificatesigningrequest-signing-controller", "csrsigning"),
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("endpoints-controller", "endpoint"),
+    ("endpointslice-controller", "endpointslice"),
+    ("endpointslice-mirroring-controller", "endpointslicemirroring"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
     ("persistentvolume-protection-controller", "pv-protection"),

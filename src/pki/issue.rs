@@ -45,7 +45,7 @@ fn generation(path: &Path) -> impl Fn(rcgen::Error) -> PkiError {
     move |e| PkiError::new(path, format!("cannot be made: {e}"))
 }
 
-fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiError> {
+pub(super) fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiError> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
         PkiError::new(
             path,
@@ -57,12 +57,12 @@ fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiErr
     Ok(der)
 }
 
-fn key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
+pub(super) fn key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(pem)
         .map_err(|e| PkiError::new(path, format!("is no usable private key ({e}); repair or remove it")))
 }
 
-fn matches(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
+pub(super) fn matches(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
     X509Certificate::from_der(certificate)
         .is_ok_and(|(_, c)| c.public_key().subject_public_key.data.as_ref() == key.public_key_raw())
 }

@@ -21,6 +21,32 @@ const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 pub struct CertificateRequest {
     /// The subject the certificate is requested for.
     pub subject: Name,
+    /// The same, DER.
+    pub subject_der: Vec<u8>,
+    /// The public key with its algorithm, DER.
+    pub key_der: Vec<u8>,
+    /// The requested alternative names that are mail or IP addresses, DNS names or URIs.
+    pub names: Vec<AlternativeName>,
+}
+
+/// A subject alternative name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlternativeName {
+    /// The kind, as DER tags it.
+    pub tag: u8,
+    /// The content, DER.
+    pub value: Vec<u8>,
+}
+
+impl AlternativeName {
+    /// The tag of mail addresses.
+    pub const EMAIL: u8 = 0x81;
+    /// The tag of DNS names.
+    pub const DNS: u8 = 0x82;
+    /// The tag of URIs.
+    pub const URI: u8 = 0x86;
+    /// The tag of IP addresses.
+    pub const IP: u8 = 0x87;
 }
 
 impl CertificateRequest {
@@ -46,13 +72,15 @@ impl CertificateRequest {
         let mut fields = info.inside();
         // The version, of which only the encoding is checked.
         fields.integer()?;
-        let subject = Name::parse(fields.expect(SEQUENCE)?.whole)?;
-        let mut key = fields.expect(SEQUENCE)?.inside();
+        let subject_der = fields.expect(SEQUENCE)?.whole;
+        let subject = Name::parse(subject_der)?;
+        let whole_key = fields.expect(SEQUENCE)?;
+        let mut key = whole_key.inside();
         let attributes = fields.expect(0xa0)?;
         fields.end()?;
         let (key_algorithm, public_key) = (key.expect(SEQUENCE)?, key.whole_bytes()?);
         key.end()?;
-        extensions(attributes.inside())?;
+        let names = extensions(attributes.inside())?;
 
         let signed = Signed {
             message: info.whole,
@@ -60,7 +88,12 @@ impl CertificateRequest {
             signature,
         };
         signed.verify(key_algorithm.body, public_key)?;
-        Ok(Self { subject })
+        Ok(Self {
+            subject,
+            subject_der: subject_der.to_vec(),
+            key_der: whole_key.whole.to_vec(),
+            names,
+        })
     }
 }
 
@@ -98,8 +131,9 @@ impl Signed<'_> {
     }
 }
 
-/// Parses the requested extensions completely: no duplicates, well-formed subject alternative names.
-fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
+/// Parses the requested extensions completely: no duplicates, well-formed subject alternative names, which it returns.
+fn extensions(mut attributes: Reader<'_>) -> Result<Vec<AlternativeName>, Malformed> {
+    let mut names = Vec::new();
     let mut seen = HashSet::new();
     while !attributes.is_empty() {
         let mut attribute = attributes.expect(SEQUENCE)?.inside();
@@ -126,34 +160,43 @@ fn extensions(mut attributes: Reader<'_>) -> Result<(), Malformed> {
                 ));
             }
             if kind == ALTERNATIVE_NAMES {
-                alternative_names(value)?;
+                names = alternative_names(value)?;
             }
         }
     }
-    Ok(())
+    Ok(names)
 }
 
 /// Names must be printable ASCII, because parsers may truncate at control characters; IP addresses must be 4 or 16
 /// bytes long.
-fn alternative_names(der: &[u8]) -> Result<(), Malformed> {
+fn alternative_names(der: &[u8]) -> Result<Vec<AlternativeName>, Malformed> {
     let mut outside = Reader::new(der);
     let mut names = outside.expect(SEQUENCE)?.inside();
     outside.end()?;
+    let mut known = Vec::new();
     while !names.is_empty() {
         let name = names.any()?;
         let is_text = || name.body.iter().all(|b| matches!(b, b' '..=b'~'));
         match name.tag {
-            0x81 if !is_text() => return Err(Malformed("x509: SAN rfc822Name is malformed")),
-            0x82 if !is_text() => return Err(Malformed("x509: SAN dNSName is malformed")),
-            0x86 if !is_text() => return Err(Malformed("x509: SAN uniformResourceIdentifier is malformed")),
-            0x87 if !matches!(name.body.len(), 4 | 16) => {
+            AlternativeName::EMAIL if !is_text() => return Err(Malformed("x509: SAN rfc822Name is malformed")),
+            AlternativeName::DNS if !is_text() => return Err(Malformed("x509: SAN dNSName is malformed")),
+            AlternativeName::URI if !is_text() => {
+                return Err(Malformed("x509: SAN uniformResourceIdentifier is malformed"));
+            }
+            AlternativeName::IP if !matches!(name.body.len(), 4 | 16) => {
                 return Err(Malformed("x509: cannot parse IP address of invalid length"));
             }
-            0x81 | 0x82 | 0x86 | 0x87 | 0x88 | 0xa0 | 0xa3 | 0xa4 | 0xa5 => {}
+            AlternativeName::EMAIL | AlternativeName::DNS | AlternativeName::URI | AlternativeName::IP => {
+                known.push(AlternativeName {
+                    tag: name.tag,
+                    value: name.body.to_vec(),
+                });
+            }
+            0x88 | 0xa0 | 0xa3 | 0xa4 | 0xa5 => {}
             _ => return Err(Malformed("x509: invalid subject alternative name")),
         }
     }
-    Ok(())
+    Ok(known)
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ flags! {
         "backend-max-requests" Int "0" supported "Maximum number of requests in flight to one backend, without watches and system:masters; further ones get 429. 0: half of --max-requests-inflight";
         "backend-max-waiting" Int "8192" supported "Maximum number of requests waiting for a connection to one address of a backend, each for at most 5 s; further ones get 503";
         "backend-max-watches" Int "10000" supported "Maximum number of watches and other long-running requests to one backend, without system:masters; further ones get 429. 0: no limit";
+        "cluster-signing-cert-file" Text "" supported "CA certificate (PEM) with which --controllers signs certificate signing requests; empty: the generated CAs";
+        "cluster-signing-duration" Duration "8760h0m0s" supported "Longest lifetime of the certificates that --controllers signs; a request can ask for less";
+        "cluster-signing-key-file" Text "" supported "Key (PEM) of --cluster-signing-cert-file";
         "compute-memory" Int "50331648" supported "Memory in bytes for requests being decoded, validated and encoded, without small ones; further requests wait";
         "compute-threads" Int "0" supported "Threads for computations that would block the event loop; 0: one per core, at least two";
         "controllers" List "" supported "Control loops of kube-controller-manager to run in this process (docs/controllers.md): * for all that are on by default, name to add one, -name to remove one; empty: none. They give way to a kube-controller-manager";

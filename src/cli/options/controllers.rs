@@ -3,6 +3,7 @@
 use super::{UsageError, Values, file};
 use crate::controllers::Selection;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Flags of the control loops.
 #[derive(Clone, Debug)]
@@ -11,12 +12,27 @@ pub struct ControllerOptions {
     pub selection: Selection,
     /// `--root-ca-file`
     pub root_ca_file: Option<PathBuf>,
+    /// `--cluster-signing-cert-file` and `--cluster-signing-key-file`
+    pub signing_ca: Option<(PathBuf, PathBuf)>,
+    /// `--cluster-signing-duration`
+    pub signing_duration: Duration,
 }
 
 impl ControllerOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
         let selection = Selection::parse(&values.list("controllers"));
+        let pair = ["cluster-signing-cert-file", "cluster-signing-key-file"].map(|name| file(values, name));
+        let signing_ca = match pair {
+            [Some(cert), Some(key)] => Some((cert, key)),
+            [None, None] => None,
+            _ => {
+                let message = "--cluster-signing-cert-file and --cluster-signing-key-file must be given together";
+                return Err(UsageError::new(message));
+            }
+        };
         Ok(Self {
+            signing_ca,
+            signing_duration: values.duration("cluster-signing-duration")?,
             selection: selection.map_err(|e| UsageError::new(format!("--controllers: {e}")))?,
             root_ca_file: file(values, "root-ca-file"),
         })

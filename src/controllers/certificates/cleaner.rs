@@ -1,0 +1,149 @@
+//! Deletes requests that are done with (`certificates/cleaner`). Upstream looks at all of them every hour; here each is
+//! looked at when its time has come.
+
+use super::{GROUP, path};
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::controllers::loopback::{Failure, found};
+use crate::controllers::term::{Term, until};
+use crate::json;
+use crate::storage::Entry;
+use ::time::OffsetDateTime;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+const QUEUE: &str = "certificate_cleaner";
+/// How long a request is kept that was decided and answered.
+const ANSWERED: Duration = Duration::from_secs(3600);
+/// How long one is kept that waits for a decision or an answer.
+const WAITING: Duration = Duration::from_secs(24 * 3600);
+
+static PARTS: LazyLock<Mask> = LazyLock::new(|| {
+    Mask::of(&[
+        "metadata.creationTimestamp",
+        "metadata.uid",
+        "status.{conditions,certificate}",
+    ])
+});
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    uid: Str,
+    expires: Option<OffsetDateTime>,
+}
+
+impl Request {
+    fn from_entry(entry: &Entry) -> Self {
+        let parts = entry.decode_parts(&PARTS);
+        Self {
+            uid: parts.uid().into(),
+            expires: expires(&parts),
+        }
+    }
+}
+
+/// When a request is deleted.
+fn expires(request: &Value) -> Option<OffsetDateTime> {
+    let certificate = request.str_at(&["status", "certificate"]);
+    let conditions = request.at(&["status", "conditions"]).items();
+    if conditions.is_empty() {
+        let created = time::parse(request.meta("creationTimestamp")).ok()?;
+        return created.checked_add(WAITING.try_into().ok()?);
+    }
+    let after = |condition: &Value| {
+        let kept = match (condition.str_at(&["type"]), certificate) {
+            ("Denied" | "Failed", _) => ANSWERED,
+            ("Approved", "") => WAITING,
+            ("Approved", _) => ANSWERED,
+            _ => return None,
+        };
+        let updated = time::parse(condition.str_at(&["lastUpdateTime"])).ok()?;
+        updated.checked_add(kept.try_into().ok()?)
+    };
+    let approved = conditions.iter().any(|c| c.str_at(&["type"]) == "Approved");
+    let ended = approved.then(|| end_of(certificate)).flatten();
+    conditions.iter().filter_map(after).chain(ended).min()
+}
+
+/// When a certificate ends.
+fn end_of(certificate: &str) -> Option<OffsetDateTime> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    let der = CertificateDer::from_pem_slice(&STANDARD.decode(certificate).ok()?).ok()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&der).ok()?;
+    OffsetDateTime::from_unix_timestamp(parsed.validity().not_after.timestamp()).ok()
+}
+
+/// Starts the loop.
+pub fn start(term: &Term) {
+    let queue = term.queue::<Str>(QUEUE);
+    let changed = queue.clone();
+    let requests = term.inform((GROUP, "certificatesigningrequests"), Request::from_entry, |requests| {
+        requests.subscribe(move |change: &Change<'_, Request>| {
+            if let Some(at) = change.new.and_then(|r| r.expires) {
+                changed.add_after(change.key.into(), until(at));
+            }
+        });
+    });
+    let Some(requests) = requests else { return };
+    let api = term.client("certificate-controller");
+    let later = queue.clone();
+    term.process(QUEUE, &queue, 1, move |name: Str| {
+        let (api, requests, later) = (api.clone(), requests.clone(), later.clone());
+        async move {
+            let Some(request) = requests.get(&name) else {
+                return Ok::<_, Failure>(());
+            };
+            let Some(at) = request.expires else { return Ok(()) };
+            // It may have been decided since.
+            match until(at) {
+                Duration::ZERO => {}
+                rest => {
+                    later.add_after(name.clone(), rest);
+                    return Ok(());
+                }
+            }
+            let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
+                "preconditions": {"uid": (request.uid.as_str())}});
+            match found(api.delete(path(&name), &options).await.map(|()| Value::Null)) {
+                Err(e) if e.code == 409 => Ok(()),
+                other => other.map(drop),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_kept_while_somebody_may_need_them() {
+        let expires = |conditions: Value, certificate: &str| {
+            let mut request = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}});
+            request.set(&["status", "conditions"], conditions);
+            request.set(&["status", "certificate"], certificate);
+            expires(&request).map(time::format)
+        };
+        let condition = |kind: &str| json!([{"type": kind, "lastUpdateTime": "2026-01-01T10:00:00Z"}]);
+        assert_eq!(expires(json!([]), "").as_deref(), Some("2026-01-02T00:00:00Z"));
+        for kind in ["Denied", "Failed"] {
+            assert_eq!(expires(condition(kind), "").as_deref(), Some("2026-01-01T11:00:00Z"));
+        }
+        assert_eq!(
+            expires(condition("Approved"), "").as_deref(),
+            Some("2026-01-02T10:00:00Z")
+        );
+        assert_eq!(
+            expires(condition("Approved"), "AAAA").as_deref(),
+            Some("2026-01-01T11:00:00Z")
+        );
+        assert_eq!(expires(json!([{"type": "Approved"}]), ""), None, "without a time");
+    }
+}

@@ -1,0 +1,90 @@
+//! [`TriggerTimes`]: when the change happened that a write of endpoints reports, for the annotation
+//! `endpoints.kubernetes.io/last-change-trigger-time` (`endpointslice/util/trigger_time_tracker.go`).
+
+use super::TRIGGER_TIME;
+use super::workloads::{Pod, Service};
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use ::time::OffsetDateTime;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// What was last seen of each Service: when it was created, and since when each Pod is ready or not.
+#[derive(Default)]
+pub struct TriggerTimes(Mutex<HashMap<Str, Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    created: Option<OffsetDateTime>,
+    pods: HashMap<Str, OffsetDateTime>,
+}
+
+impl TriggerTimes {
+    /// The earliest change since the last call; of a Service that was not known, its creation.
+    pub fn update(&self, key: &str, service: &Service, pods: &[Arc<Pod>]) -> Option<OffsetDateTime> {
+        let now = Seen {
+            created: service.created(),
+            pods: pods.iter().filter_map(|p| Some((p.name.clone(), p.since?))).collect(),
+        };
+        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        let Some(before) = all.get(key) else {
+            let created = now.created;
+            all.insert(key.into(), now);
+            return created;
+        };
+        let later = |(name, at): (&Str, &OffsetDateTime)| {
+            let changed = before.pods.get(name).is_none_or(|seen| at > seen);
+            changed.then_some(*at)
+        };
+        let recreated = now.created.filter(|at| Some(*at) > before.created);
+        let first = now.pods.iter().filter_map(later).chain(recreated).min();
+        all.insert(key.into(), now);
+        first
+    }
+
+    /// The Service is gone.
+    pub fn forget(&self, key: &str) {
+        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        all.remove(key);
+    }
+}
+
+/// Sets the annotation, or removes it if the time is not known.
+pub fn mark(object: &mut Value, at: Option<OffsetDateTime>) {
+    match at {
+        Some(at) => object.set(&["metadata", "annotations", TRIGGER_TIME], time::format(at)),
+        None => drop(object.unset(&["metadata", "annotations", TRIGGER_TIME])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn the_earliest_change_since_the_last_call_counts() {
+        let times = TriggerTimes::default();
+        let service = Service::from_value(json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
+        let pod = |name: &str, at: &str| {
+            let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]);
+            Arc::new(Pod::from_value(
+                &json!({"metadata": {"name": name}, "status": {"conditions": (ready)}}),
+            ))
+        };
+        let update = |pods: &[Arc<Pod>]| times.update("a/s", &service, pods).map(time::format);
+        let (one, two) = ("2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z");
+        assert_eq!(
+            update(&[pod("a", one)]).as_deref(),
+            Some("2026-01-01T00:00:00Z"),
+            "a new Service"
+        );
+        assert_eq!(update(&[pod("a", one)]), None);
+        assert_eq!(update(&[pod("a", two), pod("b", one)]).as_deref(), Some(one));
+        assert_eq!(
+            update(&[pod("a", one), pod("b", two)]).as_deref(),
+            Some(two),
+            "times do not go back"
+        );
+    }
+}
