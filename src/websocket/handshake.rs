@@ -36,12 +36,15 @@ impl Handshake {
     ///
     /// # Errors
     /// The response that refuses the request.
-    pub fn read(head: &mut Parts) -> Result<Self, Response> {
+    pub fn read(head: &mut Parts) -> Result<Self, Box<Response>> {
         if head.method != Method::GET {
-            return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, "bad method"));
+            return Err(Box::new(refusal(StatusCode::METHOD_NOT_ALLOWED, "bad method")));
         }
         let Some(key) = head.headers.get(header::SEC_WEBSOCKET_KEY).filter(|k| !k.is_empty()) else {
-            return Err(refusal(StatusCode::BAD_REQUEST, "mismatch challenge/response"));
+            return Err(Box::new(refusal(
+                StatusCode::BAD_REQUEST,
+                "mismatch challenge/response",
+            )));
         };
         let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()));
         let version = head.headers.get(header::SEC_WEBSOCKET_VERSION);
@@ -49,10 +52,10 @@ impl Handshake {
             let mut refusal = refusal(StatusCode::BAD_REQUEST, "missing or bad WebSocket Version");
             let version = HeaderValue::from_static("13");
             refusal.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
-            return Err(refusal);
+            return Err(Box::new(refusal));
         }
         let (Ok(accept), Some(client)) = (accept, tunnel::client_side_of(head)) else {
-            return Err(refusal(StatusCode::BAD_REQUEST, "not websocket protocol"));
+            return Err(Box::new(refusal(StatusCode::BAD_REQUEST, "not websocket protocol")));
         };
         Ok(Self { client, accept })
     }

@@ -163,7 +163,7 @@ fn messages(req: Request, mut log: Body, tasks: &TaskGroup) -> Response {
     let handshake = match Handshake::read(&mut head) {
         Ok(_) if is_any_offered && protocol.is_none() => return Handshake::forbidden(),
         Ok(handshake) => handshake,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let message = move |bytes: Bytes| match protocol {
         Some(BASE64) => Message::Text(base64::engine::general_purpose::STANDARD.encode(bytes).into()),

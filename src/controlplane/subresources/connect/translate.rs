@@ -101,7 +101,7 @@ pub(super) fn answer(req: Request, streams: Streams, to: Destination, tasks: &Ta
         Ok(handshake) => handshake.accept(Some(V5), Limits::STREAM, tasks, async move |socket: WebSocket| {
             run(socket, streams, to, owner).await;
         }),
-        Err(refused) => refused,
+        Err(refused) => *refused,
     }
 }
 

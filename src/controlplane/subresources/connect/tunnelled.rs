@@ -46,7 +46,7 @@ pub(super) async fn answer(
     let protocols: Vec<HeaderValue> = offered(&head.headers).filter_map(|p| p.parse().ok()).collect();
     let handshake = match Handshake::read(&mut head) {
         Ok(handshake) => handshake,
-        Err(refused) => return Ok(refused),
+        Err(refused) => return Ok(*refused),
     };
     let mut out = relay::outgoing(Request::from_parts(head, Body::empty()), target, policy)?;
     *out.method_mut() = Method::POST;

@@ -44,7 +44,7 @@ fn upgrade(
         Ok(_) if !is_url => return Handshake::forbidden(),
         Ok(_) if !is_single => return Handshake::ambiguous(),
         Ok(handshake) => handshake,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let messages = events.map(move |event| message(event, media));
     handshake.accept(protocol.as_deref(), Limits::LISTENER, tasks, |socket| {
