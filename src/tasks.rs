@@ -4,12 +4,14 @@
 mod backoff;
 pub mod coalesce;
 pub mod compute;
+mod derived;
 mod group;
 mod off_thread;
 mod queue;
 mod signal;
 
 pub use backoff::{Backoff, Delays};
+pub use derived::Derived;
 pub use group::{Stragglers, TaskGroup};
 pub use off_thread::off_thread;
 pub use queue::WorkQueue;

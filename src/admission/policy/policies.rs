@@ -4,11 +4,9 @@ use super::stored::{Binding, StoredPolicy};
 use crate::admission::matching::PluralIndex;
 use crate::client::{Informer, InformerHandle};
 use crate::storage::{Entry, Storage};
-use crate::tasks::Signal;
-use arc_swap::ArcSwap;
+use crate::tasks::{Derived, Signal};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a request waits until the policies acknowledged before it are known.
@@ -17,10 +15,7 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 /// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
 pub struct Policies<P> {
     followed: OnceLock<Followed<P>>,
-    snapshot: ArcSwap<Snapshot<P>>,
-    /// True if the informers know more than the snapshot.
-    outdated: AtomicBool,
-    rebuilding: Mutex<()>,
+    snapshot: Derived<Snapshot<P>>,
 }
 
 /// An informer with its storage.
@@ -82,9 +77,7 @@ impl<P> Default for Policies<P> {
     fn default() -> Self {
         Self {
             followed: OnceLock::new(),
-            snapshot: ArcSwap::default(),
-            outdated: AtomicBool::new(false),
-            rebuilding: Mutex::default(),
+            snapshot: Derived::default(),
         }
     }
 }
@@ -105,9 +98,9 @@ impl<P: StoredPolicy> Policies<P> {
         let (policy_informer, policy_feed) = Informer::new(policies.clone(), |entry: &Entry| P::parse(&entry.decode()));
         let (binding_informer, binding_feed) = Informer::new(bindings.clone(), Binding::from_entry);
         let me = self.clone();
-        policy_informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        policy_informer.subscribe(move |_| me.snapshot.invalidate());
         let me = self.clone();
-        binding_informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        binding_informer.subscribe(move |_| me.snapshot.invalidate());
         let synced = [policy_informer.synced().clone(), binding_informer.synced().clone()];
         let _ = self.followed.set(Followed {
             policies: Source {
@@ -124,12 +117,9 @@ impl<P: StoredPolicy> Policies<P> {
 
     /// False only if it is certain that no policy can match this resource.
     pub fn may_match(&self, plural: &str) -> bool {
-        match self.followed.get() {
-            Some(followed) if followed.is_current() && !self.outdated.load(Ordering::Acquire) => {
-                self.snapshot.load().index.has_candidates(plural)
-            }
-            _ => true,
-        }
+        let followed = self.followed.get().filter(|f| f.is_current());
+        let snapshot = followed.and_then(|_| self.snapshot.current());
+        snapshot.is_none_or(|s| s.index.has_candidates(plural))
     }
 
     /// All policies and bindings that were acknowledged before this call.
@@ -143,24 +133,13 @@ impl<P: StoredPolicy> Policies<P> {
             let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
             in_time.map_err(|_| NotReady)?;
         }
-        if self.outdated.load(Ordering::Acquire) {
-            self.rebuild(followed);
-        }
-        Ok(self.snapshot.load_full())
-    }
-
-    fn rebuild(&self, followed: &Followed<P>) {
-        let _one_at_a_time = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
-        // Cleared before reading: a change in between makes the next request rebuild again.
-        if !self.outdated.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        let (policies, bindings) = (
-            followed.policies.informer.snapshot(),
-            followed.bindings.informer.snapshot(),
-        );
-        let next = Snapshot::new(policies.values(), bindings.values());
-        self.snapshot.store(Arc::new(next));
+        Ok(self.snapshot.get(|_| {
+            let (policies, bindings) = (
+                followed.policies.informer.snapshot(),
+                followed.bindings.informer.snapshot(),
+            );
+            Snapshot::new(policies.values(), bindings.values())
+        }))
     }
 }
 

@@ -8,11 +8,9 @@ use crate::apimachinery::value::Value;
 use crate::client::webhook::{SharedWebhooks, Webhook};
 use crate::client::{Informer, InformerHandle};
 use crate::storage::Storage;
-use crate::tasks::Signal;
-use arc_swap::ArcSwap;
+use crate::tasks::{Derived, Signal};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a request waits until the configurations acknowledged before it are known, as upstream's plugins wait for
@@ -23,10 +21,7 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Configurations {
     followed: OnceLock<Followed>,
-    snapshot: ArcSwap<Snapshot>,
-    /// True if the informer knows more than the snapshot.
-    outdated: AtomicBool,
-    rebuilding: Mutex<()>,
+    snapshot: Derived<Snapshot>,
 }
 
 struct Followed {
@@ -84,7 +79,7 @@ impl Configurations {
     pub fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
         let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
         let me = self.clone();
-        informer.subscribe(move |_| me.outdated.store(true, Ordering::Release));
+        informer.subscribe(move |_| me.snapshot.invalidate());
         let synced = informer.synced().clone();
         let _ = self.followed.set(Followed { storage, informer });
         (Feed(handle), synced)
@@ -92,11 +87,8 @@ impl Configurations {
 
     /// False only if it is certain that no webhook can match this resource.
     pub fn may_match(&self, plural: &str) -> bool {
-        match self.current() {
-            Some(_) if self.outdated.load(Ordering::Acquire) => true,
-            Some(_) => self.snapshot.load().index.has_candidates(plural),
-            None => true,
-        }
+        let snapshot = self.current().and_then(|_| self.snapshot.current());
+        snapshot.is_none_or(|s| s.index.has_candidates(plural))
     }
 
     /// The source, if it has seen everything that was acknowledged.
@@ -115,20 +107,15 @@ impl Configurations {
             let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
             in_time.map_err(|_| NotReady)?;
         }
-        if self.outdated.load(Ordering::Acquire) {
-            self.rebuild(&followed.informer);
-        }
-        Ok(self.snapshot.load_full())
+        Ok(self.snapshot(followed))
     }
 
     /// What happened to the calls of each webhook, in the order of calls. `kind` is `Mutating` or `Validating`.
     pub fn status(&self, kind: &str) -> Vec<Value> {
-        if let Some(followed) = self.followed.get()
-            && self.outdated.load(Ordering::Acquire)
-        {
-            self.rebuild(&followed.informer);
-        }
-        let snapshot = self.snapshot.load();
+        let Some(followed) = self.followed.get() else {
+            return Vec::new();
+        };
+        let snapshot = self.snapshot(followed);
         let documents = snapshot.hooks.iter().map(|active| {
             let mut document = active.stats.document(&active.hook);
             document.set(&["type"], kind);
@@ -137,15 +124,9 @@ impl Configurations {
         documents.collect()
     }
 
-    fn rebuild(&self, informer: &Informer<Configuration>) {
-        let _one_at_a_time = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
-        // Cleared before reading: a change in between makes the next request rebuild again.
-        if !self.outdated.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        let configurations = informer.snapshot();
-        let next = self.snapshot.load().updated(configurations.values());
-        self.snapshot.store(Arc::new(next));
+    fn snapshot(&self, followed: &Followed) -> Arc<Snapshot> {
+        self.snapshot
+            .get(|before| before.updated(followed.informer.snapshot().values()))
     }
 }
 

@@ -92,7 +92,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
     let preserve = spec.get("preserveUnknownFields").as_bool() == Some(true);
     group(out, spec.str_at(&["group"]), &path.child("group"));
     supported(out, spec, "scope", &path, &["Cluster", "Namespaced"]);
-    let mut options = *options;
+    let mut options = options.clone();
     options.schema.structural |= !preserve || schemas::needs_structure(&internal);
     schemas::present(out, &internal, &options, preserve, &path);
     if preserve && schemas::has_defaults(&internal) {

@@ -9,7 +9,15 @@ use std::path::Path;
 /// Held while the store is open. The operating system releases it when the process ends, even after a crash.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that was forked and has not yet executed its program has a copy of the
+        // descriptor, which would keep the lock until then.
+        let _ = self.file.unlock();
+    }
 }
 
 impl DirectoryLock {
@@ -47,6 +55,6 @@ impl DirectoryLock {
         file.set_len(0).map_err(io)?;
         file.seek(SeekFrom::Start(0)).map_err(io)?;
         writeln!(file, "{}", std::process::id()).map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

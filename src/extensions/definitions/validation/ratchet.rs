@@ -2,12 +2,15 @@
 
 use super::conversion::{REVIEW_VERSIONS, ca_bundle};
 use super::selectable;
+use crate::apimachinery::interrupt::checkpoint;
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
 use crate::extensions::definitions::is_condition_true;
 use crate::extensions::schema::definition::{self, Ratcheted};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Options<'a> {
     /// The rules of schemas.
     pub(super) schema: definition::Options,
@@ -17,8 +20,20 @@ pub(super) struct Options<'a> {
     pub(super) recognized_review_version: bool,
     /// A CA bundle that cannot be used is accepted.
     pub(super) invalid_ca_bundle: bool,
-    /// The new and the stored definition.
-    update: Option<(&'a Value, &'a Value)>,
+    /// What an update keeps; `None` for a new definition.
+    kept: Option<Rc<Kept<'a>>>,
+}
+
+/// What the versions of an updated definition have kept. Computed once: a definition may have as many versions as fit
+/// into a request.
+struct Kept<'a> {
+    /// Whether the schemas of all versions with this name are as before.
+    schemas: HashMap<&'a str, bool>,
+    all_schemas: bool,
+    /// The versions that keep more selectable fields than the limit.
+    selectable: HashSet<&'a str>,
+    /// Whether the fields that all versions share are such.
+    shared_selectable: bool,
 }
 
 impl Default for Options<'_> {
@@ -29,7 +44,7 @@ impl Default for Options<'_> {
             recognized_review_version: true,
             // A new definition is not established, and nothing calls its webhook.
             invalid_ca_bundle: true,
-            update: None,
+            kept: None,
         }
     }
 }
@@ -56,25 +71,17 @@ impl<'a> Options<'a> {
             recognized_review_version: reviews.is_empty() || reviews.iter().any(known),
             invalid_ca_bundle: !is_condition_true(old, "Established")
                 || ca_bundle(webhook.get("clientConfig")).is_err(),
-            update: Some((new, old)),
+            kept: Some(Rc::new(Kept::of(new, old))),
         }
     }
 
     /// The options for the schema of a version: one that did not change may have rules that cost more than the limit.
     /// `""` stands for the schema that all versions share.
     pub(super) fn of_schema(&self, version: &str) -> Self {
-        let mut options = *self;
-        let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
-        options.schema.rule_costs = self.update.is_none_or(|(new, old)| {
-            let name = |v: &'a Value| v.str_at(&["name"]);
-            let kept = |v: &'a Value| {
-                let before = versions(old).iter().find(|o| name(o) == name(v));
-                before.is_some_and(|before| before.get("schema") == v.get("schema"))
-            };
-            let mut concerned = versions(new)
-                .iter()
-                .filter(|v| version.is_empty() || name(v) == version);
-            !concerned.all(kept)
+        let mut options = self.clone();
+        options.schema.rule_costs = !self.kept.as_ref().is_some_and(|kept| match version {
+            "" => kept.all_schemas,
+            name => kept.schemas.get(name) == Some(&true),
         });
         options
     }
@@ -82,16 +89,43 @@ impl<'a> Options<'a> {
     /// True if a version may have more selectable fields than the limit, because it had the same before. `""` stands for
     /// what all versions share.
     pub(super) fn too_many_selectable(&self, version: &str) -> bool {
-        let Some((new, old)) = self.update else { return false };
-        let fields = |definition: &'a Value| {
-            let internal = Internal::of(definition);
-            if version.is_empty() {
-                return Some(internal.shared.selectable);
-            }
-            let found = internal.versions.iter().find(|v| v.sent.str_at(&["name"]) == version);
-            found.map(|v| v.own.selectable)
+        self.kept.as_ref().is_some_and(|kept| match version {
+            "" => kept.shared_selectable,
+            name => kept.selectable.contains(name),
+        })
+    }
+}
+
+impl<'a> Kept<'a> {
+    fn of(new: &'a Value, old: &'a Value) -> Self {
+        let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
+        let name = |v: &'a Value| v.str_at(&["name"]);
+        // Of several versions with one name, the first counts.
+        let before: HashMap<&str, &Value> = versions(old).iter().rev().map(|v| (name(v), v)).collect();
+        let (mut schemas, mut all_schemas) = (HashMap::new(), true);
+        for version in versions(new) {
+            checkpoint();
+            let kept = before
+                .get(name(version))
+                .is_some_and(|before| before.get("schema") == version.get("schema"));
+            *schemas.entry(name(version)).or_insert(true) &= kept;
+            all_schemas &= kept;
+        }
+        let (new, old) = (Internal::of(new), Internal::of(old));
+        let many = |fields: &Value| selectable::count(fields) > selectable::MAX;
+        let by_name = |internal: &Internal<'a>| -> HashMap<&'a str, &'a Value> {
+            let versions = internal.versions.iter().rev();
+            versions.map(|v| (v.sent.str_at(&["name"]), v.own.selectable)).collect()
         };
-        let (new, old) = (fields(new), fields(old));
-        old.is_some_and(|old| selectable::count(old) > selectable::MAX) && new == old
+        let (after, before) = (by_name(&new), by_name(&old));
+        let kept = after
+            .into_iter()
+            .filter(|(name, fields)| before.get(name).is_some_and(|before| many(before) && before == fields));
+        Self {
+            schemas,
+            all_schemas,
+            selectable: kept.map(|(name, _)| name).collect(),
+            shared_selectable: many(old.shared.selectable) && new.shared.selectable == old.shared.selectable,
+        }
     }
 }

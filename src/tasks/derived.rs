@@ -1,0 +1,118 @@
+//! [`Derived`]: a value computed from a source that changes, recomputed by the first reader after a change.
+
+use arc_swap::ArcSwap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A value that is derived from a source. Reading it costs two atomic loads while the source does not change.
+#[derive(Debug)]
+pub struct Derived<T> {
+    value: ArcSwap<T>,
+    /// How often the source has changed.
+    changes: AtomicU64,
+    /// How many of the changes are in the value.
+    derived: AtomicU64,
+    deriving: Mutex<()>,
+}
+
+impl<T: Default> Default for Derived<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> Derived<T> {
+    /// Starts with a value that contains all changes so far.
+    pub fn new(value: T) -> Self {
+        Self {
+            value: ArcSwap::from_pointee(value),
+            changes: AtomicU64::new(0),
+            derived: AtomicU64::new(0),
+            deriving: Mutex::default(),
+        }
+    }
+
+    /// Notes that the source has changed. Call it after the change can be read from the source.
+    pub fn invalidate(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The value, unless the source has changed since it was derived.
+    pub fn current(&self) -> Option<Arc<T>> {
+        // The value is stored before the count.
+        let derived = self.derived.load(Ordering::Acquire);
+        (derived == self.changes.load(Ordering::Acquire)).then(|| self.value.load_full())
+    }
+
+    /// The value with every change noted before the call; `derive` makes it from the one before. A reader waits while
+    /// another derives it: what that one read may be older.
+    pub fn get(&self, derive: impl FnOnce(&T) -> T) -> Arc<T> {
+        if let Some(current) = self.current() {
+            return current;
+        }
+        let _one_at_a_time = self.deriving.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = self.current() {
+            return current;
+        }
+        // Counted before the source is read: a change in between makes the next reader derive again.
+        let changes = self.changes.load(Ordering::Acquire);
+        let next = Arc::new(derive(&self.value.load()));
+        self.value.store(next.clone());
+        self.derived.store(changes, Ordering::Release);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn is_derived_once_for_each_change() {
+        let derived = Derived::new(0);
+        assert_eq!(*derived.get(|_| unreachable!("nothing has changed")), 0);
+        derived.invalidate();
+        derived.invalidate();
+        assert!(derived.current().is_none());
+        assert_eq!((*derived.get(|n| n + 1), derived.current().as_deref()), (1, Some(&1)));
+        assert_eq!(*derived.get(|_| unreachable!("nothing has changed")), 1);
+    }
+
+    #[test]
+    fn a_change_while_it_is_derived_is_derived_again() {
+        let derived = Derived::new(0);
+        derived.invalidate();
+        let first = derived.get(|_| {
+            derived.invalidate();
+            1
+        });
+        assert_eq!((*first, derived.current()), (1, None));
+        assert_eq!(*derived.get(|n| n + 1), 2);
+    }
+
+    /// A reader that finds another deriving an older state must not get the value from before both.
+    #[test]
+    fn a_reader_never_gets_a_value_from_before_its_change() {
+        let (derived, source) = (Derived::new(0), AtomicU32::new(0));
+        let (deriving, changed) = (Barrier::new(2), Barrier::new(2));
+        derived.invalidate();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                derived.get(|_| {
+                    let read = source.load(Ordering::SeqCst);
+                    deriving.wait();
+                    changed.wait();
+                    read
+                })
+            });
+            deriving.wait();
+            source.store(1, Ordering::SeqCst);
+            derived.invalidate();
+            assert!(derived.current().is_none());
+            changed.wait();
+            assert_eq!(*derived.get(|_| source.load(Ordering::SeqCst)), 1);
+        });
+    }
+}
