@@ -1,6 +1,6 @@
 //! Decides whether a cost grows faster than its input.
 
-use crate::meter::Cost;
+use crate::meter::{Cost, settle};
 use std::time::Duration;
 
 /// A doubling of the input that multiplies the cost by more than this is a finding.
@@ -145,12 +145,13 @@ fn confirm(run: &dyn Fn(usize) -> Option<Sample>, from: usize) -> Option<Finding
     while before.sent < LONGEST / 2 {
         n *= 2;
         let mut after = steady(run, n)?;
-        // Controllers that react to a write (status of definitions, caches) run while a request is measured. A spike of
-        // theirs does not come back; growth does.
+        // Controllers that react to a write (status of definitions, the APIServices of a thousand versions, caches) run
+        // while a request is measured. A spike of theirs does not come back once they are done; growth does.
         for _ in 0..2 {
             if compare(&before, &after, n).is_none() {
                 break;
             }
+            settle();
             (before, after) = (steady(run, n / 2)?, steady(run, n)?);
         }
         if let Some(finding) = compare(&before, &after, n) {

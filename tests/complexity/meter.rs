@@ -39,6 +39,19 @@ impl Cost {
     }
 }
 
+/// Waits, for at most ten seconds, until the process uses less than a tenth of a core: until controllers have reacted to
+/// earlier requests.
+pub fn settle() {
+    const LOOK: Duration = Duration::from_millis(50);
+    for _ in 0..200 {
+        let before = cpu();
+        std::thread::park_timeout(LOOK);
+        if cpu() - before < LOOK / 10 {
+            return;
+        }
+    }
+}
+
 /// CPU time of the process since its start.
 pub fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
